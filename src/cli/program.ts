@@ -180,10 +180,10 @@ function program(): Command {
 
   command(
     'repair <app> <user> <session>',
-    'takes out of a damaged session what cannot be read',
+    'removes what cannot be read from a damaged session',
     'repair support ada 4711 --save taken.jsonl',
   )
-    .option('--save <file>', 'where to put what is taken out')
+    .option('--save <file>', 'where to put what is removed')
     .option('--dry-run', 'only report what is damaged')
     .option('--include-leased', 'also while somebody holds its lease')
     .option('--yes', 'do not ask')

@@ -17,7 +17,7 @@ const NOTHING = {
   batches: 0,
 };
 
-/** Counts what one call does, and says when it is to end. */
+/** Counts what one call does, and decides when it must end. */
 export class Batches {
   /** How many rows a transaction deletes or rewrites at most. */
   readonly size: number;
@@ -41,7 +41,7 @@ export class Batches {
     return { ...this.#done };
   }
 
-  /** Asked before each transaction, and before each page of what there is. Waits. @returns whether it may begin. */
+  /** Called before each transaction and each page; waits for the pause. @returns whether the work may continue. */
   async mayBegin(): Promise<boolean> {
     if (this.#isPauseDue && !this.#mustEnd) {
       this.#isPauseDue = false;
@@ -56,7 +56,7 @@ export class Batches {
     return this.#done.batches >= maxBatches || signal?.aborted === true;
   }
 
-  /** Counts what took no transaction. */
+  /** Counts what needed no transaction. */
   count(
     found: Partial<
       Pick<
@@ -68,7 +68,7 @@ export class Batches {
     this.#add(found);
   }
 
-  /** Called after each transaction with what it has done. */
+  /** Adds what a transaction did. */
   add(done: Partial<Omit<MaintenanceResult, 'batches' | 'more'>> = {}): void {
     this.#add({ ...done, batches: 1 });
     callHost(this.#options.onProgress, this.result);
@@ -76,7 +76,7 @@ export class Batches {
   }
 
   #add(found: Partial<typeof NOTHING>): void {
-    // By these names: what a transaction has done may have others.
+    // Only these names: `found` may have others.
     for (const name of Object.keys(NOTHING) as (keyof typeof NOTHING)[]) this.#done[name] += found[name] ?? 0;
   }
 }

@@ -15,12 +15,12 @@ import { namesOf, pagesOf } from '../model/pages.js';
 import { Batches } from './batches.js';
 import { batchSizeOf, type BatchOptions } from './options.js';
 
-/** What is to be done to a session. */
+/** What to do to a session. */
 export interface Task {
   session: KeptSession;
-  /** How many events go, by the numbers in the session's row. */
+  /** How many events to delete, by the numbers in the session's row. */
   events: number;
-  /** How many rows go. */
+  /** How many rows to delete. */
   rows: number;
 }
 
@@ -34,28 +34,27 @@ export interface Done {
 export const NOTHING_DONE: Done = { sessions: 0, events: 0, skipped: 0 };
 
 /**
- * What a call deletes of sessions. Between two transactions others may do anything to a session. So each transaction takes the
- * session's lock and goes by what it finds then: a session that was created again under the id, or that is not meant any
- * more, stays as it is.
+ * What a call deletes. Others may do anything to a session between two transactions, so each transaction locks the session and
+ * looks again: one that was created again under the id, or that no longer meets the conditions, is left as it is.
  */
 export interface Deletion {
   /** Whether each session has transactions of its own. */
   readonly isAlone?: boolean;
-  /** @returns undefined when nothing is to be done to the session. */
+  /** @returns undefined if there is nothing to do to the session. */
   plan(session: KeptSession): Promise<Task | undefined> | Task | undefined;
-  /** Does what fits into a transaction. */
+  /** Does a task that fits into one transaction. */
   delete(sql: Sql, task: Task): Promise<Done>;
-  /** Does what does not, or is to be alone, in transactions of its own. */
+  /** Does a task that does not fit, or must be alone, in transactions of its own. */
   deleteLarge(task: Task): Promise<void>;
 }
 
-/** What a call may be restricted to. */
+/** The app, the user or the session to which a call may be restricted. */
 type Owner = { readonly [K in keyof SessionKey]?: string | undefined };
 
 /** How many sessions one query reads. */
 const PAGE = 500;
 
-/** A call that deletes, from app to app and from session to session, in transactions of a number of rows. */
+/** A call that deletes from app to app and from session to session, in transactions of limited size. */
 export class DeletionRun extends CallInParts {
   readonly batches: Batches;
 
@@ -64,12 +63,12 @@ export class DeletionRun extends CallInParts {
     this.batches = new Batches(options, batchSizeOf(options, 1_000), database.dialect.sql.turnMs);
   }
 
-  /** The app that was asked for, or all that there are. */
+  /** The requested app, or all apps. */
   apps(appName: string | undefined, table: AppTable): AsyncGenerator<string> {
     return namesOf(appName, (after) => this.read((sql) => nextApp(sql, after, table)));
   }
 
-  /** Deletes of the sessions of a walk, in one app or in all. */
+  /** Applies a deletion to the sessions of a walk, in one app or in all. */
   async walk(deletion: Deletion, { appName, ...way }: Omit<Walk, 'appName'> & Pick<Owner, 'appName'>): Promise<void> {
     for await (const app of this.apps(appName, 'sessions')) {
       const walk = { appName: app, ...way };
@@ -81,7 +80,7 @@ export class DeletionRun extends CallInParts {
     }
   }
 
-  /** Deletes of some sessions, of as many as fit into a transaction at a time. */
+  /** Applies a deletion to sessions, as many in one transaction as fit. */
   async deleteOf(deletion: Deletion, sessions: readonly KeptSession[]): Promise<void> {
     const { batches } = this;
     let batch: Task[] = [];
@@ -129,9 +128,9 @@ export class DeletionRun extends CallInParts {
   }
 
   /**
-   * Locks a session. It is left as it is, and counts as skipped, if somebody else has locked it or holds its lease.
+   * Locks a session. If somebody else has locked it or holds its lease, it is skipped.
    *
-   * @returns no session if it is skipped, or gone.
+   * @returns no session if it was skipped, or is gone.
    */
   async lock(sql: Sql, { key }: KeptSession): Promise<{ locked?: KeptSession; skipped: number }> {
     const locked = await lockKeptSession(sql, key);

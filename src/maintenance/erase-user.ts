@@ -17,7 +17,7 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
     () => run.batches.result,
     async () => {
       const erase = (rows: ErasedRows) => eraseRows(run, appName, userId, rows);
-      // First, so that each is counted, and in transactions of their own: a session is deleted in one with its artifacts.
+      // Artifacts first, in transactions of their own: the deletion of a session would delete its artifacts without counting them.
       await erase({
         table: 'artifacts',
         columns: ['session_id', 'filename'],
@@ -25,25 +25,25 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
         deleteOne: deleteArtifact,
       });
       await run.walk(new WholeSessions(run, () => true), { appName, userId, by: 'key' });
-      // After the sessions, of which a projection may add some.
+      // Memories last: a projection may add some while sessions exist.
       for await (const app of run.apps(appName, 'memories')) await deleteMemories(run, app, { userId });
       await erase({ table: 'userStates', columns: ['state_key'], counted: 'stateKeys' });
       await erase({ table: 'credentials', columns: ['credential_key'], counted: 'credentials' });
       for await (const app of run.apps(appName, 'changes')) await eraseChanges(run, app, userId);
     },
   );
-  // With more to do the next call reads them again.
+  // If there is more to do, the next call finds the skipped sessions again.
   if (result.skipped > 0 && !result.more && !run.batches.isDryRun) throw new UserNotErasedError(result);
   return result;
 }
 
-/** The rows that a user has in a table are erased one batch at a time. */
+/** A table of which the user's rows are deleted in batches. */
 interface ErasedRows {
   table: 'artifacts' | 'userStates' | 'credentials';
-  /** What their keys have after app and user. */
+  /** The columns of the key after app and user. */
   columns: readonly string[];
   counted: 'artifacts' | 'stateKeys' | 'credentials';
-  /** By default all of them are deleted in one statement, by the only column. */
+  /** Deletes one row. By default a batch is deleted in one statement, by the only column. */
   deleteOne?: (sql: Sql, key: ArtifactKey) => Promise<void>;
 }
 
@@ -80,7 +80,7 @@ async function eraseRows(
   }
 }
 
-/** Erases the user's entries of the log. What the user wrote to the app's state is emitted as the app's from now on. */
+/** Deletes the user's entries of the log. State of the app that the user wrote becomes an entry of the app. */
 async function eraseChanges({ write, batches }: DeletionRun, appName: string, userId: string): Promise<void> {
   const app = { appName, userId: '', sessionId: '', origin: '' };
   for (let isFirst = true; !batches.isDryRun && (await batches.mayBegin()); isFirst = false) {

@@ -12,9 +12,9 @@ export async function numbersBefore(sql: Sql, key: SessionKey, seq: number, limi
 }
 
 /**
- * Drops events, and has the session begin with a number, for the caller that holds the session's lock.
+ * Deletes the first events of a session, and sets the number with which it begins. The caller must hold the session's lock.
  *
- * @param numbers in order.
+ * @param numbers the events to delete, in order.
  */
 export async function dropFirst(
   sql: Sql,
@@ -24,11 +24,11 @@ export async function dropFirst(
 ): Promise<void> {
   const { sessions, events } = sql.tables;
   await sql.run(`update ${sessions} set first_seq = ? where ${SESSION_WHERE}`, [firstSeq, ...sessionValues(key)]);
-  // The numbers are listed: at the end of a range InnoDB would lock the gap where another session's events come.
+  // Lists the numbers: after a range, InnoDB would also lock the gap behind it, into which another session may append.
   const [first, last] = [numbers[0], numbers.at(-1)];
   if (first === undefined) return;
   await deletePartsFrom(sql, key, first, last);
-  // With the range PostgreSQL compares the rows in it with the list, and no others.
+  // Also gives the range, so that PostgreSQL compares only the rows in it with the list.
   await sql.run(
     `${sql.dialect.sql.deleteThrough(events, 'primary')} where ${SESSION_WHERE}
       and ${isFromNumber('', '?', '?')} and seq >= ? and seq <= ? and seq in (${placeholders(numbers.length)})`,

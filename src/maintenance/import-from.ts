@@ -18,22 +18,22 @@ import { IMPORT_OPTIONS, batchSizeOf, type ImportOptions } from './options.js';
 
 export interface ImportFromOptions extends Omit<ImportOptions, 'texts'>, CommonOptions {
   /**
-   * Of any MikroORM on the database with ADK's store; it need not know the tables. Or the text of a file that
-   * `adk run --save_session` or the page of `adk web` has written, of TypeScript or Python: a session, or an array of them.
+   * The `EntityManager` of any MikroORM on the database with ADK's store; it need not know the tables. Or the text of a file that
+   * `adk run --save_session` or the page of `adk web` wrote, in TypeScript or Python: a session, or an array of sessions.
    */
   from: EntityManager | string;
-  /** Of the MikroORM with our tables. It may be the same one. */
+  /** The `EntityManager` of the MikroORM with our tables, which may be the same one. */
   to: EntityManager;
-  /** Names for the saved sessions of a text, in place of their own. */
+  /** Other names for the sessions of a text. */
   as?: SavedNames;
   /**
-   * Takes events that a rewind of adk-python has annulled, and its markers, too. By default they are left out: ADK for
-   * TypeScript does not know the markers, so its agents would see what was taken back.
+   * Also imports the events that a rewind of adk-python has annulled, and its markers; false by default: ADK for TypeScript does
+   * not know the markers, so its agents would see the annulled events.
    */
   keepAnnulled?: boolean;
-  /** Reads and counts everything, and writes nothing. */
+  /** Only reads and counts: nothing is written. */
   dryRun?: boolean;
-  /** Called with each row that cannot be imported, and the reason; the import continues, whatever it throws. */
+  /** Gets each row that cannot be imported, with the reason. The import continues, even if this function throws. */
   onRefused?: (row: RefusedRow) => void;
 }
 
@@ -53,21 +53,21 @@ const checkOptions = object<ImportFromOptions>(
 
 /**
  * Copies the sessions of one of ADK's own stores (contract L2): `DatabaseSessionService` of `@google/adk` and of adk-python,
- * adk-python's `SqliteSessionService`, and adk-go's service. Which one it is shows in its tables. They are read, never
- * changed, and may be in use.
+ * adk-python's `SqliteSessionService`, and adk-go's service. It is recognised by its tables, which are only read and may be in
+ * use.
  *
  * ```ts
  * const { sessions, refused } = await importFrom({ from: source.em, to: orm.em, dryRun: true });
  * ```
  *
- * Called again it brings what is new since. Events are numbered by their times, so a session whose source has got an event
- * between older ones is reported by `onRefused`, and left as it is. State of a session is overwritten unless it has more events
- * here, and that of apps and users unless `sharedState` is `keep`. Titles, labels and soft deletions stay. A session that was
- * deleted here for good comes back.
+ * Another call imports what is new since. Events are numbered by their times: if a session has got an event between older ones,
+ * it is reported to `onRefused` and left as it is. State of a session is overwritten unless it has more events here, and state
+ * of apps and users unless `sharedState` is `keep`. Titles, labels and soft deletions stay. A session that was deleted here
+ * permanently is imported again.
  *
- * @returns what was written, or with `dryRun` would have been; what was there already does not count.
- * @throws InvalidArgumentError for an option that is not known or has a value that it cannot have.
- * @throws SchemaError for tables that cannot be read, naming those that are there, and when our tables are missing.
+ * @returns what was written, or would be with `dryRun`; what existed does not count.
+ * @throws InvalidArgumentError if an option is unknown or its value is invalid.
+ * @throws SchemaError if the tables are not those of a store (the message names them), or our tables are missing.
  * @throws DatabaseError as the methods of `SessionMaintenance`.
  * @throws InsideTransactionError inside a transaction of one of the two.
  */

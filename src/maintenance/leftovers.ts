@@ -21,29 +21,27 @@ import type { DeletionRun } from './deletion-run.js';
 /** How many sessions one query reads. */
 const PAGE = 1_000;
 
-/** How many sessions one transaction takes at most. */
+/** How many sessions one transaction handles at most. */
 const TOGETHER = 100;
 
-// Rows of sessions can be deleted by other statements than ours. `adk_changes` has no foreign key to them, since a deletion is
-// recorded when the session is gone.
+// Others may delete rows of sessions by statements of their own. `adk_changes` has no foreign key to them, since it also records
+// deletions.
 
-/** A session of a walk. */
 interface WalkedSession {
   key: SessionKey;
-  /** Whether it does not exist, and something is recorded of it nonetheless. */
+  /** Whether it does not exist, but has recorded changes. */
   isLeftover: boolean;
 }
 
-/** Whose sessions are meant. */
+/** The app, or the user, whose sessions are read. */
 interface Owner {
   appName: string;
   userId: string | undefined;
 }
 
 /**
- * Removes from `adk_changes` what is left of sessions of an app, or of one user in it, whose rows somebody has deleted by statements of their own,
- * and records the deletion for readers of the complete log. Such changes hold state, and the log would have entries of sessions that
- * are not there.
+ * For sessions of an app, or of one user in it, whose rows somebody has deleted by statements of their own: deletes their changes,
+ * which contain state, and records the deletion. Otherwise the complete log would have entries of sessions that do not exist.
  */
 export async function removeLeftovers(run: DeletionRun, owner: Owner): Promise<void> {
   const { read, batches } = run;
@@ -58,12 +56,12 @@ export async function removeLeftovers(run: DeletionRun, owner: Owner): Promise<v
       remaining = remaining.filter((session) => !group.includes(session) || left.has(sessionIdentity(session)));
       batches.add();
     }
-    // A signal ends the walk, also if nothing is left of any session.
+    // Asks on each page, so that a signal ends the walk even if it finds nothing.
     if (page.length === PAGE && !(await batches.mayBegin())) return;
   }
 }
 
-/** Reads the keys of all changes. @returns how many sessions have left something, at most `limit`. */
+/** Reads the keys of all changes. @returns how many deleted sessions still have some, at most `limit`. */
 export async function countLeftovers(sql: Sql, limit: number): Promise<number> {
   const { changes, sessions } = sql.tables;
   const [row] = await sql.all(
@@ -74,7 +72,7 @@ export async function countLeftovers(sql: Sql, limit: number): Promise<number> {
   return numberOf(row?.['total']);
 }
 
-/** Reads the next sessions of an app, or of one user in it, of which something is recorded. */
+/** Reads the next sessions of an app, or of one user in it, that have recorded changes. */
 async function changedSessions(sql: Sql, owner: Owner, after: SessionKey | undefined): Promise<WalkedSession[]> {
   const { changes, sessions } = sql.tables;
   const { where, values } = ownedAfter(owner, ['user_id', 'session_id'], after && [after.userId, after.sessionId]);
@@ -85,8 +83,8 @@ async function changedSessions(sql: Sql, owner: Owner, after: SessionKey | undef
     for (const key of found) walked.push({ key, isLeftover: await isWithoutRow(sql, key) });
     return walked;
   }
-  // The keys alone are read, page by page; the rows are read only of sessions that do not exist. With `exists` PostgreSQL
-  // may read all of a table for a page. Of one app, `app_name` in the order would make MariaDB sort all of its changes.
+  // Reads only keys, page by page, and the rows only of sessions that do not exist. With `exists`, PostgreSQL may read a whole
+  // table for a page. For one app, `app_name` in the order would make MariaDB sort all its changes.
   const isLeftover = `case when k.session_id <> '' and (select 1 from ${sessions} as s where ${isSameSession('s', 'k')}) is null
     and (select 1 from ${changes} as c where ${isSameSession('c', 'k')} and c.kind <> 'deleted' limit 1) is not null
     then 1 else 0 end as is_leftover`;
@@ -95,7 +93,7 @@ async function changedSessions(sql: Sql, owner: Owner, after: SessionKey | undef
   return rows.map((row) => ({ key: sessionKeyOf(row), isLeftover: numberOf(row.is_leftover) === 1 }));
 }
 
-/** Whether more than its deletion is recorded of a session that does not exist. */
+/** Whether a session does not exist, but has other changes than its deletion. */
 async function isWithoutRow(sql: Sql, key: SessionKey): Promise<boolean> {
   if (key.sessionId === '') return false;
   const select = (table: string, more = '') =>
@@ -104,14 +102,14 @@ async function isWithoutRow(sql: Sql, key: SessionKey): Promise<boolean> {
   return (await select(sql.tables.changes, ` and kind <> 'deleted'`)).length > 0;
 }
 
-/** One transaction. @returns the sessions that have more. */
+/** Runs one transaction. @returns the sessions that have more changes. */
 async function remove({ write, batches }: DeletionRun, sessions: readonly SessionKey[]): Promise<SessionKey[]> {
   try {
     return await write(async (sql) => {
       const origin = randomUUID();
       const lock = { incarnation: origin, origin, firstSeq: 1, lastSeq: 0, lastUpdateTime: 0 };
-      // The row is there for this transaction alone. It is the lock that whoever creates the session waits for: otherwise
-      // the deletion could come after the creation in the log.
+      // The row exists only in this transaction, as a lock for whoever creates the session: otherwise the log could have the
+      // deletion after the creation.
       for (const session of sessions) await insertSession(sql, session, lock);
       const left = await forget(sql, sessions, batches.size);
       const unlock = `delete from ${sql.tables.sessions} where ${SESSION_WHERE} and incarnation = ?`;
@@ -122,16 +120,16 @@ async function remove({ write, batches }: DeletionRun, sessions: readonly Sessio
       return left;
     });
   } catch (error) {
-    // One of them has been created again. The next call finds the others.
+    // One of the sessions has been created again. The next call finds the others.
     if (error instanceof DatabaseError && error.reason === FAILURES.duplicate.reason) return [];
     throw error;
   }
 }
 
 /**
- * Deletes what is recorded of sessions that do not exist, but for their deletions. The caller holds their locks.
+ * Deletes at most `limit` changes of sessions that do not exist, except their deletions. The caller must hold their locks.
  *
- * @returns those that have more: at most `limit` rows are deleted.
+ * @returns the sessions that have more changes.
  */
 async function forget(sql: Sql, sessions: readonly SessionKey[], limit: number): Promise<SessionKey[]> {
   const { changes } = sql.tables;

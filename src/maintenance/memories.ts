@@ -3,14 +3,13 @@ import { numberOf, textOf } from '../database/sql/row-values.js';
 import { placeholders } from '../database/sql/tables.js';
 import type { DeletionRun } from './deletion-run.js';
 
-/** Which memories of an app are meant. */
+/** Which memories of an app to delete. */
 interface MeantMemories {
   userId?: string | undefined;
-  /** Those that have expired, by the database's clock. */
+  /** Only those that have expired, by the database's clock. */
   areExpired?: boolean;
 }
 
-/** Deletes memories of an app, in batches. */
 export async function deleteMemories(run: DeletionRun, appName: string, meant: MeantMemories): Promise<void> {
   const { read, write, batches } = run;
   if (batches.isDryRun) {
@@ -68,7 +67,7 @@ function page(sql: Sql, appName: string, meant: MeantMemories, limit: number): P
   return sql.all<KeyRow>(text, [...values, limit]);
 }
 
-/** Deletes memories of one session. One that was added again since has another time. */
+/** Deletes memories of one session, unless they have been added again since: then they have another time. */
 async function remove(sql: Sql, appName: string, meant: MeantMemories, rows: readonly KeyRow[]): Promise<number> {
   const [first] = rows;
   if (!first) return 0;

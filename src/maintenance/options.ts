@@ -23,9 +23,9 @@ import type { RepairOptions } from './repair.js';
 
 /** How much work is done per transaction, and in total. */
 export interface BatchOptions {
-  /** The most rows of sessions and events that one transaction deletes; 1,000 by default, at most 10,000. */
+  /** How many rows of sessions and events one transaction deletes at most; 1,000 by default, up to 10,000. */
   batchSize?: number;
-  /** End after n transactions; no limit by default. */
+  /** Ends the work after this many transactions; no limit by default. */
   maxBatches?: number;
   /**
    * How long to wait between two transactions, in ms; 0 by default, on SQLite 125: other processes check every 100 ms
@@ -36,9 +36,9 @@ export interface BatchOptions {
   signal?: AbortSignal;
   /** Only counts: nothing is written. */
   dryRun?: boolean;
-  /** Includes sessions whose lease somebody holds; false by default. */
+  /** Also handles sessions whose lease somebody holds; false by default. */
   includeLeased?: boolean;
-  /** Called after each transaction with the totals so far. What it throws is ignored; to end the work, use the signal. */
+  /** Gets the totals after each transaction. Errors that it throws are ignored; to end the work, use the signal. */
   onProgress?: (done: MaintenanceResult) => void;
 }
 
@@ -54,39 +54,38 @@ export interface PruneOptions extends BatchOptions {
   deletedFor?: number;
 }
 
-/** Which events to drop: either those before the newest n, or those before a time. */
+/** Which events to delete: either those before the newest n, or those before a time. */
 export interface TrimOptions extends BatchOptions {
   appName?: string;
   userId?: string;
-  /** One session; needs `appName` and `userId`. */
+  /** Only this session; requires `appName` and `userId`. */
   sessionId?: string;
   /** How many of the newest events each session keeps. */
   keepLast?: number;
   /**
-   * Drops the oldest events up to the first one that is younger than this, in ms, by the events' timestamps. All events after
-   * that one stay, whatever their timestamps.
+   * Deletes the oldest events, up to the first one that is younger than this, in ms, by its timestamp. All events after that one
+   * stay, whatever their timestamps.
    */
   olderThan?: number;
-  /** Also drops events whose calls wait for a person; false by default: a session keeps the first of these, and all after it. */
+  /** Also deletes events whose calls wait for a person; false by default: the first of them stays, with all events after it. */
   dropOpenCalls?: boolean;
 }
 
 export interface EraseUserOptions extends BatchOptions {
   userId: string;
-  /** One app alone; every app by default. */
+  /** Only this app; every app by default. */
   appName?: string;
 }
 
-/** What to rewrite, and how much per transaction. */
 export interface ReencodeOptions extends Omit<BatchOptions, 'includeLeased'> {
   appName?: string;
-  /** One user, without the state of apps. */
+  /** Only this user, without the state of apps. */
   userId?: string;
-  /** The most texts that are read at a time and rewritten in one transaction; 200 by default, at most 10,000. */
+  /** How many texts one transaction rewrites at most; 200 by default, up to 10,000. */
   batchSize?: number;
   /**
-   * Also encodes texts that lack a codec with `required`; false by default: they count as `unreadable`, and stay. Only for the
-   * first encryption: later such a text may be forged, and this would make it trusted.
+   * Also encodes texts that lack a required codec; false by default: they count as `unreadable` and stay. Use it only for the first
+   * encryption: later, such a text may be forged, and would become trusted.
    */
   adoptPlain?: boolean;
 }
@@ -108,15 +107,15 @@ export interface UsageOptions {
 }
 
 export interface ImportOptions {
-  /** The most events that one transaction writes; 500 by default, at most 10,000. */
+  /** How many events one transaction writes at most; 500 by default, up to 10,000. */
   batchSize?: number;
   /** When it fires, the import ends before the next record. Nothing is thrown. */
   signal?: AbortSignal;
-  /** Called after each record with the totals so far. What it throws is ignored; to end the import, use the signal. */
+  /** Gets the totals after each record. Errors that it throws are ignored; to end the import, use the signal. */
   onProgress?: (done: ImportResult) => void;
   /**
-   * What happens to values of `user:` and `app:` state that exist here: `overwrite` (default) takes the values of the records,
-   * `keep` leaves them. An export has no times of these values, so an older export would take them back.
+   * What happens to values of `user:` and `app:` state that exist here: `overwrite` (default) replaces them by those of the records,
+   * `keep` does not. An export does not say how old these values are, so an old export may overwrite newer ones.
    */
   sharedState?: 'overwrite' | 'keep';
   /**
@@ -126,10 +125,9 @@ export interface ImportOptions {
   texts?: TransferTexts;
 }
 
-/** The most values that one statement can bind on every database. */
+/** How many values one statement can bind on every database. */
 const MAX_BATCH_SIZE = 10_000;
 
-/** How many rows, events or texts one transaction takes. */
 export const batchSizeOf = ({ batchSize }: { batchSize?: number }, byDefault: number): number =>
   Math.min(batchSize ?? byDefault, MAX_BATCH_SIZE);
 
@@ -140,7 +138,7 @@ export const IMPORT_OPTIONS: Known<Omit<ImportOptions, 'texts'>> = {
   sharedState: oneOf('overwrite', 'keep'),
 };
 
-/** `optionsOf` checks the names. */
+/** The names are checked by `optionsOf`. */
 const OWNER: Known<StatsOptions> = { appName: condition(anything), userId: condition(anything) };
 const BATCH_OPTIONS: Known<BatchOptions> = {
   batchSize: aCount,
@@ -153,8 +151,8 @@ const BATCH_OPTIONS: Known<BatchOptions> = {
 };
 
 /**
- * @param more throws for what the values together do not say.
- * @returns a check of a method's options, and of the names in them. It throws InvalidKeyError when one cannot be a key.
+ * @param more throws if values do not fit together.
+ * @returns a check of a method's options, which throws InvalidKeyError for a name that cannot be a key.
  */
 function optionsOf<Options extends Partial<SessionKey>>(
   method: string,
@@ -182,7 +180,7 @@ export const checkPrune = optionsOf<PruneOptions>(
   ({ idleFor, olderThan, deletedFor }) => {
     if (idleFor === undefined && olderThan === undefined && deletedFor === undefined)
       throw new InvalidArgumentError(
-        'prune needs idleFor, olderThan or deletedFor; without it every session would go.',
+        'prune needs idleFor, olderThan or deletedFor; otherwise it would delete every session.',
       );
   },
 );
@@ -199,7 +197,7 @@ export const checkTrim = optionsOf<TrimOptions>(
   },
 );
 
-/** @returns the one session that is to be trimmed; undefined without a `sessionId`. */
+/** @returns the one session to trim; undefined without a `sessionId`. */
 export function trimmedSession({ appName, userId, sessionId }: TrimOptions): SessionKey | undefined {
   if (sessionId === undefined) return undefined;
   if (appName === undefined || userId === undefined)
@@ -210,7 +208,7 @@ export function trimmedSession({ appName, userId, sessionId }: TrimOptions): Ses
 export const checkErase = optionsOf<EraseUserOptions>(
   'eraseUser',
   { ...OWNER, userId: anything, ...BATCH_OPTIONS },
-  // Without a user everybody would be erased.
+  // Without a user, everybody would be erased.
   ({ userId }) => checkKeys({ userId }),
 );
 

@@ -23,7 +23,7 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
     (createdUpTo === undefined || createTime <= createdUpTo) &&
     (deletedUpTo === undefined || (deletedAt !== undefined && deletedAt <= deletedUpTo));
 
-  // An index by creation or deletion would be one more for each append on PostgreSQL to write.
+  // There is no index by creation or deletion: on PostgreSQL, each append would have to write it.
   const way: Omit<Walk, 'appName'> =
     userId === undefined && idleSince !== undefined ? { by: 'update', upTo: idleSince } : { by: 'key', userId };
 

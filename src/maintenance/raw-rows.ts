@@ -13,7 +13,7 @@ export interface TakenEvent {
   timestamp: number;
   /** Null if the row had none. */
   content: Buffer | null;
-  /** What it had in `adk_event_parts`. */
+  /** Its rows in `adk_event_parts`. */
   parts: readonly { part: number; content: Buffer }[];
 }
 
@@ -57,7 +57,7 @@ export async function deleteEvent(sql: Sql, key: SessionKey, seq: number): Promi
   await deleteParts(sql, key, seq);
 }
 
-/** @returns the bytes of what was recorded of the session's state. */
+/** @returns the bytes of a recorded change. */
 export async function rawChange(sql: Sql, key: SessionKey, id: number): Promise<Buffer> {
   const [row] = await sql.all(
     `select ${sql.dialect.sql.hex('data')} as content from ${sql.tables.changes} where ${SESSION_WHERE} and change_id = ?`,
@@ -66,7 +66,7 @@ export async function rawChange(sql: Sql, key: SessionKey, id: number): Promise<
   return Buffer.from(optionalTextOf(row?.['content'] ?? null) ?? '', 'hex');
 }
 
-/** Locks a state value. @returns its bytes; undefined when it is gone, or somebody else writes it. */
+/** Locks a state value. @returns its bytes; undefined if it is gone, or somebody else is writing it. */
 export async function rawValue(sql: Sql, session: SessionKey, scope: Scope, key: string): Promise<Buffer | undefined> {
   const { sql: pieces } = sql.dialect;
   const [row] = await sql.all(

@@ -14,10 +14,10 @@ import { textOf } from '../database/sql/row-values.js';
 import { ARTIFACT_WHERE } from '../database/sql/tables.js';
 import { encodingOf, encodingOfBytes } from '../model/codec.js';
 
-/** A version in the encoding that the codecs have now. */
+/** A version of an artifact, encoded as the codecs do now. */
 export interface RecodedVersion {
   key: VersionKey;
-  /** What is stored of it without its content. It has the hash of that, so that an equal one has equal content. */
+  /** The stored row without its content. It contains the content's hash, so if the row is equal, so is the content. */
   read: string;
   encoded: EncodedVersion;
   /** In bytes. */
@@ -25,8 +25,8 @@ export interface RecodedVersion {
 }
 
 /**
- * @param isLenient whether what lacks a codec that is required gets it.
- * @returns undefined if the version is stored as the codecs store it now, or is gone.
+ * @param isLenient whether to accept and encode a version that lacks a required codec.
+ * @returns undefined if the version is already stored as the codecs do now, or is gone.
  */
 export async function recodedVersion(
   database: Database,
@@ -51,9 +51,9 @@ export async function recodedVersion(
 }
 
 /**
- * Replaces a version by the same in another encoding, for a transaction.
+ * Replaces a version by the same in another encoding. Needs a transaction.
  *
- * @returns false if it changed since it was read, or another transaction has locked its row.
+ * @returns false if it has changed since it was read, or another transaction has locked its row.
  */
 export async function replaceVersion(sql: Sql, { key, read, encoded }: RecodedVersion): Promise<boolean> {
   const { artifactVersions, artifactParts, select } = sql.tables;

@@ -8,18 +8,18 @@ import { namesKey, ofChange, ofCredential, ofEvent, ofState, type CodecContext }
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
 
-/** The tables that hold contents; of state those of each scope. */
+/** The tables with contents. Those of state are named by their scope. */
 export type RecodedTable = 'events' | 'changes' | 'credentials' | Scope;
 
 export const RECODED_TABLES: readonly RecodedTable[] = ['events', 'session', 'user', 'app', 'changes', 'credentials'];
 
-/** Whose rows are meant. */
+/** The app or the user whose rows are rewritten. */
 interface RecodedOwner {
   appName: string;
   userId?: string | undefined;
 }
 
-/** The content of a row, as it is stored. */
+/** The stored content of a row. */
 export interface StoredText {
   table: RecodedTable;
   /** Its primary key. */
@@ -31,16 +31,16 @@ export interface StoredText {
 
 interface Source {
   table: string;
-  /** The primary key, in whose order pages come. */
+  /** The primary key, by which pages are ordered. */
   columns: readonly string[];
   content: string;
-  /** As it is selected. */
+  /** The expression that selects it. */
   selected: string;
   where: string;
   more: string;
 }
 
-/** @param after the last row of the page before. */
+/** @param after the last row of the previous page. */
 export async function recodedPage(
   sql: Sql,
   table: RecodedTable,
@@ -63,9 +63,9 @@ export async function recodedPage(
 }
 
 /**
- * Replaces a text, for a transaction.
+ * Replaces a text. Needs a transaction.
  *
- * @returns false if it changed since it was read, or another transaction has locked its row.
+ * @returns false if it has changed since it was read, or another transaction has locked its row.
  */
 export async function recode(sql: Sql, { table, key, text: read }: StoredText, text: string): Promise<boolean> {
   const { table: name, columns, content, selected } = sourcesOf(sql)[table];
@@ -88,7 +88,7 @@ async function contentOf(
   content: unknown,
 ): Promise<string | undefined> {
   const text = optionalTextOf(content);
-  // One that is not encrypted was written by somebody else.
+  // A credential that is not encrypted was not written by us.
   if (table === 'credentials' && !(text && namesKey(text))) return undefined;
   if (text !== null || table !== 'events') return text ?? undefined;
   return (await readParts(sql, ...eventOf(key), { isLocked: sql.isInTransaction })) ?? undefined;

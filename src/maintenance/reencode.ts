@@ -22,13 +22,13 @@ import { batchSizeOf, type ReencodeOptions } from './options.js';
 import { recodedVersion, replaceVersion, type RecodedVersion } from './recoded-artifacts.js';
 import { RECODED_TABLES, recode, recodedPage, type RecodedTable, type StoredText } from './recoded-texts.js';
 
-/** A text and what it is to be replaced by. */
+/** A text and its replacement. */
 interface Recoding {
   stored: StoredText;
   text: string;
 }
 
-/** How many bytes of artifacts one transaction rewrites; of a larger version all of it. */
+/** How many bytes of artifacts one transaction rewrites at most, unless a single version is larger. */
 const TOGETHER_BYTES = 4_000_000;
 
 /** See `SessionMaintenance.reencode`. */
@@ -40,13 +40,13 @@ export async function reencode(database: Database, options: ReencodeOptions): Pr
   );
 }
 
-/** Whose texts are meant. */
+/** The app or the user whose texts are rewritten. */
 interface Owner {
   appName: string;
   userId: string | undefined;
 }
 
-/** A call that rewrites texts, from app to app and from table to table, in pages. */
+/** A call that rewrites texts from app to app and from table to table, in pages. */
 class ReencodeRun extends CallInParts {
   readonly batches: Batches;
   readonly #options: ReencodeOptions;
@@ -61,7 +61,7 @@ class ReencodeRun extends CallInParts {
     const { userId } = this.#options;
     for await (const [appName, tables] of this.#apps()) {
       const owner = { appName, userId };
-      // State of the app is nobody's.
+      // The app's state does not belong to a user.
       for (const table of tables) if (userId === undefined || table !== 'app') await this.#texts(table, owner);
       await this.#artifacts(owner);
       await this.#memories(owner);
@@ -69,7 +69,7 @@ class ReencodeRun extends CallInParts {
     }
   }
 
-  /** @returns the apps with the tables that may hold contents of them. */
+  /** @returns the apps, with the tables in which they may have contents. */
   async *#apps(): AsyncGenerator<[string, readonly RecodedTable[]]> {
     const { appName } = this.#options;
     const known = new Set<string>();
@@ -77,13 +77,13 @@ class ReencodeRun extends CallInParts {
       known.add(app);
       yield [app, RECODED_TABLES];
     }
-    // The log may have entries of a user or an app that has no state any more, and a user may have credentials alone.
+    // An app without sessions and state may still have entries in the log, or credentials of a user.
     for (const table of appName === undefined ? (['changes', 'credentials'] as const) : [])
       for await (const app of namesOf(undefined, (after) => this.read((sql) => nextApp(sql, after, table))))
         if (!known.has(app)) yield [app, [table]];
   }
 
-  /** Pages of what there is, until the work has to end. */
+  /** Reads pages until there are no more, or the work must end. */
   #pages<Row>(read: (sql: Sql, after: Row | undefined, limit: number) => Promise<readonly Row[]>) {
     const { size } = this.batches;
     return pagesOf<Row>(size, async (after) =>
@@ -129,7 +129,7 @@ class ReencodeRun extends CallInParts {
     }
   }
 
-  /** One transaction. @param replace returns false if it changed nothing. */
+  /** Runs one transaction. @param replace returns false if it changed nothing. */
   async #write<T>(found: readonly T[], replace: (sql: Sql, each: T) => Promise<boolean>): Promise<void> {
     if (found.length === 0) return;
     const count = async (sql: Sql) => {
@@ -141,13 +141,13 @@ class ReencodeRun extends CallInParts {
     this.batches.add({ texts: found.length - skipped, skipped });
   }
 
-  /** Decoded and encoded outside of the transaction: others wait for nothing but the updates. */
+  /** Decodes and encodes before the transaction, so that others wait only for the updates. */
   async #texts(table: RecodedTable, owner: Owner): Promise<void> {
     for await (const page of this.#pages<StoredText>((sql, ...range) => recodedPage(sql, table, owner, ...range)))
       await this.#write(await this.#recodings(page), (sql, { stored, text }) => recode(sql, stored, text));
   }
 
-  /** @returns the texts that are not stored as the codec stores them now. */
+  /** @returns the texts that the codec would store differently now. */
   async #recodings(page: readonly StoredText[]): Promise<Recoding[]> {
     const { adoptPlain } = this.#options;
     const decoded = await this.database.code((texts) =>
@@ -167,7 +167,7 @@ class ReencodeRun extends CallInParts {
     return encoded.filter(
       ({ stored, text }) =>
         encodingOf(text) !== encodingOf(stored.text ?? '') &&
-        // A credential is never stored as it is.
+        // A credential is never stored unencrypted.
         (stored.table !== 'credentials' || namesKey(text)),
     );
   }

@@ -52,16 +52,16 @@ export interface TakenValue {
   content: Buffer;
 }
 
-/** What was recorded of the session's state, for forks and rewinds, and could not be read, byte for byte. */
+/** A recorded change of state, which forks and rewinds need, that could not be read, byte for byte. */
 export interface TakenChange {
-  /** The state that the session was given; state that was set outside a run; the state before the first event of a trimmed session. */
+  /** The session's first state, state that was set outside a run, or the state before the first event of a trimmed session. */
   kind: 'created' | 'state' | 'trimmed';
   /** The number of the session's newest event at that time. */
   seq: number;
   content: Buffer;
 }
 
-/** What `repair` found and took out. Nothing was wrong if all lists are empty. */
+/** What `repair` found and removed. If all lists are empty, the session was not damaged. */
 export interface RepairedSession {
   /** As `DamagedSessionError` names them. */
   damage: readonly DamagedEvents[];
@@ -71,55 +71,55 @@ export interface RepairedSession {
 }
 
 export interface RepairOptions {
-  /** Only scan, and return what would be taken out; nothing is written. */
+  /** Only scans, and returns what would be removed: nothing is written. */
   dryRun?: boolean;
-  /** Also while somebody holds the session's lease; false by default. */
+  /** Also repairs a session whose lease somebody holds; false by default. */
   includeLeased?: boolean;
 }
 
 /** A wider gap is not filled with empty events: a damaged `last_seq` may be in the billions. */
 const MOST_FILLED = 10_000;
 
-/** What was read of a session, and what of it cannot be. */
+/** What was read of a session, and what cannot be read. */
 interface Damaged {
   session: KnownSession;
   head: SessionHead;
-  /** The numbers of the events that have rows, and their times, in order. */
+  /** The numbers and times of the events that have rows, in order. */
   rows: readonly { seq: number; timestamp: number }[];
-  /** Those that cannot be read, by number. */
+  /** The events that cannot be read, by number. */
   unreadable: ReadonlyMap<number, { id: string }>;
   values: readonly DamagedValue[];
   changes: readonly RecordedChange[];
   books: Books;
-  /** The state before the first event that stays. */
+  /** The session's own state before its first remaining event. */
   before: readonly StateEntry[];
   /** The state that can be read, of all scopes. */
   state: StateEntries;
-  /** The calls of the events that stay. */
+  /** The open calls of the remaining events. */
   calls: readonly WaitingCall[];
   damage: readonly DamagedEvents[];
 }
 
 interface DamagedValue extends Pick<StateValue, 'scope' | 'key'> {
-  /** The text in its row. */
+  /** The stored text. */
   stored: string | undefined;
 }
 
-/** What the numbers in a session's row are to be. */
+/** The numbers that the session's row must have after the repair. */
 interface Books {
   firstSeq: number;
   lastSeq: number;
-  /** The numbers without a row that are filled. */
+  /** The missing numbers that get empty events. */
   gaps: readonly SeqRange[];
 }
 
-/** What a repair writes, as it is stored. */
+/** The encoded texts that a repair writes. */
 interface RepairTexts {
-  /** In place of events that cannot be read, by number. */
+  /** Replacements for events that cannot be read, by number. */
   empty: ReadonlyMap<number, StoredEvent>;
-  /** In place of missing ones, by the first number of a gap. */
+  /** Replacements for missing events, by the first number of a gap. */
   filling: ReadonlyMap<number, readonly StoredEvent[]>;
-  /** In place of changes that cannot be read, by id. */
+  /** Replacements for changes that cannot be read, by id. */
   changes: ReadonlyMap<number, string | null>;
   /** The values that are removed. */
   removed: readonly NewChange[];
@@ -131,9 +131,9 @@ interface RepairTexts {
 /**
  * Repairs one session.
  *
- * @param write runs its work in a transaction.
- * @throws SessionNotFoundError when there is no such session.
- * @throws CodecError when a text names a codec that is not there.
+ * @param write runs a transaction.
+ * @throws SessionNotFoundError if there is no such session.
+ * @throws CodecError if a text names a codec that is missing.
  * @throws LeaseHeldError while somebody holds its lease.
  */
 export async function repair(
@@ -146,7 +146,7 @@ export async function repair(
     key,
     read: (sql) => readDamage(sql, key),
     encode: (damaged) => database.code((texts) => encoded(texts, damaged)),
-    // Of a user and an app anybody sets state.
+    // The version must not include state of user and app: others change it without the session's lock.
     version: async (sql) => {
       const state = (await stateOfOwners(sql, [key]))(AS_STORED);
       return state
@@ -169,7 +169,7 @@ export async function repair(
 }
 
 /**
- * @returns what throws SessionNotFoundError when there is no such session, and CodecError when a text names a codec that is not there.
+ * @returns a function that throws SessionNotFoundError if there is no such session, and CodecError if a text names a missing codec.
  */
 async function readDamage(sql: Sql, key: SessionKey): Promise<Undecoded<Damaged>> {
   const reading = await readSession(sql, key);
@@ -203,7 +203,7 @@ async function readDamage(sql: Sql, key: SessionKey): Promise<Undecoded<Damaged>
     return {
       session: { ...key, origin: read.origin },
       ...{ head: read, rows, unreadable, values, changes, books },
-      // What no row explains is in the tables alone.
+      // If no event remains, the state of the tables is all there is.
       before: books.firstSeq > books.lastSeq ? state.session : pastState(past, readable, books.firstSeq - 1),
       state,
       calls: callsIn(kept),
@@ -212,17 +212,17 @@ async function readDamage(sql: Sql, key: SessionKey): Promise<Undecoded<Damaged>
   };
 }
 
-/** @throws CodecError for what another codec can read: taking it out would lose what is whole. */
+/** @throws CodecError for a text that another codec can read: it is not damaged, and removing it would lose it. */
 function refuseUnknown(undecodable: Undecodable | undefined): void {
   if (undecodable?.isUnknown)
     throw new CodecError(
-      `The session cannot be repaired: some of it is ${undecodable.encoding}. Give that codec, too.`,
+      `The session cannot be repaired: some of it is ${undecodable.encoding}. Nothing was written. Add that codec.`,
     );
 }
 
 /**
- * Makes `first_seq` and `last_seq` match the rows. What is damaged at the beginning is as if it were trimmed; elsewhere an
- * empty event replaces what is missing or cannot be read, so that the other events keep their numbers.
+ * Makes `first_seq` and `last_seq` match the rows. Damage at the beginning is treated as trimmed. Elsewhere, an empty event
+ * replaces each one that is missing or cannot be read, so that the other events keep their numbers.
  */
 function booksOf(head: SessionHead, rows: Damaged['rows'], unreadable: Damaged['unreadable']): Books {
   const numbers = rows.map(({ seq }) => seq);
@@ -270,7 +270,7 @@ function encoded(texts: StoredTexts, damaged: Damaged): RepairTexts {
     ),
     filling: new Map(
       gaps.map(({ from, to }) => {
-        // The time of the event after it, as a filter by time takes a missing one.
+        // The time of the next event: that is also the time of a missing event for `afterTimestamp`.
         const { timestamp } = rows.find(({ seq }) => seq > to) ?? { timestamp: head.lastUpdateTime };
         return [from, Array.from({ length: to - from + 1 }, () => empty(timestamp))] as const;
       }),
@@ -278,19 +278,19 @@ function encoded(texts: StoredTexts, damaged: Damaged): RepairTexts {
     changes: new Map(changes.map((change) => [change.id, emptyData(texts, session, change)])),
     removed: removed.length > 0 ? stateChanges(texts, { session, seq: head.lastSeq }, byScope([]), removed) : [],
     trimmed: firstSeq === head.firstSeq ? undefined : trimChanges(texts, { session, seq: lastSeq }, before),
-    // No event has what the lost events left in the state any more.
+    // The state that lost events have written cannot be computed from events any more, so record it.
     state: damage.length > 0 ? stateChanges(texts, { session, seq: lastSeq }, state) : [],
   };
 }
 
-/** @returns what a repair takes out, byte for byte, for the caller that holds the session's lock. */
+/** @returns what a repair removes, byte for byte. The caller must hold the session's lock. */
 async function takenOut(
   sql: Sql,
   { session, rows, unreadable, values, changes, books, damage }: Damaged,
 ): Promise<RepairedSession> {
   const events: TakenEvent[] = [];
   for (const { seq } of rows) {
-    // Events before a wide gap are taken out even if they can be read.
+    // Events before a wide gap are removed even if they can be read.
     const isTaken = seq < books.firstSeq || unreadable.has(seq);
     const raw = isTaken ? await rawEvent(sql, session, seq) : undefined;
     if (raw) events.push(raw);
@@ -299,7 +299,7 @@ async function takenOut(
   for (const { scope, key, stored } of values) {
     const raw = await rawValue(sql, session, scope, key);
     const text = raw?.toString() ?? stored;
-    // Somebody has written it anew since, or is about to.
+    // Somebody has written the value since, or is writing it now.
     if (!raw || (text !== stored && (isEncoded(text ?? '') || decode(text ?? '')))) throw new Unforeseen();
     stateValues.push({ key: prefixed(scope, key), content: raw });
   }
@@ -308,7 +308,7 @@ async function takenOut(
   return { damage, events, stateValues, changes: taken };
 }
 
-/** Writes a repair, for the caller that holds the session's lock. */
+/** Writes a repair. The caller must hold the session's lock. */
 async function mend(sql: Sql, damaged: Damaged, texts: RepairTexts): Promise<void> {
   const { session, head, rows, values, books, calls, damage } = damaged;
   const { firstSeq, lastSeq } = books;
@@ -333,7 +333,7 @@ function isWide({ from, to }: SeqRange): boolean {
   return to - from >= MOST_FILLED;
 }
 
-/** An event without content, which ADK shows to no model. */
+/** An event without content, which ADK does not send to models. */
 function emptyEvent(timestamp: number, id?: string): StoredEvent {
   const event = createEvent({ author: 'system', timestamp, ...(id !== undefined && { id }) });
   return { id: event.id, timestamp, json: JSON.stringify(event), beginsTurn: false };

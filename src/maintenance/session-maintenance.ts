@@ -49,15 +49,15 @@ import { usageIn, type Usage } from './usage.js';
  * const { sessions, more } = await maintenance.prune({ idleFor: 90 * 24 * 3_600_000, maxBatches: 1_000 });
  * ```
  *
- * Deletions work in short transactions of `batchSize` rows (contract K1). They wait for no lock, and block no writer of another
- * session. A session whose row somebody else has locked is left for the next call, and so is one that was created again,
- * rewound or used since the call has read it. A session whose lease somebody holds, by the database's clock, is skipped
- * unless `includeLeased` is true. After an interruption, the same call continues. `dryRun` counts and writes nothing.
+ * Deletions work in short transactions of `batchSize` rows (contract K1). They never wait for a lock, and do not block writers of
+ * other sessions. A session that somebody else has locked is left for the next call, and so is one that was created again,
+ * rewound or used since it was read. A session whose lease somebody holds, by the database's clock, is skipped unless
+ * `includeLeased` is true. After an interruption, call again to continue. `dryRun` only counts.
  *
- * Every method may throw `InvalidArgumentError` for an option that is not known or has a value that it cannot have,
- * `InvalidKeyError` for a name that cannot be a key, `SchemaError` when the tables are missing or outdated,
- * `DatabaseError` when the database fails and retries do not help (if earlier transactions of the call were committed, its
- * `outcome` is `partial` and its `done` says what they did), and `InsideTransactionError` inside a transaction of the same ORM.
+ * Every method may throw `InvalidArgumentError` if an option is unknown or its value is invalid, `InvalidKeyError` for a name that
+ * cannot be a key, `SchemaError` if the tables are missing or outdated, `DatabaseError` if the database fails and retries do not
+ * help (if earlier transactions of the call were committed, its `outcome` is `partial` and its `done` says what they did), and
+ * `InsideTransactionError` inside a transaction of the same ORM.
  */
 export class SessionMaintenance {
   readonly #database: Database;
@@ -65,8 +65,8 @@ export class SessionMaintenance {
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
-   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
-   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   * @throws InvalidArgumentError if an option is unknown or its value is invalid.
+   * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options: CommonOptions = {}) {
     this.#database = new Database(em, checkOptions(options, 'The options of SessionMaintenance'));
@@ -78,13 +78,11 @@ export class SessionMaintenance {
    * events than `batchSize` takes several transactions; after the first one nobody sees it, and it cannot be restored. Idle
    * sessions are found by an index; without `idleFor` every session of the app, or of `userId`, is read.
    *
-   * Whatever the conditions, it also deletes the rest of interrupted deletions, log entries of sessions whose rows somebody has
-   * deleted without this package (they do not count as sessions), expired memories, and the parts of streamed artifacts whose
-   * stream gave nothing for a day.
+   * It always deletes the rest of interrupted deletions, too, and expired memories, the parts of streamed artifacts whose stream
+   * sent nothing for a day, and log entries of sessions that somebody has deleted without this package (they are not counted).
    *
    * @returns what was deleted.
-   * @throws InvalidArgumentError also when neither `idleFor` nor `olderThan` nor `deletedFor` is given: that would delete
-   *   every session.
+   * @throws InvalidArgumentError also without any of `idleFor`, `olderThan` and `deletedFor`: that would delete every session.
    */
   async prune(options: PruneOptions): Promise<MaintenanceResult> {
     const checked = checkPrune(options);
@@ -92,8 +90,8 @@ export class SessionMaintenance {
   }
 
   /**
-   * Drops the oldest events of sessions, and keeps their state (contract K2). The other events keep their numbers, and the next
-   * event gets the next number, so readers' cursors stay valid. `Session` objects that were read before keep what they have.
+   * Deletes the oldest events of sessions, and keeps their state (contract K2). The other events keep their numbers, so cursors of
+   * readers stay valid. `Session` objects that were read before keep their events.
    *
    * @returns how many sessions were trimmed, and how many events they lost.
    * @throws InvalidArgumentError also unless exactly one of `keepLast` and `olderThan` is given, and for a `sessionId`
@@ -106,8 +104,8 @@ export class SessionMaintenance {
 
   /**
    * Removes a person, in every app or in one: sessions with their events, including soft-deleted ones, artifacts, memories,
-   * credentials and `user:` state. The event log has nothing of them any more, and its readers see no gap. What the user writes
-   * meanwhile stays: call it again until all counts are 0.
+   * credentials, `user:` state, and all their entries in the event log, whose readers see no gap. What the user writes meanwhile
+   * stays: call it again until all counts are 0.
    *
    * @returns what was deleted.
    * @throws UserNotErasedError after everything else was deleted, if sessions had to be skipped; its `done` is the result. Not
@@ -119,16 +117,16 @@ export class SessionMaintenance {
   }
 
   /**
-   * Repairs a damaged session, so that `getSession` can read it (contract I5). What cannot be read is taken out and returned,
-   * byte for byte. An empty event replaces each such event, and each missing one, so that the others keep their numbers; damage
-   * before the first readable event is trimmed. A state value that cannot be read is removed, also one of the user or the app.
-   * Keep what `dryRun` returns before you call it without.
+   * Repairs a damaged session, so that `getSession` can read it (contract I5). What cannot be read is removed and returned, byte
+   * for byte. An empty event replaces each such event, and each missing one, so that the others keep their numbers; damage before
+   * the first readable event is trimmed. A state value that cannot be read is removed, even if it is the user's or the app's.
+   * Call it with `dryRun` first, and keep the result.
    *
    * A gap of more than 10,000 numbers is not filled. If it is at the end, the session ends before it; otherwise the session begins
-   * after it, and the events before it are taken out, too.
+   * after it, and the events before it are removed, too.
    *
-   * @returns what was damaged, and what was taken out; both empty for a session that is not damaged.
-   * @throws SessionNotFoundError when there is no such session.
+   * @returns what was damaged and what was removed; both are empty for a session that is not damaged.
+   * @throws SessionNotFoundError if there is no such session.
    * @throws LeaseHeldError while somebody holds its lease, unless `includeLeased` is true.
    */
   async repair(session: SessionKey, options: RepairOptions = {}): Promise<RepairedSession> {
@@ -142,13 +140,13 @@ export class SessionMaintenance {
 
   /**
    * Reads what is stored as records, which `importSessions` writes elsewhere (contract L1): state of apps and users, sessions
-   * with their state, titles, labels and events, and artifacts. Written as lines of JSON, the records of every database make the same
-   * file. Leases, positions and earlier contents of rewritten events are left out. While others write, each session is whole and as
-   * of one moment; a session that is deleted before it is read is left out.
+   * with their state, titles, labels and events, and artifacts. As lines of JSON, they are the same file from every database. Leases,
+   * positions and earlier contents of rewritten events are left out. While others write, each session is consistent; a session that
+   * is deleted before it is read is left out.
    *
    * With `texts: 'asStored'`, encoded texts stay encoded (contract M4): no key is needed, and a lost key is not damage.
    *
-   * @throws DamagedSessionError from the loop, if a session cannot be read whole; `repair` makes it readable.
+   * @throws DamagedSessionError from the loop, if a part of a session cannot be read; `repair` makes it readable.
    * @throws DamagedArtifactError from the loop, if a version of an artifact cannot be read.
    */
   exportSessions(options: ExportOptions = {}): AsyncIterable<TransferRecord> {
@@ -163,11 +161,11 @@ export class SessionMaintenance {
    * state is overwritten unless the session has more events here; state of apps and users is overwritten unless `sharedState` is
    * `keep`. A session that is soft-deleted here, but not in the records, is restored.
    *
-   * @param records what `exportSessions` gives, or its lines, each parsed.
+   * @param records from `exportSessions`, or parsed from its lines.
    * @returns what was written; what existed does not count.
-   * @throws InvalidArgumentError with the number of the record, if it is not a record, has values or names that cannot be stored,
-   *   or comes in the wrong order; also for encoded texts without `texts: 'asStored'`, or under other names than those they were
-   *   stored under. The records before it are written.
+   * @throws InvalidArgumentError with the number of a record that is not one, has values or names that cannot be stored, or comes
+   *   in the wrong order; also for encoded texts without `texts: 'asStored'`, or under other names than they were stored under. The
+   *   records before it are written.
    * @throws SessionExistsError if another session has the id of one of the records.
    */
   async importSessions(
@@ -187,21 +185,22 @@ export class SessionMaintenance {
   }
 
   /**
-   * Encodes everything again that the `codec` would store in another way now (contract M3): after a codec was added, or its
-   * current key has changed. It needs the old codecs and keys to read. Without a codec it does nothing. Contents, numbers and
-   * times stay; `Session` objects and cursors stay valid. Texts that cannot be read are counted and left, and so are texts that
-   * lack a required codec, unless `adoptPlain` is true. After an interruption, the same call continues. Leases do not matter.
+   * Encodes everything again that the `codec` would now store differently (contract M3), for example after a codec was added or its
+   * current key has changed. It needs the old codecs and keys, too. Without a codec it does nothing. Contents, numbers and times do
+   * not change; `Session` objects and cursors stay valid. Texts that cannot be read are counted and left as they are, and so are
+   * texts that lack a required codec, unless `adoptPlain` is true. After an interruption, call again to continue. Leases do not
+   * matter.
    *
    * @returns what was done. Once a call returns 0 for `texts`, `skipped` and `unreadable`, an old key is no longer needed.
-   * @throws CodecError when the codec fails.
+   * @throws CodecError if the codec fails.
    */
   async reencode(options: ReencodeOptions = {}): Promise<MaintenanceResult> {
     return reencode(this.#database, checkReencode(options));
   }
 
   /**
-   * Counts what is stored, in a few statements that return sums: no content is read into the process. The server reads all rows
-   * of the given app and user.
+   * Counts what is stored, in a few statements that return sums. The server reads all rows of the app and the user; no content
+   * reaches the process.
    *
    * @param options.groupBy `'app'` for a list of all apps, by name.
    */
@@ -215,9 +214,9 @@ export class SessionMaintenance {
   }
 
   /**
-   * Sums up what models have used: tokens, by the `usageMetadata` of the events, and calls of functions. It works alike on every
-   * database and with every codec: it reads the contents of all events of these days from the event log, a page at a time.
-   * Deleted, trimmed and soft-deleted events are not counted. The `timestamp` of an event gives its day.
+   * Adds up what models used: tokens, from the `usageMetadata` of events, and function calls. For this it reads the contents of all
+   * events of these days from the event log, a page at a time. Deleted, trimmed and soft-deleted events are not counted. The day of
+   * an event is that of its `timestamp`.
    *
    * ```ts
    * const { rows } = await maintenance.usage({ appName: 'support', from: '2026-11-01', to: '2026-11-30', by: 'model' });
@@ -233,11 +232,11 @@ export class SessionMaintenance {
   }
 
   /**
-   * Records that the database went back: after a restore, or a failover to a server that was behind. Call it before the first
-   * append. Readers of the log that keep the `cursor` of entries notice by themselves. Readers that keep only a position and an
-   * epoch get `LogWentBackError` because of this call, even after the log has passed their position again.
+   * Records that the database went back, after a restore or a failover to a server that was behind. Call it before the first
+   * append. Readers of the log that keep the whole `cursor` notice without it. Readers that keep only a position and an epoch get
+   * `LogWentBackError` because of this call, even if the log has passed their position again.
    *
-   * @returns the position at which the new epoch begins, and its number; no reader continues after that position.
+   * @returns the position after which the new epoch begins, and its number.
    */
   beginLogEpoch(): Promise<Pick<LogCursor, 'position' | 'epoch'>> {
     const call = { operation: 'beginLogEpoch', key: {} };

@@ -5,30 +5,30 @@ import { stateTable } from '../database/sql/tables.js';
 import { SCOPES } from '../model/state.js';
 import type { StatsOptions } from './options.js';
 
-/** What is stored, soft-deleted sessions included. */
+/** What is stored, including soft-deleted sessions. */
 export interface SessionStats {
   sessions: number;
   /** How many of them are soft-deleted, see `deletion: 'soft'`. */
   deletedSessions: number;
-  /** How many users have sessions. ADK keeps the users of different apps apart, so that one of two apps counts twice. */
+  /** How many users have sessions. A user of two apps counts twice, since ADK keeps users of different apps apart. */
   users: number;
   events: number;
-  /** Bytes of the events' contents, as UTF-8. */
+  /** Bytes of the events' contents in UTF-8. */
   eventBytes: number;
-  /** Bytes of the state's values, as UTF-8. */
+  /** Bytes of the state's values in UTF-8. */
   stateBytes: number;
-  /** Artifacts of sessions and users, each with all its versions. */
+  /** Artifacts of sessions and users; all versions of one count once. */
   artifacts: number;
-  /** Bytes of the artifacts' contents, of all versions, as they are stored; also of those that are being saved from streams. */
+  /** Stored bytes of all versions of artifacts, including those that are being saved from streams. */
   artifactBytes: number;
-  /** Saves of artifacts from streams that have not ended: under way, or abandoned. `prune` removes those that got nothing for a day. */
+  /** Saves of artifacts from streams that have not ended. `prune` removes those whose stream sent nothing for a day. */
   uploads: number;
   memories: number;
-  /** Bytes of the memories’ contents, as UTF-8. */
+  /** Bytes of the memories' contents in UTF-8. */
   memoryBytes: number;
-  /** The mean is 0 without sessions, and so are the others. */
+  /** All are 0 if there are no sessions. */
   eventsPerSession: { mean: number; median: number; percentile95: number; largest: number };
-  /** The `lastUpdateTime` of the session that was updated first, in ms since 1970; absent without sessions. */
+  /** The earliest `lastUpdateTime` of a session, in ms since 1970; absent if there are no sessions. */
   oldestUpdate?: number;
   newestUpdate?: number;
 }
@@ -37,13 +37,13 @@ export interface AppStats extends SessionStats {
   appName: string;
 }
 
-/** What the database sums up for each app. */
+/** The figures that the database adds up for each app. */
 type Summed = keyof Omit<SessionStats, 'sessions' | 'events' | 'eventsPerSession' | 'oldestUpdate' | 'newestUpdate'>;
 
 /** A sum over the rows of a table. */
 type Sum = readonly [what: string, table: string, condition?: string];
 
-/** How many sessions of an app have a number of events. */
+/** How many sessions of an app have a certain number of events. */
 interface SessionCount {
   appName: string;
   events: number;
@@ -52,7 +52,7 @@ interface SessionCount {
   newestUpdate: number;
 }
 
-/** Counts by the database, soft-deleted sessions included. */
+/** The database's counts, including soft-deleted sessions. */
 interface Counts {
   sessions: readonly SessionCount[];
   /** By name and app. */
@@ -61,7 +61,7 @@ interface Counts {
 
 function sumsOf({ tables, dialect }: Sql, { userId }: StatsOptions): Record<Summed, readonly Sum[]> {
   const bytes = (column: string) => `coalesce(sum(${dialect.sql.byteLength(column)}), 0)`;
-  // Nobody's, so of no user.
+  // The app's state does not belong to a user.
   const scopes = SCOPES.filter((scope) => scope !== 'app' || userId === undefined);
   const { artifactVersions, artifactParts } = tables;
   return {
@@ -73,7 +73,7 @@ function sumsOf({ tables, dialect }: Sql, { userId }: StatsOptions): Record<Summ
     ],
     stateBytes: scopes.map((scope): Sum => [bytes('value'), stateTable(tables, scope)]),
     artifacts: [['count(*)', tables.artifacts, 'last_version >= 0']],
-    // No database reads the bytes for that.
+    // No database reads the contents for this.
     artifactBytes: [artifactVersions, artifactParts].map((table): Sum => ['coalesce(sum(length(data)), 0)', table]),
     uploads: [['count(*)', `${artifactVersions} as v`, isOpenUpload(artifactVersions)]],
     memories: [['count(*)', tables.memories]],
@@ -81,10 +81,9 @@ function sumsOf({ tables, dialect }: Sql, { userId }: StatsOptions): Record<Summ
   };
 }
 
-/** The server adds up. */
 export async function countAll(sql: Sql, owner: StatsOptions): Promise<Counts> {
   const { where, values } = ofOwner(owner);
-  // A deletion that has begun has overwritten the time of the last update.
+  // A permanent deletion that has begun has overwritten the time of the last update.
   const updated = `case when status <> 'ending' then last_update_time else create_time end`;
   const rows = await sql.all(
     `select app_name, last_seq - first_seq + 1 as events, count(*) as sessions, min(${updated}) as oldest,
@@ -139,7 +138,7 @@ export function statsOf(counts: Counts, isMeant: (appName: string) => boolean = 
   const found = counts.sessions.filter(({ appName }) => isMeant(appName)).sort((a, b) => a.events - b.events);
   const sessions = found.reduce((sum, each) => sum + each.sessions, 0);
   const events = found.reduce((sum, each) => sum + each.events * each.sessions, 0);
-  /** The number of events that so large a part of the sessions has at most. */
+  /** @returns the number of events that this part of the sessions does not exceed. */
   const percentile = (part: number) => {
     let below = 0;
     return found.find((each) => (below += each.sessions) >= part * sessions)?.events ?? 0;
@@ -154,7 +153,7 @@ export function statsOf(counts: Counts, isMeant: (appName: string) => boolean = 
       percentile95: percentile(0.95),
       largest: found.at(-1)?.events ?? 0,
     },
-    // Math.min(…) would not do: an argument list is limited.
+    // Not with Math.min(…): the number of arguments is limited.
     ...(found.length > 0 && {
       oldestUpdate: found.reduce((oldest, each) => Math.min(oldest, each.oldestUpdate), Infinity),
       newestUpdate: found.reduce((newest, each) => Math.max(newest, each.newestUpdate), -Infinity),

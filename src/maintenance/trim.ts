@@ -54,13 +54,12 @@ async function firstLater(
 }
 
 /**
- * @param before the number before which events may go; those from there on need not be read.
- * @param read runs statements.
- * @returns the number of the first event that stays, `before` at most.
+ * @param before only events before this number may be deleted; the others need not be read.
+ * @returns the number of the first event to keep, at most `before`.
  */
 type FirstKept = (session: KeptSession, before: number, read: Run) => Promise<number> | number;
 
-/** Drops the first events of sessions. */
+/** Deletes the first events of sessions. */
 class FirstEvents implements Deletion {
   readonly #run: DeletionRun;
   readonly #firstKept: FirstKept;
@@ -77,14 +76,14 @@ class FirstEvents implements Deletion {
     return { session, events, rows: events };
   }
 
-  /** @returns undefined if no event goes. */
+  /** @returns undefined if no event is to be deleted. */
   async #firstKeptOf(session: KeptSession, before: number, read: Run): Promise<number | undefined> {
     if (session.deletedAt !== undefined) return undefined;
     const firstKept = await this.#firstKept(session, before, read);
     return firstKept > session.firstSeq ? firstKept : undefined;
   }
 
-  /** Where there is a codec, a session has a transaction to itself, before which its texts are encoded. */
+  /** With a codec, each session has its own transaction, before which its texts are encoded. */
   get isAlone(): boolean {
     return !this.#run.database.codec.isNone;
   }
@@ -97,7 +96,7 @@ class FirstEvents implements Deletion {
   async deleteLarge({ session, events }: Task): Promise<void> {
     const { batches, database, write } = this.#run;
     const firstKept = session.firstSeq + events;
-    /** The session as the last transaction has left it, and as the next one must find it. */
+    /** The session after the last transaction. The next one does nothing if it finds another. */
     let left = session;
     let dropped = 0;
     for (let isOver = false; !isOver && (await batches.mayBegin());) {
@@ -123,7 +122,7 @@ class FirstEvents implements Deletion {
         const session = locked ?? (await keptSession(sql, key));
         const dropped = session && (await this.#dropped(sql, session, firstKept));
         if (!dropped) return () => undefined;
-        // What cannot be read of these events adds nothing to it: the damage goes with them.
+        // Rows that cannot be read are ignored here: they are deleted with these events.
         const then = await stateThen(sql, session, dropped.firstSeq - 1);
         return (texts) => ({ ...dropped, session, state: then(texts).state });
       },
@@ -136,11 +135,11 @@ class FirstEvents implements Deletion {
     };
   }
 
-  /** @returns the first events that go in one transaction; undefined if none goes. */
+  /** @returns the first events that one transaction deletes; undefined if there are none. */
   async #dropped(sql: Sql, session: KeptSession, firstKept: number): Promise<Dropped | undefined> {
     const { size } = this.#run.batches;
     const { key, lastSeq } = session;
-    // A session that was rewound has fewer events than it had.
+    // The session may have been rewound since.
     const most = Math.min(firstKept, lastSeq + 1);
     const numbers = await numbersBefore(sql, key, most, size);
     const before = numbers.length < size ? most : (numbers.at(-1) ?? 0) + 1;
@@ -150,7 +149,7 @@ class FirstEvents implements Deletion {
     return { firstSeq, numbers: numbers.filter((seq) => seq < firstSeq), isOver };
   }
 
-  /** Drops a session's first events, as many as fit into a transaction. */
+  /** Deletes as many of a session's first events as fit into a transaction. */
   async #trim(
     sql: Sql,
     session: KeptSession,
@@ -158,7 +157,7 @@ class FirstEvents implements Deletion {
   ): Promise<Done & { firstSeq: number; isOver: boolean }> {
     const { locked, skipped } = await this.#run.lock(sql, session);
     const nothing = { ...NOTHING_DONE, skipped, firstSeq: session.firstSeq, isOver: true };
-    // Another session has another time of creation. One that was imported again has its first events again.
+    // The session was created again, or imported again with its first events.
     if (locked?.createTime !== session.createTime || locked.firstSeq < session.firstSeq) return nothing;
     const { read: trimmed, texts: changes } = await codedFor(sql, locked);
     if (!trimmed || !changes) return nothing;
@@ -171,9 +170,9 @@ class FirstEvents implements Deletion {
   }
 }
 
-/** The first events of a session that go. */
+/** The first events of a session that are deleted. */
 interface Dropped {
-  /** The number of the event before which they are. */
+  /** The number of the first event that stays. */
   firstSeq: number;
   numbers: readonly number[];
   /** Whether no further transaction is needed. */

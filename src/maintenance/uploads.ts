@@ -6,7 +6,7 @@ import type { DeletionRun } from './deletion-run.js';
 const PAGE = 1_000;
 
 /**
- * Removes what is left of saves from streams that nobody will end, of an app or of one user in it: each in a transaction of its own.
+ * Removes abandoned saves from streams, of an app or of one user in it, each in a transaction of its own.
  *
  * @param now by the database's clock, in ms.
  */
@@ -27,7 +27,7 @@ export async function removeUploads(
         batches.add({ uploads: isRemoved ? 1 : 0 });
       }
     }
-    // A signal ends the walk, also if there is nothing to remove.
+    // Asks on each page, so that a signal ends the walk even if it finds nothing.
     if (page.length === PAGE && !(await batches.mayBegin())) return;
   }
 }

@@ -3,20 +3,20 @@ import type { LogEntry } from '../log/entries.js';
 import { DAY_MS, dayOf } from '../model/days.js';
 import type { UsageOptions } from './options.js';
 
-/** What the events of an app that belong to one group have used. */
+/** What the events of one group in an app used. */
 export interface UsageRow extends TokenCounts {
   appName: string;
-  /** As `by` says: a day in UTC such as `2026-11-26`, the id of a user, a model or an agent. Empty if the event names none. */
+  /** A day in UTC such as `2026-11-26`, the id of a user, a model or an agent, as `by` says. Empty if the events name none. */
   group: string;
   events: number;
-  /** How many functions were called. */
+  /** The number of function calls. */
   toolCalls: number;
 }
 
 export interface Usage {
   /** By app and group, in their order. */
   rows: UsageRow[];
-  /** How many events could not be read, and are in no row. */
+  /** How many events could not be read. They are counted in no row. */
   unreadable: number;
 }
 
@@ -29,7 +29,7 @@ const GROUPS: Readonly<Record<UsageOptions['by'], (entry: ReadEvent) => unknown>
   agent: ({ event }) => event.author,
 };
 
-/** See `SessionMaintenance.usage`. @param entries no earlier ones than the day before `from`, where they can be read. */
+/** See `SessionMaintenance.usage`. @param entries none that is older than the day before `from`, except unreadable ones. */
 export async function usageIn(
   entries: AsyncIterable<LogEntry>,
   { from, to, by }: Pick<UsageOptions, 'from' | 'to' | 'by'>,
@@ -42,7 +42,7 @@ export async function usageIn(
     if (!event || event.timestamp < first || event.timestamp >= end) continue;
     const named = GROUPS[by]({ userId, event });
     const group = typeof named === 'string' ? named : '';
-    // An app has no NUL in its name.
+    // An app's name has no NUL.
     const id = `${appName}\0${group}`;
     const row = rows.get(id) ?? { appName, group, events: 0, toolCalls: 0, ...NO_TOKENS };
     rows.set(id, row);

@@ -7,7 +7,7 @@ import { dropFirst, numbersBefore } from './first-events.js';
 /** What one transaction did to a session that takes several. */
 type PartDone = Done & { isOver: boolean };
 
-/** Deletes sessions with all that is stored of them. */
+/** Deletes sessions with everything that is stored of them. */
 export class WholeSessions implements Deletion {
   readonly #run: DeletionRun;
   readonly #isMeant: (session: KeptSession) => boolean;
@@ -18,7 +18,7 @@ export class WholeSessions implements Deletion {
   }
 
   plan(session: KeptSession): Task | undefined {
-    // What is left of a deletion that was interrupted goes whatever is meant: nobody else would finish it.
+    // An interrupted deletion is continued whatever the conditions: nobody else would finish it.
     if (session.status !== 'ending' && !this.#isMeant(session)) return undefined;
     const events = Math.max(0, session.lastSeq - session.firstSeq + 1);
     return { session, events, rows: events + 1 };
@@ -45,7 +45,7 @@ export class WholeSessions implements Deletion {
     const { locked, skipped } = await this.#lock(sql, session);
     if (!locked) return { ...NOTHING_DONE, skipped, isOver: true };
     if (locked.status === 'ending') return this.#deleteSome(sql, locked);
-    // This comes before the first event goes: nobody may see the session without it, also when this call is interrupted.
+    // Before the first event is deleted, so that nobody sees an incomplete session, even if this call is interrupted.
     await beginDeletion(sql, locked);
     return { ...NOTHING_DONE, isOver: false };
   }
@@ -61,7 +61,7 @@ export class WholeSessions implements Deletion {
     return { sessions: isOver ? 1 : 0, events: numbers.length, skipped: 0, isOver };
   }
 
-  /** @returns the session under its lock, where it is still the same one and still meant. */
+  /** @returns the locked session, if it is still the same one and still meets the conditions. */
   async #lock(sql: Sql, session: KeptSession): Promise<{ locked?: KeptSession; skipped: number }> {
     const { locked, skipped } = await this.#run.lock(sql, session);
     if (!locked || !this.plan(locked)) return { skipped };

@@ -4,27 +4,26 @@ import { isObject, isPlainObject, isRecord } from './objects.js';
 /**
  * Checks a value that a caller passed.
  *
- * @returns a copy to use in its place, so that what the caller changes in it later does not reach the call; undefined if it is
- *   used as it is.
- * @throws InvalidArgumentError that begins with the name.
+ * @returns a copy to use instead, so that later changes by the caller do not reach the call; undefined to use the value itself.
+ * @throws InvalidArgumentError whose message begins with the name.
  */
 export interface Check {
   (value: unknown, name: string): unknown;
-  /** Whether the value of a name that is there may not be undefined; see `condition`. */
+  /** Whether an explicit `undefined` is refused; see `condition`. */
   readonly isCondition?: boolean;
 }
 
-/** The names that an object may have, each with the check of its value; one that is forgotten is a type error. */
+/** The properties that an object may have, with the checks of their values. A forgotten property is a type error. */
 export type Known<T> = { readonly [K in keyof T]-?: Check };
 
 /**
- * Checks an object by the names that it may have. Without it a mistyped name would be ignored, and a filter without its
- * condition returns the events of all users. So would the names of an instance of a class be, which are not its own.
+ * Checks the properties of an object. Otherwise a misspelt one would be ignored, and a filter without its condition returns the
+ * events of all users. The properties of a class instance would be ignored, too, since they are not its own.
  *
- * @param required the names whose value may not be `undefined`, which means a name that is left out.
- * @returns what gives a copy of the object, as `Check` does.
- * @throws InvalidArgumentError when it has another name, also by inheritance, as an `AbortSignal` has, when it is no plain
- *   object, or when the value of a name is refused.
+ * @param required the properties that must be there and may not be `undefined`.
+ * @returns a check that returns a copy of the object.
+ * @throws InvalidArgumentError for an unknown property, also an inherited one (as an `AbortSignal` has), for an object that is not
+ *   plain, or if a value is refused.
  */
 export function object<T extends object>(
   known: Known<T>,
@@ -64,17 +63,15 @@ export function oneOf(...allowed: readonly unknown[]): Check {
 }
 
 /**
- * For a name whose absence means "all". `{ userId: request.user?.id }` of a visitor who is not logged in would ask for all
+ * For a property whose absence means "all". For a visitor who is not logged in, `{ userId: request.user?.id }` would mean all
  * users, and `prune` would delete the sessions of all of them.
  *
- * @returns a check that also refuses undefined, if the name is there.
+ * @returns a check that also refuses an explicit undefined.
  */
 export function condition(check: Check): Check {
   const checkValue = (value: unknown, name: string) => {
     if (value === undefined)
-      throw new InvalidArgumentError(
-        `${name} is given as undefined. Nothing was done. Leave the name out if all are meant.`,
-      );
+      throw new InvalidArgumentError(`${name} is undefined. Nothing was done. If you mean all, leave it out.`);
     return check(value, name);
   };
   return Object.assign(checkValue, { isCondition: true });
@@ -84,7 +81,7 @@ export function nullable(check: Check): Check {
   return (value, name) => (value === null ? undefined : check(value, name));
 }
 
-/** @returns a check that also copies a list. What is in it is the caller's. */
+/** @returns a check that also copies a list, but not its elements. */
 export function copied(check: Check): Check {
   return (value, name) => {
     check(value, name);
@@ -92,27 +89,27 @@ export function copied(check: Check): Check {
   };
 }
 
-/** What is in its values is the caller's. */
+/** Its values are not copied. */
 export function aPlainObject(value: unknown, name: string): Record<string, unknown> {
   if (!isPlainObject(value)) throw new InvalidArgumentError(`${name} must be a plain object.`);
   return { ...value };
 }
 
-/** The longest delay of a timer, 24 days; a longer one fires at once. */
+/** The longest delay of a timer, 24 days: one with a longer delay would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** For values that are checked where they are used, such as keys. */
 export const anything: Check = () => undefined;
 export const aBoolean = rule('true or false', (value) => typeof value === 'boolean');
 export const aString = rule('a string', (value) => typeof value === 'string');
-/** For a part of a text: every text has the empty one in it. */
+/** For a text to search for: every text contains the empty one. */
 export const someText = rule('a string that is not empty', (value) => typeof value === 'string' && value !== '');
 export const strings = copied(rule('an array of strings', (value) => isArrayOf('string', value)));
 export const objects = copied(rule('an array of objects', (value) => isArrayOf('object', value)));
 export const aRecord = rule('an object', (value) => isRecord(value));
-/** Whether its ids are keys is checked later. What an object literal or a clone has is enough (contract A15). */
+/** Its ids are checked later. An object literal or a clone is enough (contract A15). */
 export const aSession = rule(
-  'an object with events and state, as getSession gives it',
+  'an object with events and state, as getSession returns it',
   (value) => isRecord(value) && Array.isArray(value['events']) && isRecord(value['state']),
 );
 export const aFunction = rule('a function', (value) => typeof value === 'function');
@@ -130,7 +127,7 @@ export const aTimeout = rule(
   (value) => typeof value === 'number' && value >= 0 && value <= MAX_TIMER_MS,
 );
 const msFromZero = rule('a number of ms, 0 or more', (value) => typeof value === 'number' && value >= 0);
-/** As good as for ever: a time that much later is one that dates can have, and MySQL adds no `Infinity`. */
+/** Used for `Infinity`, which MySQL cannot add to a time: the result is still a valid date. */
 const FOR_EVER_MS = 8e15;
 /** A wait that may be longer than one timer; `Infinity` for ever. */
 export const aWait: Check = (value, name) => {

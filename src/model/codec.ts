@@ -3,71 +3,68 @@ import type { SessionKey } from './keys.js';
 import { isPromise, after, type MaybePromise } from './maybe-promise.js';
 import { prefixed, type Scope } from './state.js';
 
-/** Which text a codec has before it. Whoever binds a text to it notices that a row was moved or swapped. */
+/** The place of a text. A codec that binds a text to it, as encryption does, notices if a row was moved or swapped. */
 export interface CodecContext extends SessionKey {
   /**
-   * Names one session among those that had its id, one after the other; forks and sessions that are created again have another
-   * one, and a rewind keeps it. Empty, as the ids are, for state of a user or of an app.
+   * Distinguishes a session from earlier and later ones with its id. A rewind keeps it; a fork and a session that is created again
+   * have another. Empty, like the ids, for state of a user or an app.
    */
   origin: string;
-  /** An event; a value of the state; an entry of the log that is not an event: it holds state; a version of an artifact; a memory; a credential. */
+  /** `change`: an entry of the log other than an event, which contains state. */
   kind: 'event' | 'state' | 'change' | 'artifact' | 'memory' | 'credential';
   /**
-   * The event's id; the key of the state, with its prefix; the kind and the numbers of a change; the version of an artifact (for parts of
-   * a stream a negative number, which follows that of the version for its `info`), what of it is encoded (`info` or the number of a
-   * part), and its filename;
-   * which column of a memory is encoded, and the memory's id; the key of the credential.
+   * Names the text within its kind: the event's id; the key of the state with its prefix; the kind and the numbers of a change; the
+   * version, the part and the filename of an artifact; a column and the memory's id; the credential's key.
    */
   name: string;
 }
 
-/** What a codec makes of bytes. */
+/** The result of encoding. */
 export interface CodecData {
   data: Uint8Array;
-  /** The id of the key that is needed to read them, if there is one. It is stored as it is. */
+  /** The id of the key that is needed to read the data, if there is one. It is stored in plain text. */
   key?: string | undefined;
 }
 
 /**
- * What contents of events and values of state pass through on their way into the database and out of it (contract M1). Several
- * of them are applied in their order; what is stored names those that were, so that each text is read by its own.
+ * Encodes contents before they are stored, and decodes them when they are read (contract M1). Several codecs are applied in order;
+ * each stored text names those that were applied to it.
  *
- * A codec that has to wait, such as for a key, returns a promise. No connection and no lock is held while it works, except in a
- * host's transaction.
+ * A codec that must wait, for example for a key, returns a promise. While it works, no connection and no lock is held, except in
+ * a host's transaction.
  */
 export interface Codec {
-  /** What is stored names it; it must never change. */
+  /** Stored texts contain this name, so it must never change. */
   readonly name: string;
   /**
-   * Whether a text that this codec has not encoded is damage, also one that was stored before there was a codec. Nothing is written
-   * that it leaves as it is.
+   * Whether a text that this codec has not encoded is damage, even one that was stored before there was a codec. If `encode` then
+   * returns undefined, nothing is written.
    */
   readonly required?: boolean | undefined;
-  /** @returns undefined if the bytes are to stay as they are. */
+  /** @returns undefined to leave the bytes as they are. */
   encode(data: Uint8Array, context: CodecContext): CodecData | undefined | Promise<CodecData | undefined>;
   /**
-   * @param maxBytes how large the result may be. A codec that expands must stop there.
-   * @returns undefined if they cannot be read: they were changed, or the key is lost. `'tooLarge'` if they would become larger
-   *   than `maxBytes`. Both are damage (contract I1).
-   * @throws whatever keeps it from finding that out. The call fails with `CodecError`.
+   * @param maxBytes the largest allowed result. A codec that decompresses must stop there.
+   * @returns undefined if the data cannot be read: somebody has changed it, or the key is lost. `'tooLarge'` if the result would
+   *   be larger than `maxBytes`. Both are damage (contract I1).
+   * @throws any other failure, for example of a key server. The call then fails with `CodecError`.
    */
   decode(encoded: CodecData, context: CodecContext, maxBytes: number): DecodedData | Promise<DecodedData>;
 }
 
-/** What `decode` of a codec returns. */
 export type DecodedData = Uint8Array | 'tooLarge' | undefined;
 
 /** How large a text may become when it is decoded, in bytes, by default: 64 MB. */
 const MAX_DECODED_BYTES = 2 ** 26;
 
-/** A key of 255 characters has up to six bytes for each in JSON. */
+/** The JSON of a key of 255 characters, which have up to six bytes each, and what is around it. */
 const MOST_BESIDE_VALUE = 2_000;
 
 /** A stored text that cannot be decoded. */
 export class Undecodable {
   /**
-   * @param encoding the codecs and keys that the text names, or why it is refused; for messages.
-   * @param isUnknown whether the service has no such codec, so that the text may be whole.
+   * @param encoding for messages: the codecs and keys that the text names, or why it is refused.
+   * @param isUnknown whether the service lacks the codec, so that the text may not be damaged.
    */
   constructor(
     readonly encoding: string,
@@ -75,24 +72,22 @@ export class Undecodable {
   ) {}
 }
 
-/** The JSON of a text, or why there is none. */
+/** The JSON of a text, or why it cannot be decoded. */
 export type Decoded = string | Undecodable;
 
-/** What one codec has done to a text. */
 interface Step {
   codec: string;
   key?: string;
 }
 
-/** What all codecs have made of bytes. */
 interface Encoded {
   data: Uint8Array;
   steps: readonly Step[];
 }
 
 /**
- * What an encoded text begins with: JSON that `JSON.stringify` never writes, so that no value is taken for one. As a list it is
- * not an event for those who know nothing of codecs.
+ * The beginning of an encoded text. `JSON.stringify` never writes a space there, so no value can be mistaken for it. It is a list,
+ * so that a reader without codecs does not take it for an event.
  */
 const MARK = '[ "adk-codec", ';
 
@@ -105,7 +100,7 @@ export const encodingOf = (text: string): string => (isEncoded(text) ? text.slic
 export const namesKey = (text: string): boolean =>
   isEncoded(text) && (parsed(text)?.steps.some(({ key }) => key !== undefined) ?? false);
 
-/** @returns undefined if somebody has changed it. */
+/** @returns undefined if somebody has changed the text. */
 function parsed(text: string): { steps: readonly Step[]; data: Uint8Array } | undefined {
   try {
     const [, steps, data] = JSON.parse(text) as [mark: string, steps: readonly Step[], data: string];
@@ -120,10 +115,10 @@ const LINE_END = 0x0a;
 
 const OPENING = 0x5b;
 
-/** Whether bytes are what `encodeBytes` gave; for those that never begin with a bracket otherwise. */
+/** Whether bytes are from `encodeBytes`, if other bytes never begin with a bracket. */
 export const isFramed = (bytes: Uint8Array): boolean => bytes[0] === OPENING;
 
-/** @returns what bytes that are encoded name of codecs and keys. */
+/** @returns the codecs and keys that encoded bytes name. */
 export const encodingOfBytes = (framed: Uint8Array = new Uint8Array()): string =>
   Buffer.from(framed.subarray(0, framed.indexOf(LINE_END))).toString();
 
@@ -156,7 +151,7 @@ function parsedSteps(line: string): readonly Step[] | undefined {
 
 const areNamed = (steps: readonly Step[]) => steps.every(({ codec }) => typeof codec === 'string');
 
-/** Whether a text is one that a codec can have made, so that every database takes it; what it says is not looked into. */
+/** Whether a text has the form of an encoded one, so that every database accepts it. Its content is not checked. */
 export const isWhole = (text: string): boolean => isEncoded(text) && parsed(text) !== undefined;
 
 const shownSteps = (steps: readonly Step[]) =>
@@ -167,7 +162,7 @@ export class TextCodec {
   readonly #codecs: readonly Codec[];
   /** The names of the codecs without which a text is damage. */
   readonly required: readonly string[];
-  /** How large a text that is encoded, and what a codec makes of it, may be. */
+  /** How large a text may be before and after encoding, in bytes. */
   readonly maxBytes: number;
 
   constructor(codecs: readonly Codec[], maxBytes = MAX_DECODED_BYTES) {
@@ -176,12 +171,12 @@ export class TextCodec {
     this.required = codecs.filter(({ required }) => required).map(({ name }) => name);
   }
 
-  /** Whether there is none, so that texts are stored as they are. */
+  /** Whether there are no codecs, so that texts are stored as they are. */
   get isNone(): boolean {
     return this.#codecs.length === 0;
   }
 
-  /** @throws CodecError also for what nobody could read: a text that a required codec leaves as it is, or that is too large. */
+  /** @throws CodecError also if nobody could read the result: a required codec left it as it is, or it is too large. */
   encode(text: string, context: CodecContext): MaybePromise<string> {
     if (this.isNone) return text;
     return after(this.#encoded(Buffer.from(text), context), ({ steps, data }) => {
@@ -191,7 +186,7 @@ export class TextCodec {
     });
   }
 
-  /** @returns the bytes behind a line that names codecs and keys. @throws CodecError as `encode`. */
+  /** @returns the encoded bytes, after a line that names codecs and keys. @throws CodecError as `encode`. */
   encodeBytes(bytes: Uint8Array, context: CodecContext): MaybePromise<Uint8Array> {
     return after(this.#encoded(bytes, context), ({ steps, data }) =>
       Buffer.concat([Buffer.from(`${JSON.stringify(steps)}\n`), data]),
@@ -202,12 +197,12 @@ export class TextCodec {
     return after(this.#encodeFrom(0, bytes, [], context), (encoded) => {
       const [lacking] = this.#lacking(encoded.steps);
       if (lacking !== undefined)
-        throw new CodecError(`The codec ${lacking} is required, and has not encoded a text. Nothing was written.`);
+        throw new CodecError(`The codec ${lacking} is required, but did not encode a text. Nothing was written.`);
       return encoded;
     });
   }
 
-  /** A change has its values' keys beside them: what may be a value may be recorded. */
+  /** A change also contains the keys of its values: whatever may be a value must also fit into a change. */
   #most({ kind }: CodecContext): number {
     return kind === 'change' ? this.maxBytes + MOST_BESIDE_VALUE : this.maxBytes;
   }
@@ -234,7 +229,7 @@ export class TextCodec {
     );
   }
 
-  /** @param isLenient whether a text that lacks a codec which is required is read, too: to give it that codec. */
+  /** @param isLenient whether to accept a text that lacks a required codec, in order to encode it. */
   decode(text: string, context: CodecContext, isLenient = false): MaybePromise<Decoded> {
     const found = isEncoded(text) ? parsed(text) : { steps: [], data: undefined };
     if (!found) return new Undecodable('encoded, and changed since', false);
@@ -249,7 +244,7 @@ export class TextCodec {
     );
   }
 
-  /** @param framed what `encodeBytes` gave. @param isLenient as for `decode`. */
+  /** @param framed from `encodeBytes`. @param isLenient as for `decode`. */
   decodeBytes(framed: Uint8Array, context: CodecContext, isLenient = false): MaybePromise<Uint8Array | Undecodable> {
     const { line, steps } = frameOf(framed);
     if (!steps) return new Undecodable('encoded, and changed since', false);
@@ -262,7 +257,8 @@ export class TextCodec {
       new Undecodable(`encoded with ${shownSteps(steps)}${why}`, isForeign);
     const places = steps.map(({ codec }) => this.#codecs.findIndex(({ name }) => name === codec));
     if (places.includes(-1)) return refuse(', a codec that is not in the codec option', true);
-    // Somebody could put a codec that expands around what is encrypted: it would run before the key has proved anything.
+    // Refuse another order: somebody could wrap an encrypted text in a compressed one, and decompression would run before the key
+    // has proved that the text is ours.
     if (places.some((place, i) => place <= (places[i - 1] ?? -1)))
       return refuse(', in another order than in the codec option', true);
     return after(this.#decodeFrom(steps, data, context), (decoded) => {
@@ -286,7 +282,7 @@ export class TextCodec {
   }
 }
 
-/** @throws CodecError for what a codec throws. */
+/** @throws CodecError if the codec throws. */
 function guarded<T>({ name }: Codec, work: () => MaybePromise<T>): MaybePromise<T> {
   const failed = (error: unknown): never => {
     if (error instanceof CodecError) throw error;
@@ -302,7 +298,7 @@ function guarded<T>({ name }: Codec, work: () => MaybePromise<T>): MaybePromise<
 
 const refused = (required: readonly string[]) => new Undecodable(`not encoded with ${required.join(', ')}`, false);
 
-/** A session of which it is known which one it is. Of a user or an app the other names are empty. */
+/** A session with its origin. For a user or an app, the other names are empty. */
 export interface KnownSession extends SessionKey {
   /** See `SessionHead`. */
   origin: string;
@@ -316,7 +312,7 @@ const contextOf = (
 
 export const ofEvent = (session: KnownSession, eventId: string): CodecContext => contextOf(session, 'event', eventId);
 
-/** @param owner a session; of state of its user or its app what follows in its key does not count. */
+/** @param owner a session. For state of its user or its app, the rest of its key is ignored. */
 export function ofState(owner: KnownSession, scope: Scope, key: string): CodecContext {
   const { appName, userId } = owner;
   const name = prefixed(scope, key);
@@ -325,9 +321,9 @@ export function ofState(owner: KnownSession, scope: Scope, key: string): CodecCo
 }
 
 /**
- * @param version of a part that of its row: an upload's number is negative.
- * @param what of the version: a part, by its number, or `info`.
- * @param upload that has the parts of the version.
+ * @param version the number of a version, or the negative number of an upload in the rows of its parts.
+ * @param what the number of a part, or `info`.
+ * @param upload the upload whose parts the version has.
  */
 export const ofArtifact = (
   { filename, ...session }: KnownSession & { filename: string },

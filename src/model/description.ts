@@ -4,7 +4,7 @@ import { TITLE_LENGTH, isLonger, isStorable } from './keys.js';
 const LABEL_NAME = /^[\w./-]{1,64}$/;
 const LABEL_LENGTH = 255;
 
-/** @throws InvalidArgumentError for one that cannot be stored. */
+/** @throws InvalidArgumentError if the title cannot be stored. */
 export function checkTitle(title: string): void {
   if (isLonger(title, TITLE_LENGTH) || !isStorable(title)) {
     throw new InvalidArgumentError(
@@ -13,7 +13,7 @@ export function checkTitle(title: string): void {
   }
 }
 
-/** @throws InvalidArgumentError for those that cannot be stored, or found again. */
+/** @throws InvalidArgumentError if labels cannot be stored or found. */
 export function checkLabels(
   labels: Readonly<Record<string, unknown>>,
 ): asserts labels is Readonly<Record<string, string>> {

@@ -4,24 +4,24 @@ import type { ImportResult, MaintenanceResult } from './results.js';
 import { isObject } from './objects.js';
 
 /**
- * The base of every error this package throws on purpose. Messages hold no SQL, no contents of events and
- * state, and no credentials, since ADK shows errors to the model as tool results (contract A12).
+ * The base of every error that this package throws on purpose. Messages contain no SQL, no contents of events and state, and no
+ * credentials, since ADK shows errors to the model as tool results (contract A12).
  */
 export abstract class AdkMikroOrmError extends Error {
-  /** Stable, and the way to recognise an error that another copy of this package threw. */
+  /** A stable code, by which an error can be recognised even if another copy of this package threw it. */
   abstract readonly code: string;
 
-  /** The class's name, written out: a bundler that minifies gives the class another one. */
+  /** The class's name as a text, since a minifier renames the class. */
   abstract override name: string;
 
   /**
-   * What earlier transactions of the call have stored: of calls of `SessionMaintenance`, and of `importFrom`. Undefined if there
-   * were none.
+   * What earlier transactions of the call have stored, for calls of `SessionMaintenance` and `importFrom`. Undefined if there were
+   * none.
    */
   done?: MaintenanceResult | ImportResult;
 }
 
-/** A session was to be created under an id that exists. */
+/** The id of a new session is taken. */
 export class SessionExistsError extends AdkMikroOrmError {
   readonly code = 'ADK_SESSION_EXISTS';
   override name = 'SessionExistsError';
@@ -52,8 +52,8 @@ export class SessionNotFoundError extends AdkMikroOrmError {
 }
 
 /**
- * With `onStaleSession: 'reject'`: somebody else has appended to the session since the handle was read. Also thrown by a rewind or a
- * fork inside a host's transaction that does not see the newest change of the session: begin the transaction again.
+ * With `onStaleSession: 'reject'`: somebody else has appended to the session since the handle was read. A rewind or a fork also
+ * throws it inside a host's transaction that does not see the newest change of the session: begin the transaction again.
  */
 export class StaleSessionError extends AdkMikroOrmError {
   readonly code = 'ADK_STALE_SESSION';
@@ -65,7 +65,7 @@ export class StaleSessionError extends AdkMikroOrmError {
 }
 
 /**
- * With `onAnsweredCall: 'reject'`: an event of the user answers a call that somebody has answered already. Nothing was written.
+ * With `onAnsweredCall: 'reject'`: an event of the user answers a call that was already answered. Nothing was written.
  */
 export class CallAnsweredError extends AdkMikroOrmError {
   readonly code = 'ADK_CALL_ANSWERED';
@@ -86,8 +86,8 @@ export class LeaseHeldError extends AdkMikroOrmError {
   override name = 'LeaseHeldError';
 
   /**
-   * @param holder who holds it.
-   * @param expiresAt when it expires unless it is renewed, in ms since 1970 by the database's clock.
+   * @param holder the name of the holder.
+   * @param expiresAt when the lease expires if it is not renewed, in ms since 1970, by the database's clock.
    */
   constructor(
     sessionId: string,
@@ -110,7 +110,7 @@ export class LeaseLostError extends AdkMikroOrmError {
   }
 }
 
-/** `eraseUser` has deleted everything but sessions that it had to skip. `done` is its result. */
+/** `eraseUser` has deleted everything except the sessions that it had to skip. `done` is its result. */
 export class UserNotErasedError extends AdkMikroOrmError {
   readonly code = 'ADK_USER_NOT_ERASED';
   override name = 'UserNotErasedError';
@@ -130,7 +130,7 @@ export class InvalidKeyError extends AdkMikroOrmError {
   override name = 'InvalidKeyError';
 }
 
-/** An option, a filter or a request has an unknown name, or a value that it cannot have; nothing was done. */
+/** An option, a filter or a request has an unknown property or an invalid value. Nothing was done. */
 export class InvalidArgumentError extends AdkMikroOrmError {
   readonly code = 'ADK_INVALID_ARGUMENT';
   override name = 'InvalidArgumentError';
@@ -141,7 +141,7 @@ export class UnserializableValueError extends AdkMikroOrmError {
   readonly code = 'ADK_UNSERIALIZABLE_VALUE';
   override name = 'UnserializableValueError';
 
-  /** @param path where the value is, as in `actions.stateDelta.cart[3].qty`. */
+  /** @param path the place of the value, such as `actions.stateDelta.cart[3].qty`. */
   constructor(
     readonly path: string,
     what: string,
@@ -150,7 +150,7 @@ export class UnserializableValueError extends AdkMikroOrmError {
   }
 }
 
-/** An event is larger than `maxEventBytes`, or a value is larger than one packet to the database server. */
+/** An event is larger than `maxEventBytes`, or a value is larger than the largest packet that the database server accepts. */
 export class EventTooLargeError extends AdkMikroOrmError {
   readonly code = 'ADK_EVENT_TOO_LARGE';
   override name = 'EventTooLargeError';
@@ -162,23 +162,23 @@ export class EventTooLargeError extends AdkMikroOrmError {
   }
 }
 
-/** An artifact has more bytes than `maxBytes`, and nothing was written; or more than fit into a Part: read it with `read`. */
+/** An artifact is larger than `maxBytes`: nothing was written. Or it is too large for a Part: read it with `read`. */
 export class ArtifactTooLargeError extends AdkMikroOrmError {
   readonly code = 'ADK_ARTIFACT_TOO_LARGE';
   override name = 'ArtifactTooLargeError';
 
-  /** @param limit which one, and what to do. */
+  /** @param limit the limit, and what to do. */
   constructor(bytes: number | string, limit: string) {
     super(`The artifact has ${bytes} bytes, more than ${limit}.`);
   }
 }
 
-/** The artifact was deleted while a stream was saved under its name, or the stream gave nothing for a day and was pruned. Nothing was written. */
+/** The artifact was deleted while a stream was saved under its name, or `prune` removed a stream that sent nothing for a day. */
 export class ArtifactDeletedError extends AdkMikroOrmError {
   readonly code = 'ADK_ARTIFACT_DELETED';
   override name = 'ArtifactDeletedError';
 
-  /** @param filename as ADK has it, with `user:` for a file of the user. */
+  /** @param filename ADK's filename, with `user:` for a file of the user. */
   constructor(readonly filename: string) {
     super(`Artifact ${filename} was deleted while it was saved; nothing was written. Save it again.`);
   }
@@ -186,15 +186,15 @@ export class ArtifactDeletedError extends AdkMikroOrmError {
 
 /**
  * A version of an artifact cannot be read: somebody has changed its rows, the disk has lost data, or a key is lost. Other versions
- * can be read, and can be saved.
+ * can be read, and new ones saved.
  */
 export class DamagedArtifactError extends AdkMikroOrmError {
   readonly code = 'ADK_DAMAGED_ARTIFACT';
   override name = 'DamagedArtifactError';
 
   /**
-   * @param filename as ADK has it, with `user:` for a file of the user.
-   * @param what is wrong with its rows.
+   * @param filename ADK's filename, with `user:` for a file of the user.
+   * @param what the problem of its rows.
    */
   constructor(
     readonly filename: string,
@@ -212,7 +212,7 @@ export class DamagedMemoryError extends AdkMikroOrmError {
   readonly code = 'ADK_DAMAGED_MEMORY';
   override name = 'DamagedMemoryError';
 
-  /** @param what is wrong with its row. */
+  /** @param what the problem of its row. */
   constructor(
     readonly memoryId: string,
     readonly sessionId: string | undefined,
@@ -228,8 +228,8 @@ export class DamagedEventError extends AdkMikroOrmError {
   override name = 'DamagedEventError';
 
   /**
-   * @param to the last of several numbers that have no row.
-   * @param encoding the codecs and keys that it names, if it cannot be decoded.
+   * @param to the last number, if several events have no row.
+   * @param encoding the codecs and keys that the text names, if it cannot be decoded.
    */
   constructor(sessionId: string, seq: number, to = seq, encoding?: string) {
     super(
@@ -239,21 +239,21 @@ export class DamagedEventError extends AdkMikroOrmError {
 }
 
 /**
- * A reader's cursor does not belong to the log's history: the database went back, by a restore or by a failover to a replica that
- * was behind (contract O2). Entries that the reader has seen are gone, and new ones get the same positions.
+ * A reader's cursor does not belong to the log's history, because the database went back: by a restore, or by a failover to a
+ * replica that was behind (contract O2). Entries that the reader has seen are gone, and new ones get the same positions.
  */
 export class LogWentBackError extends AdkMikroOrmError {
   readonly code = 'ADK_LOG_WENT_BACK';
   override name = 'LogWentBackError';
 
-  /** The log's epoch now; undefined in the log of one session. */
+  /** The log's current epoch; undefined in the log of one session. */
   readonly epoch: number | undefined;
 
   /**
-   * @param position the last position that the reader's history surely shares with the log's; in the log of one session a
-   *   `seq`. 0 for a reader that passed a bare number: nothing is known of what it has read.
-   * @param cursor where to continue; undefined in the log of one session: continue from `position`. In the complete log it may be
-   *   earlier than `position`, if entries before that depend on what was lost.
+   * @param position the last position that the reader's history certainly shares with the log's; in the log of one session, a
+   *   `seq`. 0 if the reader passed only a number, since it is not known what it has read.
+   * @param cursor continue from here. Undefined in the log of one session: continue from `position`. In the complete log it may be
+   *   before `position`, if earlier entries depend on what was lost.
    */
   constructor(
     readonly position: number,
@@ -269,16 +269,16 @@ export class LogWentBackError extends AdkMikroOrmError {
 }
 
 /**
- * A codec could not encode or decode: its key function has failed, it did not answer in time, or the call needs a text whose codec is
- * not in the `codec` option; or others have always written first while it encoded. Stored texts may be whole. The transaction that
- * needed it has written nothing.
+ * A codec could not encode or decode: its key function failed, it did not answer in time, the call needs a text whose codec is not
+ * in the `codec` option, or on every attempt others wrote while it encoded. Stored texts may be undamaged. The transaction that
+ * needed it wrote nothing.
  */
 export class CodecError extends AdkMikroOrmError {
   readonly code = 'ADK_CODEC';
   override name = 'CodecError';
   readonly #reason: unknown;
 
-  /** @param reason the codec's error, for `onError`: it may hold contents, which no message may. */
+  /** @param reason the codec's error, only for `onError`: it may contain contents. */
   constructor(message: string, reason?: unknown) {
     super(message);
     this.#reason = reason;
@@ -313,8 +313,8 @@ export interface Damage {
 }
 
 /**
- * Rows of a session are missing or cannot be read: somebody has changed the tables, a restore was incomplete, or the
- * disk has lost data (contract I1). The session exists, and can be appended to.
+ * Rows of a session are missing or cannot be read: somebody has changed the tables, a restore was incomplete, or the disk has lost
+ * data (contract I1). The session exists, and events can still be appended.
  */
 export class DamagedSessionError extends AdkMikroOrmError {
   readonly code = 'ADK_DAMAGED_SESSION';
@@ -325,9 +325,9 @@ export class DamagedSessionError extends AdkMikroOrmError {
   /** Empty if only the state of the app or of a user was read. */
   readonly sessionId: string;
 
-  /** Which of its events are damaged, in order. */
+  /** The damaged events, in order. */
   readonly events: readonly DamagedEvents[];
-  /** The keys whose values are not JSON; with their prefixes, `user:` and `app:`. */
+  /** The keys whose values are not JSON, with their prefixes. */
   readonly stateKeys: readonly string[];
 
   /** The codecs and keys named by texts that cannot be decoded; empty if nothing is encoded. */
@@ -355,9 +355,9 @@ export class SchemaError extends AdkMikroOrmError {
 }
 
 /**
- * A call was made inside a host's transaction on the same ORM that it does not join (contract E7): its rows would survive
- * a rollback of that transaction, and it could wait for a lock or a connection that the transaction holds. Also thrown by an
- * append to a `Session` object that a still open transaction has appended to. Nothing was read or written.
+ * A call inside a host's transaction of the same ORM did not join it (contract E7): its rows would survive a rollback of that
+ * transaction, and it could wait for a lock or a connection that the transaction holds. Also thrown by an append to a `Session`
+ * object to which a transaction that is still open has appended. Nothing was read or written.
  */
 export class InsideTransactionError extends AdkMikroOrmError {
   readonly code = 'ADK_INSIDE_TRANSACTION';
@@ -373,8 +373,8 @@ export class InsideTransactionError extends AdkMikroOrmError {
 }
 
 /**
- * The database refused or failed. The message says in words what happened, what was written, and what to do. The
- * driver's own error is left out, because its message carries the statement and its values; `onError` is called with it.
+ * The database refused or failed. The message says what happened, what was written, and what to do. Only `onError` gets the driver's
+ * own error, since its message contains the statement and its values.
  */
 export class DatabaseError extends AdkMikroOrmError {
   readonly code = 'ADK_DATABASE';
@@ -384,9 +384,9 @@ export class DatabaseError extends AdkMikroOrmError {
   /**
    * @param reason MikroORM's name for the kind of failure, such as `DeadlockException`.
    * @param driverCode the driver's code, such as `40P01` or `ER_LOCK_DEADLOCK`.
-   * @param outcome what is stored of the whole call (contract O1). `none`: nothing. `partial`: earlier transactions are, as
-   *   `done` says, and the one that failed is not. `unknown`: the one that failed may be, because the answer to a write was
-   *   lost; if there is `done`, earlier ones are stored.
+   * @param outcome what is stored of the call (contract O1). `none`: nothing. `partial`: earlier transactions are stored, as `done`
+   *   says, and the one that failed is not. `unknown`: the answer to a write was lost, so the transaction that failed may be
+   *   stored; if there is `done`, so are earlier ones.
    */
   constructor(
     kind: { what: string; advice: string },
@@ -400,14 +400,14 @@ export class DatabaseError extends AdkMikroOrmError {
     if (done) this.done = done;
   }
 
-  /** @internal @returns the error of a call that had done this in earlier transactions. */
+  /** @internal @returns the same error for a call whose earlier transactions have stored this. */
   after(done: MaintenanceResult | ImportResult): DatabaseError {
     const outcome = this.outcome === 'none' ? 'partial' : this.outcome;
     return new DatabaseError(this.#kind, this.reason, this.driverCode, outcome, done);
   }
 }
 
-/** What is known of what is stored. */
+/** The sentence of a message about what is stored. */
 function writtenOf(outcome: DatabaseError['outcome'], done: object | undefined): string {
   switch (outcome) {
     case 'none':
@@ -422,19 +422,19 @@ function writtenOf(outcome: DatabaseError['outcome'], done: object | undefined):
 }
 
 /**
- * A driver's code, such as `40P01` or `SQLITE_BUSY`. Not by `instanceof Error`, which errors that native code and Node.js
- * make are not under jest.
+ * A driver's code, such as `40P01` or `SQLITE_BUSY`. Does not use `instanceof Error`: under jest it is false for errors from native
+ * code and from Node.js.
  */
 export function driverCodeOf(error: unknown): string | undefined {
   if (!isObject(error)) return undefined;
   const { code, errno }: { code?: unknown; errno?: unknown } = error;
-  // libSQL gives an empty one where it has none, and mariadb this one where it has no name for the number.
+  // libSQL gives an empty code if it has none, and mariadb `UNKNOWN` if it has no name for the number.
   if (typeof code === 'string' && code !== '' && code !== 'UNKNOWN') return code;
-  // mysql2 has names for the numbers of MySQL, and not for all of MariaDB.
+  // mysql2 does not have names for all numbers of MariaDB.
   return typeof errno === 'number' && errno > 0 ? String(errno) : undefined;
 }
 
-/** An error's message, for what drivers give no code for; it may hold SQL and stays inside. */
+/** An error's message, for errors without a code. It may contain SQL, so it must not reach a caller. */
 export function driverMessageOf(error: unknown): string {
   return isObject(error) && 'message' in error ? String(error.message) : '';
 }

@@ -6,35 +6,34 @@ import { isObject, isRecord } from './objects.js';
 const EVENT_BRAND = Symbol.for('google.adk.event');
 
 /**
- * Objects that JSON turns into `{}` or into something else, by their tag, which also holds for objects of another realm.
- * Boxed primitives come back as primitives.
+ * The tags of objects that JSON turns into `{}` or something else; boxed primitives would come back as primitives. Unlike
+ * `instanceof`, a tag is the same in every realm.
  */
 const UNSERIALIZABLE =
   /^(Map|Set|WeakMap|WeakSet|WeakRef|Promise|RegExp|Error|ArrayBuffer|SharedArrayBuffer|Number|String|Boolean|BigInt|Symbol|Arguments)$/;
 
 /**
- * How many levels of objects and arrays a value may have. `JSON.stringify` bears some 4,000 on an empty stack, `structuredClone`
- * 1,900; on any stack that a host calls from they bear these.
+ * How many levels of objects and arrays a value may have. On an empty stack, `JSON.stringify` can handle about 4,000 and
+ * `structuredClone` 1,900; a host's call may begin on a stack that is half full.
  */
 export const MOST_LEVELS = 1_000;
 
-/** The same of what is stored: it may hold values, as the state in an entry of the log does. */
+/** The same for stored texts, which may have values inside, like the state in an entry of the log. */
 const MOST_STORED_LEVELS = MOST_LEVELS + 100;
 
-/** What is stored of a value. */
 interface Encoded {
   json: string;
-  /** The value as it will be read: itself, or what its `toJSON` methods make of it. */
+  /** The value as a later read returns it: after its `toJSON` methods. */
   value: unknown;
 }
 
 /**
- * Turns a value into JSON that comes back equal (contract C2, I6). Properties that are undefined, named by symbols or
- * not enumerable are no data, for JSON as for `structuredClone`, and the class of an object is lost.
+ * Encodes a value as JSON that comes back equal (contract C2, I6). As with `structuredClone`, properties that are undefined, named
+ * by symbols or not enumerable are left out, and an object loses its class.
  *
- * @param path what the value is called in an error.
+ * @param path the name of the value in errors.
  * @param levels how deeply it may be nested.
- * @throws UnserializableValueError naming the path of what JSON would silently change, or of what is nested too deeply.
+ * @throws UnserializableValueError with the path of a value that JSON would silently change, or that is nested too deeply.
  */
 export function encode(value: unknown, path: string, levels = MOST_LEVELS): Encoded {
   try {
@@ -49,20 +48,20 @@ export function encode(value: unknown, path: string, levels = MOST_LEVELS): Enco
   }
 }
 
-/** An object or an array that is walked, with the place of what comes next in it. */
+/** An object or an array, and the index of the next value to check. */
 type Walked = { of: object; next: number } & (
   | { values: Readonly<Record<string, unknown>>; names: readonly string[] }
   | { values: readonly unknown[]; names: undefined }
 );
 
-/** How many names of a path lead to what is nested too deeply. */
+/** How many names of a path an error about too deep nesting has. */
 const SHOWN_LEVELS = 10;
 
-/** Looks for what JSON would change. Without recursion: the stack may be nearly full where a host calls. */
+/** Searches for values that JSON would change. Without recursion, since the host's stack may be nearly full. */
 class Check {
   readonly #path: string;
   readonly #levels: number;
-  /** What is around the value that is looked at, from the outside in. */
+  /** The objects and arrays around the current value, the outermost first. */
   readonly #around: Walked[] = [];
   #isConverted = false;
 
@@ -71,7 +70,7 @@ class Check {
     this.#levels = levels;
   }
 
-  /** @returns whether some `toJSON` converts the value, or a part of it. */
+  /** @returns whether a `toJSON` converts the value or a part of it. */
   isConverted(whole: unknown): boolean {
     this.#look(whole);
     for (let walked = this.#around.at(-1); walked; walked = this.#around.at(-1)) {
@@ -86,14 +85,14 @@ class Check {
         continue;
       }
       const value = values[next];
-      // A hole of an array is undefined, too; JSON makes null of both.
+      // In an array, JSON turns undefined and holes into null.
       if (value === undefined) this.#refuse('undefined');
       this.#look(value);
     }
     return this.#isConverted;
   }
 
-  /** @param isResult whether a `toJSON` has returned the value; JSON does not call the one that the value itself may have. */
+  /** @param isResult whether the value is the result of a `toJSON`: JSON does not call that of a result. */
   #look(value: unknown, isResult = false): void {
     switch (typeof value) {
       case 'number':
@@ -113,7 +112,7 @@ class Check {
     for (const { of } of this.#around) if (of === value) this.#refuse('a cycle');
     if (this.#around.length >= this.#levels)
       this.#refuse(`nested too deeply, more than ${this.#levels} levels`, SHOWN_LEVELS);
-    // They are checked before their `toJSON`: a Buffer has one, and comes back as an object with a list of numbers.
+    // Before its `toJSON`: a Buffer has one, but comes back as an object with a list of numbers.
     if (ArrayBuffer.isView(value)) this.#refuse(`a ${tagOf(value)}`);
     if (!isResult && 'toJSON' in value && typeof value.toJSON === 'function') {
       const converted: unknown = Reflect.apply(value.toJSON, value, []);
@@ -132,7 +131,7 @@ class Check {
     }
   }
 
-  /** @param most how many names of the path to give. */
+  /** @param most how many names of the path the error shows. */
   #refuse(what: string, most = Infinity): never {
     const keys = this.#around.flatMap(({ names, next }) =>
       next === 0 ? [] : [names ? (names[next - 1] ?? '') : next - 1],
@@ -145,17 +144,17 @@ class Check {
   }
 }
 
-/** @throws UnserializableValueError for an object that comes back as another kind of object; what is in it is not looked at. */
+/** Checks only the object itself, not its values. @throws UnserializableValueError if it comes back as another kind of object. */
 export function refuseUnlikeJson(value: object, path: string): void {
   const what = unlikeJson(value, Object.keys(value).length === 0);
   if (what !== undefined) throw new UnserializableValueError(path, what);
 }
 
-/** @returns what an object is that would come back as something else. */
+/** @returns the kind of an object that would come back as something else; undefined for others. */
 function unlikeJson(value: object, isEmpty: boolean): string | undefined {
   const tag = tagOf(value);
   if (tag === 'Object') return undefined;
-  // What is of a kind of its own and shows nothing, such as a Blob or URLSearchParams, would come back as `{}`.
+  // An object of a class without enumerable properties, such as a Blob or URLSearchParams, would come back as `{}`.
   return UNSERIALIZABLE.test(tag) || isEmpty ? `a ${tag}` : undefined;
 }
 
@@ -167,7 +166,7 @@ function tagOf(value: object): string {
  * Reads a stored event back, with ADK's brand.
  *
  * @param json undefined if the content of its row is lost.
- * @returns undefined when there is no text, or it is not the JSON of an object.
+ * @returns undefined if there is no text, or it is not the JSON of an object.
  */
 export function decodeEvent(json: string | undefined): Event | undefined {
   const value = json === undefined ? undefined : decode(json)?.value;
@@ -175,12 +174,12 @@ export function decodeEvent(json: string | undefined): Event | undefined {
   return Object.assign(value as Event, { [EVENT_BRAND]: true as const });
 }
 
-/** @returns undefined when the text is not JSON, or nested so deeply that nobody could write it again. */
+/** @returns undefined if the text is not JSON, or nested so deeply that it could not be written again. */
 export function decode(json: string): { value: unknown } | undefined {
   return isTooDeep(json) ? undefined : parse(json);
 }
 
-/** @returns undefined when the text is not JSON. */
+/** @returns undefined if the text is not JSON. */
 export function parse(json: string): { value: unknown } | undefined {
   try {
     return { value: JSON.parse(json) };
@@ -189,9 +188,9 @@ export function parse(json: string): { value: unknown } | undefined {
   }
 }
 
-/** By the text: what has been parsed could only be looked at by recursion. */
+/** Checks the text, since a parsed value could be checked only by recursion. */
 function isTooDeep(json: string): boolean {
-  // Most texts are shorter, or have fewer brackets than that.
+  // A fast check: most texts are shorter, or have fewer brackets.
   if (json.length < 2 * MOST_STORED_LEVELS || !hasBrackets(json, MOST_STORED_LEVELS)) return false;
   let level = 0;
   for (let i = 0; i < json.length; i++) {

@@ -1,21 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import { parse } from './event-codec.js';
 
-/** A character that is escaped, the beginning or the end of a string, or a number. */
+/** An escaped character, a quote, or a number. */
 const TOKEN = /\\.|"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
-/** Fewer digits are exact in a number. */
+/** Integers that may be too long for a number. */
 const LONG_INTEGER = /^-?[1-9]\d{15,}$/;
 const MAY_HAVE_LONG_INTEGER = /\d{16}/;
 
-/** Begins a string in place of an integer; no text that is read has it. */
+/** Begins a string that replaces an integer. It is random, so that no text contains it. */
 const MARK = `${randomUUID()} `;
 
 /**
- * Reads JSON of another program, whose integers may be longer than those of JavaScript: `JSON.parse` would change such
- * an integer in silence. It becomes a bigint, which `encode` refuses with its path.
+ * Reads JSON of another program. `JSON.parse` would silently change integers that are too long for JavaScript: here they become
+ * bigints, which `encode` refuses with their path.
  *
- * @returns undefined when the text is not JSON.
+ * @returns undefined if the text is not JSON.
  */
 export function decodeExactly(json: string): { value: unknown } | undefined {
   if (!MAY_HAVE_LONG_INTEGER.test(json)) return parse(json);

@@ -1,21 +1,21 @@
 interface FailureKind {
-  /** MikroORM's name for it, as text: the names of its classes are gone in a program that is minified. */
+  /** The name of MikroORM's class, as text, since a minifier renames classes. */
   reason: string;
   /** What happened. */
   what: string;
   /** What the operator can do. */
   advice: string;
   /**
-   * Whether it may go away when the same is retried. `conflict`: another transaction is in the way, for
-   * milliseconds. `outage`: the server is gone, starts or takes no writes, for as long as a failover takes.
+   * Whether a retry may succeed. `conflict`: another transaction is in the way, for milliseconds. `outage`: the server is gone,
+   * starting, or accepts no writes, for as long as a failover takes.
    */
   passing?: 'conflict' | 'outage';
   /**
-   * Whether the connection may not be used again: it is lost, its transaction may be open, or it leads to a server that
-   * takes no writes, and a new one may lead to another.
+   * Whether the connection must be closed: it is lost, its transaction may be open, or it leads to a server that accepts no writes,
+   * and a new connection may lead to another server.
    */
   spoilsConnection?: true;
-  /** Whether a statement that was sent may have taken effect: it is not the server that said so. */
+  /** Whether the statement may have taken effect, since the failure is not the server's answer. */
   isUncertain?: true;
 }
 
@@ -25,7 +25,7 @@ const OTHER_ROWS =
   'Look for rows, constraints or triggers of another program in the tables of adk-mikro-orm, and for rows that were changed by hand.';
 const OTHER_TABLES = 'Look for tables or columns that another program has added or changed under these names.';
 
-/** What can go wrong with a database, in the words of a `DatabaseError`; docs/errors.md has the same. */
+/** The failures of databases, with the words of a `DatabaseError`. docs/errors.md lists them. */
 export const FAILURES = {
   lostConnection: {
     reason: 'ConnectionException',
@@ -244,7 +244,7 @@ export const FAILURES = {
 
 export type Failure = keyof typeof FAILURES;
 
-/** @returns undefined if the same will fail again. */
+/** @returns undefined if a retry would fail, too. */
 export function passingOf(failure: Failure): FailureKind['passing'] {
   const kind: FailureKind = FAILURES[failure];
   return kind.passing;
@@ -255,7 +255,6 @@ export function spoilsConnection(failure: Failure): boolean {
   return kind.spoilsConnection ?? false;
 }
 
-/** Whether a statement that was sent may have taken effect. */
 export function isUncertain(failure: Failure): boolean {
   const kind: FailureKind = FAILURES[failure];
   return kind.isUncertain ?? false;

@@ -1,6 +1,6 @@
 /**
- * Calls a host's function that is only to hear of something. What it throws, or a promise of it rejects with, is no part of
- * the call that reports, whose work may be committed; and no rejection may end the process.
+ * Calls a host's function that reports something. The call whose work it reports may be committed, so errors of the function are
+ * ignored, and a rejected promise does not end the process.
  */
 export function callHost<Args extends unknown[]>(
   callback: ((...args: Args) => unknown) | undefined,
@@ -9,6 +9,6 @@ export function callHost<Args extends unknown[]>(
   try {
     Promise.resolve(callback?.(...args)).catch(() => undefined);
   } catch {
-    // Errors of the host's are the host's to look for: there is nobody to report them to.
+    // There is nobody to report an error of the reporting function to.
   }
 }

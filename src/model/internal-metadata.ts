@@ -2,10 +2,10 @@ import { isRecord } from './objects.js';
 
 type EventData = Readonly<Record<string, unknown>>;
 
-/** How keys of `customMetadata` begin that ADK's own parts write, and trust. */
+/** The prefix of keys in `customMetadata` that ADK itself writes and trusts. */
 export const INTERNAL_PREFIX = '__adk_internal_';
 
-/** @returns an event without such keys; the same object if it has none. */
+/** @returns a copy without such keys; the same object if it has none. */
 export function withoutInternalMetadata(event: EventData): EventData {
   const { customMetadata, ...rest } = event;
   if (!isRecord(customMetadata)) return event;

@@ -1,13 +1,13 @@
 import { InvalidKeyError } from './errors.js';
 
-/** What names a session; ADK's `CompositeSessionKey`. */
+/** The three names that identify a session; ADK's `CompositeSessionKey`. */
 export interface SessionKey {
   appName: string;
   userId: string;
   sessionId: string;
 }
 
-/** As much of a session's key as was given, without names that are undefined. */
+/** @returns the names of a session's key that are defined. */
 export function givenKey({ appName, userId, sessionId }: GivenKey): Partial<SessionKey> {
   return {
     ...(appName !== undefined && { appName }),
@@ -18,7 +18,7 @@ export function givenKey({ appName, userId, sessionId }: GivenKey): Partial<Sess
 
 type GivenKey = { readonly [K in keyof SessionKey]?: string | undefined };
 
-/** The longest keys, in characters: as `utf8mb4` they fill the 3,072 bytes of an InnoDB index (contract D7). */
+/** The longest keys, in characters: as `utf8mb4`, they just fit into the 3,072 bytes of an InnoDB index (contract D7). */
 export const KEY_LENGTHS = {
   appName: 128,
   userId: 191,
@@ -31,13 +31,13 @@ export const KEY_LENGTHS = {
   projectionName: 191,
 } as const;
 
-/** How much of a call's name is searched for, in characters. */
+/** How many characters of a call's name can be searched for. */
 export const CALL_NAME_LENGTH = 191;
 
 /** The longest title of a session, in characters. */
 export const TITLE_LENGTH = 255;
 
-/** What a PostgreSQL index takes of one row: 2,704 bytes less its own overhead (contract D7). */
+/** The size limit of a row in a PostgreSQL index: 2,704 bytes minus its own overhead (contract D7). */
 const MAX_ROW_KEY_BYTES = 2_600;
 
 const NAMES = {
@@ -55,10 +55,10 @@ const NAMES = {
 type Keys = { readonly [K in keyof typeof NAMES]?: string };
 
 /**
- * Refuses names that cannot be a row's key on every database, so that what works in a test on SQLite works on the
- * others too (contract D7).
+ * Refuses names that cannot be a row's key on every database, so that what works in a test on SQLite works on the others, too
+ * (contract D7).
  *
- * @throws InvalidKeyError when one is missing, empty, too long, or holds NUL or half of a surrogate pair, or when all of them
+ * @throws InvalidKeyError if one is missing, empty, too long, or contains NUL or half of a surrogate pair, or if all of them
  *   together are too long for an index.
  */
 export function checkKeys(keys: Keys): void {
@@ -67,7 +67,7 @@ export function checkKeys(keys: Keys): void {
     const value: unknown = keys[kind];
     const name = NAMES[kind];
     if (value === undefined || value === null) {
-      // MikroORM has the same words for ADK's own service.
+      // The same words as MikroORM's error in ADK's own service.
       throw new InvalidKeyError(`Value for AdkSession.${kind} is required, '${String(value)}' found`);
     }
     if (typeof value !== 'string' || value === '') {
@@ -81,7 +81,7 @@ export function checkKeys(keys: Keys): void {
       throw new InvalidKeyError(`The ${name} holds NUL or half of a surrogate pair, which no database compares alike.`);
     }
   }
-  // A code unit takes three bytes at most.
+  // A code unit has at most three bytes, so most keys need not be measured.
   if (codeUnits * 3 > MAX_ROW_KEY_BYTES && Buffer.byteLength(Object.values(keys).join('')) > MAX_ROW_KEY_BYTES) {
     throw new InvalidKeyError(
       `The ${Object.keys(keys)
@@ -96,7 +96,7 @@ export function isLonger(text: string, most: number): boolean {
   return text.length > most && (text.length > 2 * most || Array.from(text).length > most);
 }
 
-/** Whether `checkKeys` takes a value for a key by itself. */
+/** Whether `checkKeys` accepts a value. */
 export function isKey(kind: keyof Keys, value: unknown): value is string {
   if (typeof value !== 'string') return false;
   try {
@@ -107,12 +107,12 @@ export function isKey(kind: keyof Keys, value: unknown): value is string {
   }
 }
 
-/** Whether text is without what some database refuses or confuses: NUL, and halves of surrogate pairs. */
+/** Whether a text has no NUL and no half of a surrogate pair, which some databases refuse or confuse. */
 export function isStorable(text: string): boolean {
   return !/[\0\p{Surrogate}]/u.test(text);
 }
 
-/** Copies the three names of a session's key, without other properties of the caller's object, and checks them. */
+/** Checks a session's key. @returns a copy of its three names, without other properties of the object. */
 export function checkedSessionKey({ appName, userId, sessionId }: SessionKey): SessionKey {
   const key = { appName, userId, sessionId };
   checkKeys(key);
@@ -125,7 +125,7 @@ export function isIncomplete(key: { readonly [K in keyof SessionKey]: unknown })
   return names.includes(undefined) || names.includes(null);
 }
 
-/** One text for a session's key, to find and compare it by. Keys hold no NUL. */
+/** A text that identifies a session. Keys contain no NUL, so two keys never give the same text. */
 export function sessionIdentity({ appName, userId, sessionId }: SessionKey): string {
   return [appName, userId, sessionId].join('\0');
 }

@@ -1,12 +1,12 @@
-/** Values by key, made when they are asked for first: those that were used last. */
+/** A cache that keeps the values that were used last, and makes missing ones. */
 export class LastUsed<Value> {
   readonly #most: number;
   readonly #dropped: ((value: Value, key: string) => void) | undefined;
   readonly #values = new Map<string, Value>();
 
   /**
-   * @param most how many are kept.
-   * @param dropped is called with what makes room for others.
+   * @param most how many values it keeps.
+   * @param dropped gets each value that is removed to make room.
    */
   constructor(most: number, dropped?: (value: Value, key: string) => void) {
     this.#most = most;
@@ -17,7 +17,7 @@ export class LastUsed<Value> {
     const known = this.#values.get(key);
     if (known !== undefined) this.#values.delete(key);
     const value = known ?? make(key);
-    // It is set anew at the end: a Map has the order of insertion.
+    // Moves the value to the end: a Map keeps the order of insertion.
     this.#values.set(key, value);
     if (this.#values.size > this.#most) this.#dropOldest();
     return value;

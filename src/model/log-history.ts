@@ -1,55 +1,55 @@
 /**
- * Where a reader of the log is: the `cursor` of the last entry that it has seen, or what `head` gave. Keep all of it: of a position
- * alone, or of a position and its epoch, the log does not know in which history it was given out (contract O2). It finds out only while
- * it is shorter, or when an operator says so, and then names the beginning as the cursor to continue from.
+ * The place of a reader in the log: the `cursor` of the last entry that it has seen, or the result of `head`. Keep the whole object.
+ * The log cannot tell to which history a bare position, or a position with its epoch, belongs (contract O2). If the log went back, a
+ * reader with such a cursor learns it only if the log is shorter or an operator has begun an epoch, and must begin at 0.
  */
 export interface LogCursor {
   position: number;
-  /** It grows when an operator says that the log was restored. */
+  /** Grows each time an operator records that the log went back. */
   epoch: number;
   /**
-   * What the log compares with its own history, to find the last boundary that both share. A text of letters, digits and `-`,
-   * `_`, `.`, `~`, a few hundred at most; it has no other meaning.
+   * The log compares this with its own history, to find the last boundary that both share. A text of at most a few hundred letters,
+   * digits and `-`, `_`, `.`, `~`.
    */
   history?: string;
-  /** Only in the complete log, which has changes between the events: how many of them come before it. */
+  /** Only in the complete log: the number of changes before it. */
   change?: number;
 }
 
-/** A cursor as the log gives it. */
+/** A cursor that the log has returned. */
 export interface LogPosition extends LogCursor {
   history: string;
 }
 
-/** A cursor as the complete log gives it. */
+/** A cursor that the complete log has returned. */
 export interface CompleteLogPosition extends LogPosition {
   change: number;
 }
 
-/** A boundary is a point of the log behind an event or a change. Both numbers of a later boundary are as high or higher. */
+/** A point of the log after an event or a change. Neither number of a later boundary is lower. */
 export interface LogBoundary {
   position: number;
   change: number;
 }
 
 /**
- * How far the log went when one writer of positions gave out its last ones. A writer goes by a random name, and gives itself
- * another one as soon as the database does not hold what it left there. So it has given out its boundaries in one history
- * alone, and a database that holds one of its boundaries holds all that came before (contract O2).
+ * The boundary up to which a writer assigned positions. A writer has a random name, and takes a new one as soon as the database does
+ * not have its last boundary. So all its boundaries belong to one history, and a database that has one of them has everything
+ * before it (contract O2).
  */
 export interface HistoryEnd extends LogBoundary {
   writer: string;
 }
 
-/** What a reader's cursor says of the log that it has read. */
+/** The history that a reader has read, from its cursor. */
 export interface ReadHistory {
-  /** Those of the newest writers. The last of them is how far the log went that the reader has seen. */
+  /** The ends of the newest writers. The last one is how far the log went when the reader read it. */
   ends: readonly HistoryEnd[];
   /**
-   * Only in the complete log, ascending: boundaries at which the reader had everything in front and had seen nothing behind. Its
-   * entries depend on what was written later: they name keys that another write has replaced, and lack what was deleted.
-   * When some of that is lost, the reader begins again at the last of these boundaries that is left. It has nothing in front of
-   * the first one.
+   * Only in the complete log, ascending: boundaries at which the reader had read everything before, and nothing after. Entries depend
+   * on what was written after them: they name keys that were replaced later, and lack what was deleted later. If the database loses
+   * such later writes, the reader must read again from the last of these boundaries that still exists. The first one is where the
+   * reader began.
    */
   rests: readonly LogBoundary[];
 }
@@ -68,15 +68,14 @@ const earlier = (a: LogBoundary, b: LogBoundary): LogBoundary => (isBefore(a, b)
 
 const later = (a: LogBoundary, b: LogBoundary): LogBoundary => (isBefore(a, b) ? b : a);
 
-/** The last of some boundaries of one history. */
+/** @returns the last of some boundaries of one history. */
 export function lastBoundary(ends: readonly LogBoundary[]): LogBoundary {
   return ends.reduce<LogBoundary>(later, LOG_BEGINNING);
 }
 
 /**
- * The last boundary of which it is sure that two histories share it and all that comes before it. It is the last one that they
- * share if the writer that gave it out is among the ends: what that writer gave out later, in the other history, it did not
- * give out under the same name.
+ * @returns the last boundary that two histories certainly share, with everything before it. It is the very last one that they share
+ *   if its writer is among the ends: a writer does not use its name in two histories.
  */
 export function lastShared(read: readonly HistoryEnd[], stored: readonly HistoryEnd[]): LogBoundary {
   const storedEnds = new Map(stored.map((end) => [end.writer, end]));
@@ -86,7 +85,7 @@ export function lastShared(read: readonly HistoryEnd[], stored: readonly History
   }, LOG_BEGINNING);
 }
 
-/** What the ends were when the log went no further than to a boundary. */
+/** @returns the ends as they were when the log ended at a boundary. */
 export function endsAt(ends: readonly HistoryEnd[], { position, change }: LogBoundary): HistoryEnd[] {
   return ends.flatMap((end) => {
     const boundary = earlier(end, { position, change });
@@ -94,13 +93,13 @@ export function endsAt(ends: readonly HistoryEnd[], { position, change }: LogBou
   });
 }
 
-/** Rests that are all kept, from the newest one. */
+/** How many of the newest rests are all kept. */
 const RECENT_RESTS = 8;
 
-/** Further back each is at most so many times as far as the next one is, so that their number grows with the logarithm. */
+/** Older ones are kept at distances that grow by this factor, so that their number grows only with the logarithm. */
 const REST_DISTANCE = 4;
 
-/** Adds a boundary behind the others, and leaves some of these out. */
+/** Adds a boundary at the end, and removes some of the others. */
 export function withRest(rests: readonly LogBoundary[], boundary: LogBoundary): LogBoundary[] {
   const last = rests.at(-1);
   if (last && isSameBoundary(last, boundary)) return [...rests];
@@ -110,7 +109,7 @@ export function withRest(rests: readonly LogBoundary[], boundary: LogBoundary): 
   let newer = kept[0] ?? boundary;
   for (const [i, rest] of [...all.slice(0, -RECENT_RESTS).entries()].reverse()) {
     const older = all[i - 1];
-    // The first one is where the reader began.
+    // Keeps the first one, where the reader began.
     if (older && distance(older) <= REST_DISTANCE * distance(newer)) continue;
     kept.unshift(rest);
     newer = rest;
@@ -135,7 +134,7 @@ const REST = `${NUMBER}\\.${NUMBER}`;
 const END = `[\\w-]{${WRITER_LENGTH}}\\.${REST}`;
 const HISTORY = new RegExp(`^(?:${END}(?:~${END})*)?(?:~~${REST}(?:~${REST})*)?$`);
 
-/** Far more than any cursor of the log has, and few enough for one statement. */
+/** Much longer than any cursor of the log, and short enough for one statement. */
 const MAX_LENGTH = 4_000;
 
 const boundaryText = ({ position, change }: LogBoundary) => `${position.toString(RADIX)}.${change.toString(RADIX)}`;
@@ -146,7 +145,7 @@ export function historyText(ends: readonly HistoryEnd[], rests: readonly LogBoun
   return rests.length === 0 ? text : `${text}~~${rests.map(boundaryText).join('~')}`;
 }
 
-/** @returns undefined if the text is not one of `historyText`. */
+/** @returns undefined if the text is not from `historyText`. */
 export function historyOf(text: string): ReadHistory | undefined {
   if (text.length > MAX_LENGTH || !HISTORY.test(text)) return undefined;
   const [ends = '', rests = ''] = text.split('~~');

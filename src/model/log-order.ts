@@ -1,6 +1,6 @@
 /**
- * Puts a session's events and changes in the order in which they were made. An event comes after the last change that was
- * made while the session's newest event had a lower number: the changes after that one have counted the event.
+ * Orders a session's events and changes as they were made. An event comes after the last change that was made while the session's
+ * newest event had a lower number.
  *
  * @param events by number.
  * @param changes in the order in which they were made; `seq` is the number of the session's newest event at that time.

@@ -2,7 +2,7 @@ export function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null;
 }
 
-/** @returns a copy without the names whose value is undefined: a filter refuses those. */
+/** @returns a copy without properties that are undefined, which a filter would refuse. */
 export function given<T extends object>(values: T): T {
   const copy = { ...values };
   for (const name in copy) if (copy[name] === undefined) delete copy[name];
@@ -10,8 +10,8 @@ export function given<T extends object>(values: T): T {
 }
 
 /**
- * Whether it is an object as one writes it, in whatever realm, with names that can all be listed. An instance of a class keeps
- * its values elsewhere: a `Map`, a `Response` and an `Error` look like `{}`.
+ * Whether it is an object literal, of any realm, with enumerable properties only. Instances of classes may keep their values
+ * elsewhere: a `Map`, a `Response` and an `Error` look like `{}`.
  */
 export function isPlainObject(value: unknown): value is Record<string, unknown> {
   if (!isObject(value)) return false;
@@ -21,7 +21,7 @@ export function isPlainObject(value: unknown): value is Record<string, unknown> 
   return (prototype === null || isRoot) && Reflect.ownKeys(value).length === Object.keys(value).length;
 }
 
-/** Whether JSON is an object, as state is. */
+/** Whether a JSON value is an object. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return isObject(value) && !Array.isArray(value);
 }

@@ -18,27 +18,27 @@ import { isObject } from './objects.js';
 
 export interface RetryOptions {
   /**
-   * The most attempts of a call, including the first. By default 10 for deadlocks and lock time-outs; for outages, as many
+   * How many attempts a call has at most, including the first. By default 10 for deadlocks and lock time-outs; for outages, as many
    * as fit into `forMs`.
    */
   attempts?: number;
   /**
-   * How long an outage is retried, in ms from its first error; 30,000 by default, 0 for no second try. An outage is a
-   * connection that is lost or cannot be opened, or a server that starts, stops, has no connection left, does not answer
-   * within `timeoutMs`, or takes no writes for now (contract O4).
+   * How long an outage is retried, in ms from its first error; 30,000 by default, 0 for no retry. An outage is a connection that is
+   * lost or cannot be opened, or a server that starts, stops, has no connection left, does not answer within `timeoutMs`, or
+   * temporarily accepts no writes (contract O4).
    */
   forMs?: number;
-  /** The longest wait before the second try, in ms; it doubles with each try. 10 by default. */
+  /** The longest wait before the first retry, in ms; it doubles with each retry. 10 by default. */
   baseDelayMs?: number;
-  /** The longest wait before any try, in ms; 1,000 by default. */
+  /** The longest wait before any retry, in ms; 1,000 by default. */
   maxDelayMs?: number;
 }
 
 /** The second argument of `onError`. */
 export interface ErrorContext {
   /**
-   * The method that was called, such as `appendEvent`, or work beside the calls: `catchUp`, `notify`, `rollback`,
-   * `renew` and `release` (of a lease), `poll`, `listen` and `assignPositions` (of the event log).
+   * The method that was called, such as `appendEvent`, or work in the background: `catchUp`, `notify`, `rollback`, `renew` and
+   * `release` (of a lease), `poll`, `listen` and `assignPositions` (of the event log).
    */
   operation: string;
   /** The session's key, or as much of it as the call was given. */
@@ -47,20 +47,19 @@ export interface ErrorContext {
 
 export interface ReportingOptions {
   /**
-   * Called with the driver's own error, or that of the codec or of `embed`, for the host's log. It holds SQL and stored values, which the errors
-   * that calls throw leave out. Called once for each failure of the database that reaches a caller, and for each that no caller
-   * gets; not for attempts that are retried, nor for errors that are not the database's: those are complete as thrown. What it
-   * throws or returns is ignored.
+   * Gets the original error of the driver, the codec or `embed`, for the host's log. It contains SQL and stored values, which the
+   * errors that calls throw leave out. It is called once for each failure that makes a call fail, and for each in the background;
+   * not for attempts that are retried, and not for other errors, which are complete as thrown. What it throws or returns is ignored.
    */
   onError?: (error: unknown, context: ErrorContext) => void;
   /**
-   * Whether calls give spans and metrics of OpenTelemetry (contract N1) to the providers that the host has registered; false by
-   * default. The constructor throws `InvalidArgumentError` if `@opentelemetry/api` is not installed.
+   * Whether calls send spans and metrics of OpenTelemetry (contract N1) to the providers that the host has registered; false by
+   * default. If `@opentelemetry/api` is not installed, the constructor throws `InvalidArgumentError`.
    */
   telemetry?: boolean;
 }
 
-/** For everything that reads or writes contents. All processes on the same tables need the same value. */
+/** Options of everything that reads or writes contents. All processes on the same tables need the same values. */
 export interface CodecOptions {
   /**
    * Encodes contents of events and values of state before they are stored, and decodes them when they are read (contract M1):
@@ -69,8 +68,8 @@ export interface CodecOptions {
    */
   codec?: Codec | readonly Codec[];
   /**
-   * The most bytes that a stored text may decode to; 67,108,864 (64 MB) by default, 536,870,888 at most. A larger one is damage
-   * (contract I1), and nothing larger is encoded. Otherwise a few forged bytes could fill the memory.
+   * How many bytes a stored text may decode to; 67,108,864 (64 MB) by default, 536,870,888 at most. A larger one counts as damage
+   * (contract I1), and nothing larger is encoded. Without a limit, a few forged bytes could fill the memory.
    */
   maxDecodedBytes?: number;
 }
@@ -83,33 +82,34 @@ export interface NotificationClient {
   on(event: 'notification' | 'error' | 'end', listener: (error?: unknown) => void): unknown;
 }
 
-/** Has no effect on other databases. */
+/** Options for PostgreSQL. They have no effect on other databases. */
 export interface PostgresqlOptions {
   /**
-   * Whether connections use prepared statements, which saves the server most of the work of an append; true by default. Set it to
-   * false behind a pooler that loses them: otherwise each connection finds out with three failed statements, which the server logs.
+   * Whether connections use prepared statements, which save the server most of the work of an append; true by default. Set it to
+   * false behind a pooler that loses them: otherwise three statements fail on each new connection before it does without, and the
+   * server logs them.
    */
   preparedStatements?: boolean;
   /**
-   * Whether an append notifies watchers of the event log in other processes, if they `listen`; false by default: then they poll.
+   * Whether an append notifies watchers of the event log in other processes that `listen`; false by default: then they poll.
    */
   notify?: boolean;
   /**
-   * Makes an unconnected client of `pg`, whose connection is used to notify watchers of the event log of commits at once. The services
-   * that write need `notify`.
+   * Creates an unconnected client of `pg`, on whose connection the event log learns of commits at once. The services that write
+   * need `notify`.
    */
   listen?: () => NotificationClient;
 }
 
-/** What the services, leases, the event log and maintenance have in common. */
+/** Options of the services, the leases, the event log and maintenance. */
 export interface CommonOptions extends ReportingOptions, CodecOptions {
   /** How deadlocks, lock time-outs, a busy SQLite file and outages are retried (contract E4, O4). */
   retry?: RetryOptions;
   /**
-   * How long one attempt of a call may take, in ms, including the wait for a connection of the pool; 30,000 by default, 0 for
-   * no limit (contract O3). After that its connection is closed, and the attempt counts as an outage. `stats` of large tables may
-   * need more. It has no effect on SQLite and PGlite, which run in this process, on a kysely that the host passes to MikroORM 7
-   * as `driverOptions`, and inside a host's transaction.
+   * How long one attempt of a call may take, in ms, including the wait for a connection of the pool; 30,000 by default, 0 for no
+   * limit (contract O3). After that its connection is closed, and the attempt counts as an outage. `stats` of large tables may need
+   * more time. It has no effect on SQLite and PGlite, which run in this process, on a kysely instance in MikroORM 7's
+   * `driverOptions`, or inside a host's transaction.
    */
   timeoutMs?: number;
   postgresql?: PostgresqlOptions;
@@ -117,14 +117,13 @@ export interface CommonOptions extends ReportingOptions, CodecOptions {
 
 export interface MikroOrmSessionServiceOptions extends CommonOptions {
   /**
-   * What an append does when somebody else has appended since the handle was read (contract E2): `rebase` (default)
-   * appends and adds what was missed to the handle; `reject` throws `StaleSessionError` and writes nothing.
+   * What an append does if somebody else has appended since the handle was read (contract E2): `rebase` (default) appends and adds the
+   * missed events to the handle; `reject` throws `StaleSessionError` and writes nothing.
    */
   onStaleSession?: 'rebase' | 'reject';
   /**
-   * What an append, a change of the session's state and its deletion do while somebody holds the session's lease, unless
-   * they are made with that lease (contract H2): `allow` (default), as for a user's message; `reject` throws
-   * `LeaseHeldError` and writes nothing.
+   * What an append, a change of the session's state and its deletion do without the lease while somebody holds it (contract H2):
+   * `allow` (default) writes, for example a user's message; `reject` throws `LeaseHeldError` and writes nothing.
    */
   onUnleasedAppend?: 'allow' | 'reject';
   /**
@@ -139,29 +138,29 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
    */
   onRewrittenEvent?: 'replace' | 'reject';
   /**
-   * What an append does with the user's answer to a call that has been answered, or never was open (contract H5): `allow`
-   * (default) stores it, as ADK does, so that a client may send several; `reject` throws `CallAnsweredError`, so that only one of
-   * two processes with an answer runs the agent. The same event again is a retry.
+   * What an append does with the user's answer to a call that was already answered, or never was open (contract H5): `allow`
+   * (default) stores it, as ADK does, so that a client may send several; `reject` throws `CallAnsweredError`, so that only one of two
+   * processes with an answer runs the agent. The same event again is a retry.
    */
   onAnsweredCall?: 'allow' | 'reject';
   /**
-   * How many of the newest events `getSession` and `getOrCreateSession` give if the request has no number; all by default. The
-   * history is extended back to the beginning of the oldest turn among them (contract K7). `numRecentEvents: 0` gives all.
+   * How many of the newest events `getSession` and `getOrCreateSession` return if the request has no number; all by default. If the
+   * first of them is within a turn, the whole turn is returned (contract K7). `numRecentEvents: 0` returns all.
    */
   defaultNumRecentEvents?: number;
   /**
    * What `getSession` does if rows of the session are missing or cannot be read (contract I3): `throw` (default) throws
-   * `DamagedSessionError`; `skip` gives the session without them, and reports to `onDamage`.
+   * `DamagedSessionError`; `skip` returns the session without them, and reports to `onDamage`.
    */
   onDamagedEvent?: 'throw' | 'skip';
   /**
-   * Called with damage that a call has found and does not throw: `getSession` with `onDamagedEvent: 'skip'`, `createSession`,
-   * `listSessions`, and appends. What it throws is ignored. By default the process emits one warning for each session.
+   * Gets damage for which a call does not fail: in `getSession` with `onDamagedEvent: 'skip'`, `createSession`, `listSessions`, and
+   * appends. What it throws is ignored. By default the process emits one warning for each session.
    */
   onDamage?: (error: DamagedSessionError) => void;
   /**
-   * The most bytes of UTF-8 that an event may have when it is stored, after the `codec`; no limit by default. A larger one is refused
-   * with `EventTooLargeError`.
+   * How many bytes of UTF-8 a stored event may have, after the `codec`; no limit by default. A larger one is refused with
+   * `EventTooLargeError`.
    */
   maxEventBytes?: number;
 }
@@ -181,13 +180,13 @@ function isCodec(value: unknown): boolean {
   return typeof name === 'string' && name !== '' && typeof encode === 'function' && typeof decode === 'function';
 }
 
-/** What is stored names its codecs, so no two may have one name. */
+/** Stored texts name their codecs, so no two codecs may have the same name. */
 function areCodecs(value: unknown): boolean {
   const codecs: readonly unknown[] = Array.isArray(value) ? value : [value];
   return codecs.every(isCodec) && new Set((codecs as readonly Codec[]).map(({ name }) => name)).size === codecs.length;
 }
 
-/** What fits into a string of V8. */
+/** The longest string of V8. */
 const MOST_DECODED_BYTES = 2 ** 29 - 24;
 
 export const CODEC_OPTIONS: Known<CodecOptions> = {

@@ -1,8 +1,8 @@
 /**
- * Reads rows by their keys, a page at a time, none of them empty.
+ * Reads rows by their keys, a page at a time. No page is empty.
  *
- * @param size how many rows a page has; the first one with fewer is the last.
- * @param read reads the page after a row; undefined for the first page.
+ * @param size the number of rows of a page; one with fewer is the last.
+ * @param read reads the page after a row, or the first page after `undefined`.
  */
 export async function* pagesOf<Row>(
   size: number,
@@ -14,7 +14,7 @@ export async function* pagesOf<Row>(
   }
 }
 
-/** @returns the name that is given, or else all that there are. @param next reads the name after one; empty for the first. */
+/** @returns the given name, or all names. @param next reads the name after another, or the first one after an empty name. */
 export async function* namesOf(
   given: string | undefined,
   next: (after: string) => Promise<string | undefined>,

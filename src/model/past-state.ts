@@ -1,11 +1,11 @@
 import type { Event } from '@google/adk';
 import { isTemporary, scopeOf, type StateEntry } from './state.js';
 
-/** What a row of `adk_changes` says of a session's state. */
+/** A change of a session's state, from a row of `adk_changes`. */
 export interface PastChange {
   /** `created` and a trim's baseline come before all events. */
   kind: 'created' | 'trimmed' | 'state';
-  /** The number of the event that it comes after. */
+  /** The number of the event before it. */
   seq: number;
   /** Keys with their prefixes. */
   set: Record<string, unknown>;
@@ -20,7 +20,7 @@ export interface PastEvent {
 }
 
 /**
- * Replays what a session's rows say (contract K4).
+ * Computes a session's past state from its rows (contract K4).
  *
  * @param changes in the order in which they were made.
  * @param events by number.

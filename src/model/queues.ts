@@ -1,10 +1,10 @@
-/** Runs what belongs to one object one after the other, in the order of the calls. */
+/** Runs the tasks of one object one after the other, in the order of the calls. */
 export class Queues<Owner extends object> {
   readonly #last = new WeakMap<Owner, Promise<unknown>>();
 
   run<T>(owner: Owner, work: () => Promise<T>): Promise<T> {
     const turn = (this.#last.get(owner) ?? Promise.resolve()).then(work);
-    // The next one runs also when this one fails; the error goes to this caller only.
+    // The next task runs even if this one fails, and only this caller gets the error.
     this.#last.set(
       owner,
       turn.catch(() => undefined),

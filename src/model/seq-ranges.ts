@@ -18,13 +18,13 @@ export function rangesOf(seqs: Iterable<number>): SeqRange[] {
   return ranges;
 }
 
-/** The part of the ranges that begins with a number. */
+/** Cuts off what comes before a number. */
 export function notBefore(ranges: readonly SeqRange[], first: number): SeqRange[] {
   return ranges.filter(({ to }) => to >= first).map(({ from, to }) => ({ from: Math.max(from, first), to }));
 }
 
 /**
- * The numbers that are missing, as ranges: a damaged `last_seq` may be in the billions.
+ * Finds missing numbers. They are ranges, since a damaged `last_seq` may be in the billions.
  *
  * @param seqs in ascending order.
  */

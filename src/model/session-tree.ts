@@ -6,19 +6,18 @@ import { KEY_LENGTHS, checkKeys, isLonger, isStorable } from './keys.js';
 export const SESSION_TREE_SEPARATOR = ':sub:';
 
 /**
- * Names the session of a subagent, so that it is found again by the id of its parent's: `s1:sub:research.web`. The same
- * names give the same id, in every process. A branch too long for an id is replaced by its SHA-256 hash.
+ * Makes the id of a subagent's session from the id of its parent's session: `s1:sub:research.web`. The same arguments give the same
+ * id in every process. A branch that is too long for an id is replaced by its SHA-256 hash.
  *
  * @param parent the id of the session that the subagent was started from; it may itself be derived.
- * @param branch what identifies the subagent within the session, such as its `branch` or its name.
+ * @param branch identifies the subagent within the session: its `branch` or its name.
  * @returns an id of at most 191 characters.
- * @throws InvalidKeyError when one of them is empty or holds NUL or half of a surrogate pair, or when the parent's id is
- *   so long that not even the hash fits behind it.
+ * @throws InvalidKeyError if one of them is empty or contains NUL or half of a surrogate pair, or if the parent's id is so long that
+ *   not even the hash fits.
  */
 export function deriveSessionId(parent: string, branch: string): string {
   checkKeys({ sessionId: parent });
-  // Also if the branch is hashed: UTF-8 encodes every half of a surrogate pair alike, so two branches would get one
-  // hash.
+  // Even if the branch is hashed: UTF-8 encodes all halves of surrogate pairs alike, so two branches could get the same hash.
   if (typeof branch !== 'string' || branch === '' || !isStorable(branch)) {
     throw new InvalidKeyError('The branch must not be empty, or hold NUL or half of a surrogate pair.');
   }

@@ -3,14 +3,13 @@ interface Listening {
   readonly listener: () => void;
 }
 
-/** By the host's signals. */
 const listening = new WeakMap<AbortSignal, Listening>();
 
 /**
- * Calls `action` when a signal fires, at once if it has fired. All actions share one listener: Node.js 20 warns when a signal has
- * eleven.
+ * Calls `action` when a signal fires, or at once if it has fired. All actions of a signal share one listener, since Node.js 20 warns
+ * if a signal has eleven.
  *
- * @returns what ends that.
+ * @returns a function that removes the action.
  */
 export function onAbort(signal: AbortSignal | undefined, action: () => void): () => void {
   if (!signal) return () => undefined;
@@ -19,7 +18,7 @@ export function onAbort(signal: AbortSignal | undefined, action: () => void): ()
     return () => undefined;
   }
   const { actions, listener } = listening.get(signal) ?? listen(signal);
-  // Not the function itself, which may be given twice.
+  // A new function, since the same action may be added twice.
   const own = () => action();
   actions.add(own);
   return () => {
@@ -40,7 +39,7 @@ function listen(signal: AbortSignal): Listening {
   return started;
 }
 
-/** Waits, in ms, or until the signal fires. */
+/** Waits for this many ms, or until the signal fires. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     let stop = () => {};

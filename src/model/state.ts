@@ -1,6 +1,6 @@
 import { checkKeys, type SessionKey } from './keys.js';
 
-/** Whose a key of the state is: the session's, the user's (`user:`) or the app's (`app:`). */
+/** The owner of a key of the state: the session, the user (`user:`) or the app (`app:`). */
 export type Scope = 'session' | 'user' | 'app';
 
 export const SCOPES: readonly Scope[] = ['session', 'user', 'app'];
@@ -41,11 +41,11 @@ export function setOwn(target: object, key: string, value: unknown): void {
 export interface StateEntry {
   key: string;
   json: string;
-  /** The event that writes it; null outside a run. */
+  /** The event that wrote it; null outside a run. */
   eventId: string | null;
 }
 
-/** The JSON of an object of state, from keys with their prefixes and the JSON of their values, which stays the text that it is. */
+/** @returns the JSON of an object from keys with their prefixes and the JSON of their values, whose text does not change. */
 export function stateJson(values: Iterable<readonly [name: string, json: string]>): string {
   return `{${Array.from(values, ([name, json]) => `${JSON.stringify(name)}:${json}`).join()}}`;
 }

@@ -6,23 +6,23 @@ const NO_BYTES = new Uint8Array();
 
 type Stored = string | Uint8Array;
 
-/** Decodes what was read, and encodes what is to be written, by functions that do not wait for a codec themselves. */
+/** Lets code decode and encode texts without `await`: it is run again once the codecs have answered. */
 export class StoredTexts {
   readonly codec: TextCodec;
-  /** What was waited for in earlier runs of the work. */
+  /** The answers of codecs in earlier runs. */
   readonly #results = new Map<string, unknown>();
   readonly #awaited: Promise<unknown>[] = [];
   readonly #areAsStored: boolean;
 
-  /** @param areAsStored whether what is encoded is read as it is. */
+  /** @param areAsStored whether encoded texts are read without decoding. */
   constructor(codec: TextCodec, areAsStored = false) {
     this.codec = codec;
     this.#areAsStored = areAsStored;
   }
 
   /**
-   * Runs work, again when texts are there that it has to wait for. Until then they are empty, and neither what it returns nor what it
-   * throws counts.
+   * Runs work, and runs it again when the texts that it needs have been decoded. Until then they are empty, and the result or the
+   * error of the run is ignored.
    *
    * @param wait waits for codecs.
    */
@@ -38,19 +38,19 @@ export class StoredTexts {
     }
   }
 
-  /** @param of gives the text's context; called only if it is needed. */
+  /** @param of returns the text's context; called only if it is needed. */
   decode(text: string, of: () => CodecContext): Decoded {
     if (this.codec.isNone && (this.#areAsStored || !isEncoded(text))) return text;
     const context = of();
     return this.#result('decode', text, context, '', () => this.codec.decode(text, context));
   }
 
-  /** Also what lacks a codec that is required, and may be forged. */
+  /** Also accepts a text that lacks a required codec, and may be forged. */
   decodeLeniently(text: string, context: CodecContext): Decoded {
     return this.#result('decode', text, context, '', () => this.codec.decode(text, context, true));
   }
 
-  /** A text that is encoded stays as it is: it comes from an export of texts as they are stored. */
+  /** Leaves an encoded text as it is: it comes from an export with `texts: 'asStored'`. */
   encode(text: string, of: () => CodecContext): string {
     if (this.codec.isNone || isEncoded(text)) return text;
     const context = of();
@@ -70,7 +70,7 @@ export class StoredTexts {
   #result<T>(what: string, of: Stored, context: CodecContext, instead: T, work: () => MaybePromise<T>): T {
     const id = this.#results.size > 0 ? identity(what, of, context) : undefined;
     const known = id === undefined ? undefined : this.#results.get(id);
-    // The same work has given it.
+    // An earlier run of the same work had the same kind of result here.
     if (known !== undefined) return known as T;
     const result = work();
     if (!isPromise(result)) return result;
@@ -79,13 +79,13 @@ export class StoredTexts {
   }
 }
 
-/** What was read, with its texts as they are stored. They are decoded when its connection has been given back. */
+/** A result whose texts are still encoded. They are decoded after the connection was given back. */
 export type Undecoded<T> = (texts: StoredTexts) => T;
 
-/** Without a codec: what is encoded cannot be read. */
+/** Has no codec: encoded texts cannot be read. */
 export const PLAIN = new StoredTexts(new TextCodec([]));
 
-/** Reads texts as they are stored, without a codec. */
+/** Returns texts as they are stored. */
 export const AS_STORED = new StoredTexts(new TextCodec([]), true);
 
 const identity = (what: string, of: Stored, context: CodecContext) =>

@@ -1,6 +1,6 @@
 import { isRecord } from './objects.js';
 
-/** What an event of anybody's may have, such as one that another program has stored. */
+/** An event from any program: its properties may have any type. */
 export interface LooseEvent {
   author?: unknown;
   content?: unknown;
@@ -9,15 +9,15 @@ export interface LooseEvent {
   errorCode?: unknown;
 }
 
-/** The parts of an event's content that are objects, as all of ADK's are. */
+/** @returns the parts of an event's content, without those that are not objects. */
 export function partsOf({ content }: LooseEvent): Record<string, unknown>[] {
   const parts: unknown = isRecord(content) ? content['parts'] : undefined;
   return Array.isArray(parts) ? parts.filter(isRecord) : [];
 }
 
 /**
- * Whether a turn of the conversation begins with an event: the user says something in it. An answer of the user to a call
- * belongs to the turn it comes in, and what has no content is shown to no model.
+ * Whether an event begins a turn of the conversation: the user says something in it. The user's answer to a call belongs to the
+ * current turn, and so does an event without content, which ADK does not send to models.
  */
 export function beginsTurn(event: LooseEvent): boolean {
   const parts = event.author === 'user' ? partsOf(event) : [];

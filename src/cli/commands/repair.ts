@@ -20,10 +20,10 @@ export const repair: SessionWork<RepairOptions & { save?: string }> = async (
   }
   if (save === undefined)
     throw new UsageError(
-      'repair takes out what cannot be read: name a file for it with --save, or see it with --dry-run.',
+      'repair removes what cannot be read: name a file for it with --save, or see it with --dry-run.',
     );
   const taken = `${counted(planned.events.length, 'event')} and ${counted(planned.stateValues.length, 'state value')}`;
-  await confirm(`This takes out ${taken} of ${quoted(key.sessionId)}. Continue?`, 'Nothing was changed.');
+  await confirm(`This removes ${taken} from ${quoted(key.sessionId)}. Continue?`, 'Nothing was changed.');
   // The file is written before anything is removed; an existing file is not overwritten.
   const file = await openFile(save, 'wx');
   try {
@@ -32,7 +32,7 @@ export const repair: SessionWork<RepairOptions & { save?: string }> = async (
     const repaired = await maintenance.repair(key, { includeLeased });
     // This also has what was damaged since the dry run.
     await file.write(`${JSON.stringify(saved(repaired))}\n`);
-    await terminal.result(saved(repaired), () => [...lines(repaired), `What was taken out is in ${save}.`]);
+    await terminal.result(saved(repaired), () => [...lines(repaired), `What was removed is in ${save}.`]);
   } finally {
     await file.close();
   }

@@ -261,9 +261,9 @@ async function repairOf({ session: key, reading }: Visit): Promise<Html> {
       : html`${list} ${rows.length > MOST && html`<p class="dim">and ${number(rows.length - MOST)} more</p>`}
           <section class="block">
             <p>
-              repair takes ${counted(events.length, 'event')} and ${counted(stateValues.length, 'value')} of the state
-              out, and returns them. An empty event takes the place of each that is lost, so that the others keep their
-              numbers. Run it with a file for what it takes out:
+              repair removes ${counted(events.length, 'event')} and ${counted(stateValues.length, 'value')} of the
+              state, and returns them. An empty event replaces each lost one, so that the others keep their numbers. Run
+              it with a file for what it removes:
             </p>
             <pre tabindex="0">npx adk-mikro-orm repair APP USER SESSION --save taken.jsonl</pre>
           </section>`;
