@@ -10,8 +10,10 @@ import {
   encodedChange,
   recordChange,
   recordChanges,
+  recordedChanges,
   stateChanges,
   type NewChange,
+  type RecordedChange,
 } from '../database/statements/changes.js';
 import { encodedEvent } from '../database/statements/events.js';
 import { openCallsOf, replaceOpenCalls } from '../database/statements/open-calls.js';
@@ -26,6 +28,7 @@ import type { ImportResult } from '../model/results.js';
 import { byScope, prefixed, type Scope, type StateEntries, type StateEntry } from '../model/state.js';
 import { AS_STORED, type StoredTexts } from '../model/stored-texts.js';
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
+import { changeData, freshChanges, isExplained } from './fresh-changes.js';
 import { refusePlain, storableRecord, type AcceptedTexts, type NumberedEvent, type StorableRecord } from './records.js';
 import { encodedImport, importVersion } from './stored-artifacts.js';
 import { encodedMemory, importMemory, type TransferredMemory } from './stored-memories.js';
@@ -56,8 +59,9 @@ interface Here {
   row: TransferredSession | undefined;
   /** The numbers and ids of the batch's events that are stored. */
   events: readonly (readonly [seq: number, id: string])[];
-  /** The session's own state as it is stored; empty if the import does not set it. */
+  /** The session's own state as it is stored, and what is recorded of it; empty if the import does not set it. */
   state: readonly StateEntry[];
+  changes: readonly RecordedChange[];
 }
 
 /** What an import writes of a batch, as it is stored. */
@@ -282,7 +286,11 @@ export class Import {
     const events = [...heads].map(([seq, { id }]) => [seq, id] as const);
     const plan = this.#planner(batch, row).plan(heads);
     const setsState = plan.kind === 'write' && plan.end.kind === 'complete' && !plan.isNew;
-    return { row, events, state: setsState ? await this.#stored(sql, key, 'session') : [] };
+    return {
+      ...{ row, events },
+      state: setsState ? await this.#stored(sql, key, 'session') : [],
+      changes: setsState ? (await recordedChanges(sql, key))(AS_STORED) : [],
+    };
   }
 
   #planner(batch: SessionBatch, row: TransferredSession | undefined): ImportPlanner {
@@ -304,16 +312,20 @@ export class Import {
     const plan = this.#planOf(batch, here);
     const { end } = plan;
     const key = { ...imported.owner, origin: plan.start === 'keep' && here.row ? here.row.origin : newOrigin };
-    const changes = end.kind === 'complete' && end.isFirst ? (session.changes ?? []) : [];
+    const { firstSeq } = here.row ?? session;
+    const { fresh, hasOwn } = freshChanges(texts, session, { key, firstSeq, changes: here.changes });
+    const changes = end.kind !== 'complete' ? [] : end.isFirst ? (session.changes ?? []) : fresh;
     return {
       key,
       events: plan.events.map((event) => encodedEvent(texts, key, event)),
       created: plan.start === 'keep' ? [] : encodedCreation(texts, key, imported),
       state:
-        end.kind === 'complete' ? encodedOwnState(texts, key, imported, { ...end, stored: here.state }) : undefined,
-      changes: changes.map(({ kind, seq, set = {}, removed, encoded }) => {
-        const data = encoded ?? JSON.stringify(kind === 'state' ? { set, removed } : set);
-        return encodedChange(texts, { session: key, kind, seq, data });
+        end.kind === 'complete'
+          ? encodedOwnState(texts, key, imported, { ...end, stored: here.state, hasOwn })
+          : undefined,
+      changes: changes.map((change) => {
+        const { kind, seq } = change;
+        return encodedChange(texts, { session: key, kind, seq, data: changeData(change) });
       }),
     };
   }
@@ -330,6 +342,7 @@ export class Import {
     await recordChanges(sql, texts.created);
     await insertEvents(sql, key, lastSeq - plan.events.length + 1, texts.events);
     if (end.kind === 'leave') return;
+    await recordChanges(sql, texts.changes);
     if (texts.state) {
       if (texts.state.replaces) await clearState(sql, key);
       await setState(sql, key, texts.state.set);
@@ -339,7 +352,6 @@ export class Import {
     if (end.kind !== 'complete') return;
     const before = start === 'keep' ? await openCallsOf(sql, key) : [];
     await replaceOpenCalls(sql, key, before, session.openCalls ?? this.#calls.all);
-    await recordChanges(sql, texts.changes);
     const { isFirst, wasDeleted, row } = end;
     const isDeleted = row.deletedAt !== undefined;
     const change = { session: key, seq: row.lastSeq };
@@ -373,7 +385,7 @@ function encodedOwnState(
   texts: StoredTexts,
   key: KnownSession,
   { session, state: entries }: ImportedSession,
-  { isFirst, stored: raw }: { isFirst: boolean; stored: readonly StateEntry[] },
+  { isFirst, stored: raw, hasOwn }: { isFirst: boolean; stored: readonly StateEntry[]; hasOwn: boolean },
 ): StateWrite | undefined {
   const set = () => encodedState(texts, key, byScope(entries));
   const stored = comparableState(texts, key, 'session', raw, entries);
@@ -384,8 +396,9 @@ function encodedOwnState(
   const removed = stored.map((entry) => entry.key).filter((name) => !kept.has(name));
   const plain = entries.filter(({ json }) => !isEncoded(json));
   const change = { session: key, seq: session.lastSeq };
-  const recorded = stateChanges(texts, change, byScope(plain), removed);
-  if (plain.length < entries.length) recorded.push({ ...change, kind: 'imported' });
+  const explains = !hasOwn && isExplained(entries, stored, session.changes);
+  const recorded = explains ? [] : stateChanges(texts, change, byScope(plain), removed);
+  if (explains || plain.length < entries.length) recorded.push({ ...change, kind: 'imported' });
   return { set: set(), replaces: true, recorded };
 }
 

@@ -1,4 +1,4 @@
-import { createEvent, type Event } from '@google/adk';
+import { createEvent, createEventActions, type Event } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { setImmediate } from 'node:timers/promises';
 import { AdkMemory, adkEntities } from '../../../entities/index.js';
@@ -11,6 +11,7 @@ import {
   MikroOrmArtifactService,
   MikroOrmSessionService,
   SessionMaintenance,
+  foldLog,
   migrate,
   type CommonOptions,
   type EventRecord,
@@ -181,6 +182,60 @@ test('L1 of two memories under one key, an import leaves the later', async () =>
   expect(await linesOf(to)).toEqual(now);
   expect(await importInto(from, now)).toMatchObject({ memories: 1 });
   expect(await linesOf(from)).toEqual(now);
+});
+
+test.each([
+  ['plainly', undefined],
+  ['encrypted', { currentKey: 'k', key: () => Buffer.alloc(32, 1) }],
+])('L1 K4 a later export brings state that was set outside a run to its place, %s', async (_, keys) => {
+  const options = keys && { codec: encryption(keys) };
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const [theirs, ours] = [from, to].map(({ em }) => new MikroOrmSessionService(em, options));
+  const key = { appName: 'app', userId: 'u', sessionId: 's' };
+  const session = await theirs!.createSession({ ...key, state: { a: 0 } });
+  const append = (id: string, stateDelta: Record<string, unknown>) =>
+    theirs!.appendEvent({ session, event: createEvent({ id, actions: createEventActions({ stateDelta }) }) });
+  const records = async (em: MikroORM['em']) => {
+    const all: TransferRecord[] = [];
+    for await (const record of new SessionMaintenance(em, options).exportSessions()) all.push(record);
+    return all;
+  };
+  const bring = async (batchSize = 1) =>
+    new SessionMaintenance(to.em, options).importSessions(await records(from.em), { batchSize });
+  await append('e1', { n: 1 });
+  await theirs!.updateState({ ...key, set: { before: 1 } });
+  await bring();
+  const cursor = await new EventLog(to.em, options).complete().head();
+  const late = await foldLog(new EventLog(to.em, options).complete().since(0));
+  await theirs!.updateState({ ...key, set: { a: 9 } });
+  await append('e2', { n: 2 });
+  await theirs!.updateState({ ...key, set: { b: 1 }, remove: ['a'] });
+  await append('e3', { n: 3 });
+  await bring();
+  expect(await records(to.em)).toEqual(await records(from.em));
+  for (const at of [0, 1, 2, 3]) {
+    const [expected, found] = [await theirs!.forkSession(key, { at }), await ours!.forkSession(key, { at })];
+    expect(found.state).toEqual(expected.state);
+    for (const [service, { id }] of [[theirs!, expected] as const, [ours!, found] as const])
+      await service.deleteSession({ ...key, sessionId: id });
+  }
+  // The same state, and another past.
+  await theirs!.updateState({ ...key, set: { b: 2 } });
+  await theirs!.updateState({ ...key, set: { b: 1 } });
+  await bring();
+  expect(await records(to.em)).toEqual(await records(from.em));
+  const head = await new EventLog(to.em, options).complete().head();
+  await bring();
+  expect(await new EventLog(to.em, options).complete().head()).toEqual(head);
+  // What was set here goes, also from the past of what comes.
+  await ours!.updateState({ ...key, set: { ours: 1, n: 'ours' } });
+  await bring();
+  await append('e4', { m: 4 });
+  await bring();
+  expect((await ours!.forkSession(key, { at: 3 })).state).toEqual({ before: 1, b: 1, n: 3 });
+  await foldLog(new EventLog(to.em, options).complete().since(cursor), late);
+  const codec = options ? [options.codec] : [];
+  expectSame(resultOf(late), await tablesOf(to, 'app', codec));
 });
 
 test('M4 memories as they are stored need no key, and are read with it', async () => {
