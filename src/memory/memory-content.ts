@@ -1,4 +1,5 @@
 import type { Event, MemoryEntry } from '@google/adk';
+import { isDate } from '../model/arguments.js';
 import { decode, encode } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
@@ -54,35 +55,37 @@ export function newMemory(
  */
 const MOST_REMEMBERED = 100_000;
 
-/** @returns undefined if an event has nothing to remember, or too much. */
-export async function memoryOfEvent(
+/**
+ * Reads the event at once.
+ *
+ * @param said its texts, or what the host remembers instead.
+ * @returns undefined if an event has nothing to remember, or too much.
+ */
+export function memoryOfEvent(
   event: Event,
+  said: readonly string[],
   { customMetadata, ...rest }: Pick<NewMemory & MemoryData, keyof SessionKey | 'seq' | 'ttlMs' | 'customMetadata'>,
-  text?: TextOfEvent,
-): Promise<NewMemory | undefined> {
-  const content = await contentOf(event, text);
-  if (!content || textOf(content).length > MOST_REMEMBERED) return undefined;
+): NewMemory | undefined {
+  if (said.length === 0) return undefined;
   const { author } = event;
+  const { role } = event.content ?? {};
+  const content = { ...(role !== undefined && { role }), parts: said.map((text) => ({ text })) };
+  if (textOf(content).length > MOST_REMEMBERED) return undefined;
   const data: MemoryData = { content, ...(author && { author }), ...(customMetadata && { customMetadata }) };
   return newMemory(data, { ...rest, memoryId: event.id, time: timeOf(event.timestamp) });
 }
 
-/** The latest time that a date has. */
-const LAST_TIME = 8.64e15;
-
 /** Events that are made by hand may lack it. */
-const timeOf = (timestamp: unknown): number =>
-  typeof timestamp === 'number' && Math.abs(timestamp) <= LAST_TIME ? timestamp : Date.now();
+const timeOf = (timestamp: unknown): number => (isDate(timestamp) ? timestamp : Date.now());
 
-/** What is remembered of an event: its texts, without thoughts, calls, responses and files (contract Q13). */
-async function contentOf(event: Event, text?: TextOfEvent): Promise<MemoryEntry['content'] | undefined> {
-  if (event.partial) return undefined;
-  const own = text && (await text(event));
-  const texts = text ? (own === undefined ? [] : [own]) : saidIn(event.content);
-  if (texts.length === 0) return undefined;
-  const { role } = event.content ?? {};
-  return { ...(role !== undefined && { role }), parts: texts.map((text) => ({ text })) };
+/** @returns what the host remembers of an event. */
+export async function saidByHost(event: Event, text: TextOfEvent): Promise<string[]> {
+  const own = event.partial ? undefined : await text(event);
+  return own === undefined ? [] : [own];
 }
+
+/** @returns what is remembered of an event: its texts, without thoughts, calls, responses and files (contract Q13). */
+export const saidByEvent = ({ partial, content }: Event): string[] => (partial ? [] : saidIn(content));
 
 /** An event may have been made by any program: if it were an error, it would end a projection for all users. */
 function saidIn(content: Event['content']): string[] {

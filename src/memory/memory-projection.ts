@@ -9,7 +9,7 @@ import type { SessionProjectionOptions } from '../log/session-projection.js';
 import { aWait, anything, condition, object, oneOf } from '../model/arguments.js';
 import { givenKey, isKey, sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
-import { memoryOfEvent, type NewMemory, type TextOfEvent } from './memory-content.js';
+import { memoryOfEvent, saidByEvent, saidByHost, type NewMemory, type TextOfEvent } from './memory-content.js';
 import { addMemories } from './memory-store.js';
 
 export interface MemoryProjectionOptions {
@@ -71,7 +71,8 @@ export function memoryProjection<Em extends EntityManager>(
       if (!event || !isKey('memoryId', event.id)) continue;
       const seq = entry.change === 'replaced' ? entry.eventSeq : entry.seq;
       const rest = { appName, userId, sessionId, ...(seq !== undefined && { seq }), ttlMs };
-      const memory = await memoryOfEvent(event, rest, text);
+      const said = text ? await saidByHost(event, text) : saidByEvent(event);
+      const memory = memoryOfEvent(event, said, rest);
       if (!memory) continue;
       adding.push(entry);
       added.push(memory);

@@ -21,21 +21,22 @@ import {
   object,
   objects,
   rule,
-  type Check,
 } from '../model/arguments.js';
 import { SessionProjection } from '../log/session-projection.js';
 import { Undecodable } from '../model/codec.js';
 import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
-import { encode } from '../model/event-codec.js';
+import { decodeEvent, encode } from '../model/event-codec.js';
 import { callHost } from '../model/host-callbacks.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';
 import { pagesOf } from '../model/pages.js';
-import { encodedMemory, memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
+import { aContent, encodedMemory, memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
 import { Embedder, anEmbedding, withStoredVectors, type MemoryEmbedding } from './embedding.js';
 import {
   memoryOfEvent,
   newMemory,
+  saidByEvent,
+  saidByHost,
   textOf,
   type MemoryData,
   type MemoryOwner,
@@ -163,13 +164,6 @@ const checkOptions = object<MikroOrmMemoryServiceOptions>({
 /** `checkKeys` checks the values. */
 const owner = { appName: anything, userId: condition(anything) };
 const metadata = nullable(aPlainObject);
-
-const aContent: Check = (value, name) => {
-  const content = aPlainObject(value, name);
-  // LOAD_MEMORY fails for a part that is null.
-  if (content['parts'] !== undefined) objects(content['parts'], `${name}.parts`);
-  return content;
-};
 
 const aJsonValue = rule('a value that JSON can carry', (value) => {
   try {
@@ -302,11 +296,17 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const { customMetadata, ttlMs = this.#options.ttlMs } = rest;
     const { owner, sessionId = '' } = scopeOf(rest);
     checkKeys({ userId: rest.userId });
+    for (const { id } of events) checkMemoryKey({ ...owner, sessionId, memoryId: id });
+    const { text } = this.#options;
+    // Now, since the host's function may take long: what the caller does to them later does not reach the database.
+    const copies = text ? events.map(copyOfEvent) : events;
+    const metadata =
+      customMetadata && (JSON.parse(encode(customMetadata, 'customMetadata').json) as MemoryData['customMetadata']);
+    const added = { ...owner, sessionId, ttlMs, ...(metadata && { customMetadata: metadata }) };
     const memories: NewMemory[] = [];
-    for (const event of events) {
-      checkMemoryKey({ ...owner, sessionId, memoryId: event.id });
-      const rest = { ...owner, sessionId, ttlMs, ...(customMetadata && { customMetadata }) };
-      const memory = await memoryOfEvent(event, rest, this.#options.text);
+    for (const event of copies) {
+      const said = text ? await saidByHost(event, text) : saidByEvent(event);
+      const memory = memoryOfEvent(event, said, added);
       if (memory) memories.push(memory);
     }
     await this.#add('addEventsToMemory', owner, memories);
@@ -376,6 +376,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const checked = checkRequest.search(request, 'The request of searchMemory');
     const { appName, userId, query, sessionId, since, includeApp = true } = checked;
     checkKeys({ appName, userId, ...(sessionId !== undefined && { sessionId }) });
+    // Now: what the caller does to them later does not count.
+    const wanted = Object.entries(checked.metadata ?? {}).map(
+      ([name, value]) => [name, JSON.stringify(value)] as const,
+    );
     const ranking = new Ranking(query);
     if (ranking.isEmpty) return { memories: [] };
     const context = { operation: 'searchMemory', key: { appName, userId } };
@@ -395,16 +399,17 @@ export class MikroOrmMemoryService implements BaseMemoryService {
             ranking.add(memory, value.words, isSimilar ? similarity : undefined);
           }
       }
-      return { memories: await this.#best(ranking, checked) };
+      return { memories: await this.#best(ranking, wanted, checked) };
     });
   }
 
   /** The contents of the best ones that meet the conditions. */
-  async #best(ranking: Ranking, request: SearchMemoriesRequest): Promise<FoundMemory[]> {
+  async #best(
+    ranking: Ranking,
+    wanted: readonly (readonly [name: string, json: string])[],
+    request: SearchMemoriesRequest,
+  ): Promise<FoundMemory[]> {
     const { limit = this.#options.limit ?? 10, maxCharacters = this.#options.maxCharacters ?? Infinity } = request;
-    const wanted = Object.entries(request.metadata ?? {}).map(
-      ([name, value]) => [name, JSON.stringify(value)] as const,
-    );
     const found: FoundMemory[] = [];
     let characters = 0;
     for (const part of ranking.ranked(Math.min(Math.max(limit, LEAST_READ), MOST_READ))) {
@@ -417,7 +422,8 @@ export class MikroOrmMemoryService implements BaseMemoryService {
         const data = contents.get(memoryIdentity(memory));
         if (!data || found.length === limit) continue;
         const length = textOf(data.content).length;
-        const isMeant = wanted.every(([name, value]) => JSON.stringify(data.customMetadata?.[name]) === value);
+        const has = data.customMetadata ?? {};
+        const isMeant = wanted.every(([name, json]) => Object.hasOwn(has, name) && JSON.stringify(has[name]) === json);
         if (!isMeant || characters + length > maxCharacters) continue;
         characters += length;
         found.push({ ...storedMemory(memory, data), score });
@@ -432,10 +438,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const checked = checkRequest.list(request, 'The request of listMemories');
     const { owner, sessionId } = scopeOf(checked);
     const { limit, after } = checked;
-    if (after) checkMemoryKey({ ...owner, sessionId: after.sessionId ?? '', memoryId: after.id });
+    let last: MemoryKey | undefined = after && { ...owner, sessionId: after.sessionId ?? '', memoryId: after.id };
+    if (last) checkMemoryKey(last);
     return this.#database.call({ operation: 'listMemories', key: owner }, async () => {
       const found: StoredMemory[] = [];
-      let last: MemoryKey | undefined = after && { ...owner, sessionId: after.sessionId ?? '', memoryId: after.id };
       // Only the last page may be shorter, also if there are memories that cannot be read.
       for (;;) {
         const size = limit - found.length;
@@ -527,6 +533,9 @@ function scopeOf({ appName, userId, sessionId }: Pick<ForgetRequest, 'appName' |
   checkKeys({ appName, ...(userId !== undefined && { userId }), ...(sessionId !== undefined && { sessionId }) });
   return { owner: { appName, userId: userId ?? '' }, sessionId };
 }
+
+/** @throws UnserializableValueError. */
+const copyOfEvent = (event: Event) => decodeEvent(encode(event, 'event').json) ?? event;
 
 const storedMemory = (
   { memoryId, sessionId, time }: Ranked,

@@ -114,6 +114,9 @@ export const aSession = rule(
 );
 export const aFunction = rule('a function', (value) => typeof value === 'function');
 export const aTime = rule('a number of ms since 1970', Number.isFinite);
+export const isDate = (value: unknown): value is number => typeof value === 'number' && Math.abs(value) <= 8.64e15;
+/** For a time that is shown as a date. */
+export const aDate = rule('a number of ms since 1970 that a date can have', isDate);
 export const aWholeNumber = rule('a whole number, 0 or more', isWhole);
 export const aCount = rule('a whole number, 1 or more', (value) => isWhole(value) && value !== 0);
 /** The delay of one timer. */

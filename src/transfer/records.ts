@@ -2,6 +2,7 @@ import { effectsOf, type CallEffects, type WaitingCall } from '../conversation/o
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import {
   aBoolean,
+  aDate,
   aRecord,
   aString,
   aTime,
@@ -26,7 +27,7 @@ import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '.
 import { beginsTurn, type LooseEvent } from '../model/turn.js';
 import { isRecord } from '../model/objects.js';
 import type { VersionKey } from '../artifacts/stored-version.js';
-import type { TransferredMemory } from './stored-memories.js';
+import { aContent, type TransferredMemory } from './stored-memories.js';
 import { isBoundTo, type TextBinding, type TransferTexts } from './bound-texts.js';
 
 /** A value of the state. Its key has no prefix, since the record names the owner. */
@@ -255,7 +256,7 @@ const CHECKS = {
   ),
   memory: object<MemoryRecord>(
     {
-      ...{ ...named, memoryId: anything, seq: seqFrom(1), time: aTime, createTime: aTime },
+      ...{ ...named, memoryId: anything, seq: seqFrom(1), time: aDate, createTime: aTime },
       ...{ settles: aNumber, expires: aNumber, bound, words: aString, embedding: aString, model: aString },
       ...{ data: aRecord, encoded },
     },
@@ -442,7 +443,7 @@ function storableMemory(record: MemoryRecord): TransferredMemory {
   const { appName, userId, sessionId, memoryId, data, encoded, time, createTime, model } = record;
   checkKeys({ appName, ...(userId !== '' && { userId }), ...(sessionId !== '' && { sessionId }), memoryId });
   const text = eitherText('data', data, encoded);
-  if (data && !isRecord(data['content'])) throw new InvalidArgumentError('Its data must have a content.');
+  if (data) aContent(data['content'], 'data.content');
   if ((model === undefined) !== (record.embedding === undefined))
     throw new InvalidArgumentError('It must have embedding and model, or neither.');
   const [words = Buffer.alloc(0), embedding] = bytesIn(record);

@@ -8,12 +8,21 @@ import {
   sessionValues,
   type SessionKeyRow,
 } from '../database/sql/tables.js';
+import { aPlainObject, objects, type Check } from '../model/arguments.js';
 import { Undecodable, encodingOf, encodingOfBytes, isFramed, ofMemory } from '../model/codec.js';
 import { DamagedMemoryError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
 import { AS_STORED, type StoredTexts } from '../model/stored-texts.js';
+
+/** What a memory may have as its content. */
+export const aContent: Check = (value, name) => {
+  const content = aPlainObject(value, name);
+  // LOAD_MEMORY fails for a part that is null.
+  if (content['parts'] !== undefined) objects(content['parts'], `${name}.parts`);
+  return content;
+};
 
 /** Names a memory. The user is empty if it belongs to the app; the session is empty if it belongs to none. */
 export interface MemoryKey extends SessionKey {

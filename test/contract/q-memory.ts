@@ -302,8 +302,25 @@ memorySuite.own('Q8', 'a search may be of a session, of a time, and of metadata'
   expect(await search('fox hunt', { since: 2, sessionId: 's1' })).toEqual(['fox two']);
   expect(await search('fox hunt', { metadata: { kind: { a: [1] } } })).toEqual(['a fox that is rare']);
   expect(await search('fox hunt', { metadata: { kind: { a: [2] } } })).toEqual([]);
-  for (const tenant of [undefined, 1n, [NaN], new Map()])
+  for (const tenant of [undefined, () => 1, 1n, [NaN], new Map()])
     await expectCode(search('fox hunt', { metadata: { tenant } }), 'ADK_INVALID_ARGUMENT', 'metadata.tenant');
+  expect(await search('fox hunt', { metadata: JSON.parse('{"__proto__":{}}') as Record<string, unknown> })).toEqual([]);
+});
+
+memorySuite.own('A3', 'events that are added to memory count as they were at the call', async (context) => {
+  const remembering = async (options: MikroOrmMemoryServiceOptions) => {
+    const { service, key } = memoryOf(context, options);
+    const events = [saying('one fox', { id: 'e1' }), saying('two foxes', { id: 'e2' })];
+    const customMetadata = { of: ['then'] };
+    const added = service.addEventsToMemory({ ...key, sessionId: 's', events, customMetadata });
+    events[1]!.content!.parts![0]!.text = 'later';
+    events[1]!.author = 'later';
+    customMetadata.of = ['later'];
+    await added;
+    expect(JSON.stringify(await service.listMemories({ ...key, limit: 9 }))).not.toContain('later');
+  };
+  await remembering({});
+  await remembering({ text: async ({ content }) => Promise.resolve(content?.parts?.[0]?.text) });
 });
 
 memorySuite.own(

@@ -158,6 +158,8 @@ test('L1 of two memories under one key, an import leaves the later', async () =>
   await refused({ memoryId: '' });
   await refused({ data: undefined });
   await refused({ data: { author: 'x' } });
+  await refused({ data: { content: { parts: [null] } } });
+  await refused({ time: 1e300 });
   await refused({ words: Buffer.from('[]\n').toString('base64') });
   await refused({ embedding: Buffer.from('[]\n').toString('base64') });
   await refused({ embedding: undefined });
