@@ -340,7 +340,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     if (!info.content) return undefined;
     const about = await this.#shown(names, opened);
     // Its bytes are those of a text that they would not give back.
-    const content = info.content.isJson ? await this.#unusual(request, opened.version) : info.content;
+    const content = info.content.isJson ? await this.#unusual(names, opened.version) : info.content;
     const { size, sha256 } = content;
     const only = 'bytes' in content ? content.bytes : opened.only;
     const source = { names, key, opened: { ...opened, only }, size, sha256 };
@@ -351,8 +351,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     return { ...about, size, sha256, bytes };
   }
 
-  async #unusual(request: LoadArtifactRequest, version: number) {
-    const { text, inlineData } = (await this.loadArtifact({ ...request, version })) ?? {};
+  async #unusual(names: DeleteArtifactRequest, version: number) {
+    const { text, inlineData } = (await this.loadArtifact({ ...names, version })) ?? {};
     const bytes = text === undefined ? Buffer.from(inlineData?.data ?? '', 'base64') : Buffer.from(text);
     return { bytes, size: bytes.length, sha256: sha256(bytes) };
   }

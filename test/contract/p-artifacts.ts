@@ -350,6 +350,17 @@ artifactSuite.own('P6', 'nor is a name that cannot be, whatever a model asks for
   await expectCode(service.loadArtifact({ ...none, userId: '' }), 'ADK_INVALID_KEY', 'user id');
 });
 
+artifactSuite.own('A3', 'read opens the file that it was called for', async (context) => {
+  const { service, key, save } = filesOf(context);
+  // Of such a text the bytes are read later.
+  await save('one', text('one \ud800'));
+  await save('other', text('other \ud800'));
+  const request = { ...key, filename: 'one' };
+  const opening = service.read(request);
+  request.filename = 'other';
+  expect((await opening)?.size).toBe(Buffer.byteLength('one \ud800'));
+});
+
 artifactSuite.own('P7', 'size, hash and time are known without the content', async (context) => {
   const { save, about } = filesOf(context);
   const bytes = randomBytes(LARGE);
