@@ -236,7 +236,7 @@ async function rewind(
   await setOpenCalls(sql, key, callsIn(events));
   await clearState(sql, key);
   await setState(sql, key, state);
-  const lastUpdateTime = events.at(-1)?.event.timestamp ?? head.lastUpdateTime;
+  const lastUpdateTime = events.at(-1)?.event.timestamp;
   await setRewound(sql, key, { incarnation, lastSeq: seq, lastUpdateTime });
   await forgetChangesAfter(sql, key, seq);
   await recordChange(sql, { session: { ...key, origin: head.origin }, kind: 'rewound', seq });

@@ -69,6 +69,11 @@ pastSuite.own('K4', 'a rewound session is as it was then, and continues from the
     const rewound = await service.rewindSession(key, { at });
     expect(rewound.events).toEqual(past);
     expect(rewound.state).toEqual({ ...states[at], 'user:u': 4, 'app:x': 4 });
+    const [row] = await query<{ create_time: number | string }>(
+      'select create_time from adk_sessions where app_name = ? and session_id = ?',
+      [key.appName, key.sessionId],
+    );
+    expect(rewound.lastUpdateTime).toBe(past.at(-1)?.timestamp ?? Number(row!.create_time));
     expect(await fresh(session)).toEqual(rewound);
     await expectFold(context);
     // A handle from before is behind.

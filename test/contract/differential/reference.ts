@@ -11,6 +11,7 @@ interface Kept {
 /** A session with what its past is made of beside its events, which ADK's service does not keep. */
 interface Known {
   session: Session;
+  createTime: number;
   /** How many of the oldest events were trimmed. */
   trimmed: number;
   /** The session's own state before its first event. */
@@ -34,7 +35,13 @@ export class Reference extends InMemorySessionService {
   override async createSession(request: CreateSessionRequest): Promise<Session> {
     const created = await super.createSession(request);
     const session = this.#stored(slotOf(created));
-    this.#keep(created, { session, trimmed: 0, base: ownOf(session.state), outside: [] });
+    this.#keep(created, {
+      session,
+      createTime: session.lastUpdateTime,
+      trimmed: 0,
+      base: ownOf(session.state),
+      outside: [],
+    });
     return created;
   }
 
@@ -143,8 +150,8 @@ export class Reference extends InMemorySessionService {
     const known = this.#get(slot);
     const { session, trimmed } = known;
     const state = this.past(slot, at);
-    const newest = session.events[at - trimmed - 1];
-    if (session.events.length > at - trimmed && newest) session.lastUpdateTime = newest.timestamp;
+    const newest = session.events[at - trimmed - 1]?.timestamp ?? (at === 0 ? known.createTime : undefined);
+    if (session.events.length > at - trimmed && newest !== undefined) session.lastUpdateTime = newest;
     session.events.length = at - trimmed;
     session.state = state;
     known.outside = known.outside.filter((change) => change.at <= at);
