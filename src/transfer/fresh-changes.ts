@@ -14,7 +14,7 @@ interface Continued {
 }
 
 /** What a later export says of the state that was set outside a run. */
-export interface FreshChanges {
+interface FreshChanges {
   /** The changes that are not here yet: without them the past of the session would be another one (contract K4). */
   fresh: readonly StateChangeRecord[];
   /** Whether something is recorded here that the records do not have. */
