@@ -8,12 +8,14 @@ import { Undecodable, encodingOf, namesKey } from '../model/codec.js';
 import { givenKey } from '../model/keys.js';
 import { namesOf, pagesOf } from '../model/pages.js';
 import type { MaintenanceResult } from '../model/results.js';
+import type { StoredTexts } from '../model/stored-texts.js';
 import {
   areEncodedAlike,
   decodedMemory,
   encodedMemory,
   memoryPage,
   recodeMemory,
+  type MemoryTexts,
   type TransferredMemory,
 } from '../transfer/stored-memories.js';
 import { nextAppWithState } from '../transfer/transferred-sessions.js';
@@ -22,10 +24,15 @@ import { batchSizeOf, type ReencodeOptions } from './options.js';
 import { recodedVersion, replaceVersion, type RecodedVersion } from './recoded-artifacts.js';
 import { RECODED_TABLES, recode, recodedPage, type RecodedTable, type StoredText } from './recoded-texts.js';
 
-/** A text and its replacement. */
-interface Recoding {
-  stored: StoredText;
-  text: string;
+/** How rows are brought to the encoding that the codecs have now. */
+interface Recoding<Row, Content> {
+  page: (sql: Sql, after: Row | undefined, limit: number) => Promise<readonly Row[]>;
+  /** @returns undefined for a row that has lost a part. */
+  decode: (texts: StoredTexts, row: Row) => Content | Undecodable | undefined;
+  encode: (texts: StoredTexts, row: Row, plain: Content) => Content;
+  isChanged: (row: Row, coded: Content) => boolean;
+  /** @returns false if it changed nothing. */
+  replace: (sql: Sql, row: Row, coded: Content) => Promise<boolean>;
 }
 
 /** How many bytes of artifacts one transaction rewrites at most, unless a single version is larger. */
@@ -109,23 +116,46 @@ class ReencodeRun extends CallInParts {
     }
   }
 
-  async #memories(owner: Owner): Promise<void> {
-    const { adoptPlain: isLenient } = this.#options;
-    const read = (sql: Sql, after: TransferredMemory | undefined, limit: number) =>
-      memoryPage(sql, owner, after?.key, limit);
-    for await (const page of this.#pages(read)) {
-      const decoded = await this.database.code((texts) =>
-        page.map((memory) => ({ memory, plain: decodedMemory(texts, memory, isLenient) })),
+  #memories(owner: Owner): Promise<void> {
+    return this.#recode<TransferredMemory, MemoryTexts>({
+      page: (sql, after, limit) => memoryPage(sql, owner, after?.key, limit),
+      decode: (texts, memory) => decodedMemory(texts, memory, this.#options.adoptPlain),
+      encode: (texts, { key }, plain) => encodedMemory(texts, key, plain),
+      isChanged: (memory, coded) => !areEncodedAlike(memory, coded),
+      replace: recodeMemory,
+    });
+  }
+
+  #texts(table: RecodedTable, owner: Owner): Promise<void> {
+    const { adoptPlain } = this.#options;
+    return this.#recode<StoredText, string>({
+      page: (sql, ...range) => recodedPage(sql, table, owner, ...range),
+      decode: (texts, { text, context }) => {
+        if (text === undefined) return undefined;
+        return adoptPlain ? texts.decodeLeniently(text, context) : texts.decode(text, () => context);
+      },
+      encode: (texts, { context }, json) => texts.encode(json, () => context),
+      isChanged: ({ text = '' }, coded) =>
+        encodingOf(coded) !== encodingOf(text) &&
+        // A credential is never stored as it is.
+        (table !== 'credentials' || namesKey(coded)),
+      replace: recode,
+    });
+  }
+
+  /** Decodes and encodes before the transaction, so that others wait only for the updates. */
+  async #recode<Row, Content>({ page, decode, encode, isChanged, replace }: Recoding<Row, Content>): Promise<void> {
+    for await (const rows of this.#pages(page)) {
+      const decoded = await this.database.code((texts) => rows.map((row) => ({ row, plain: decode(texts, row) })));
+      const readable = decoded.flatMap(({ row, plain }) =>
+        plain === undefined || plain instanceof Undecodable ? [] : [{ row, plain }],
       );
-      const readable = decoded.flatMap(({ memory, plain }) =>
-        plain instanceof Undecodable ? [] : [{ memory, plain }],
-      );
-      this.batches.count({ unreadable: page.length - readable.length });
+      this.batches.count({ unreadable: rows.length - readable.length });
       const encoded = await this.database.code((texts) =>
-        readable.map(({ memory, plain }) => ({ memory, recoded: encodedMemory(texts, memory.key, plain) })),
+        readable.map(({ row, plain }) => ({ row, coded: encode(texts, row, plain) })),
       );
-      const changed = encoded.filter(({ memory, recoded }) => !areEncodedAlike(memory, recoded));
-      await this.#write(changed, (sql, { memory, recoded }) => recodeMemory(sql, memory, recoded));
+      const changed = encoded.filter(({ row, coded }) => isChanged(row, coded));
+      await this.#write(changed, (sql, { row, coded }) => replace(sql, row, coded));
     }
   }
 
@@ -139,36 +169,5 @@ class ReencodeRun extends CallInParts {
     };
     const skipped = this.batches.isDryRun ? 0 : await this.write(count);
     this.batches.add({ texts: found.length - skipped, skipped });
-  }
-
-  /** Decodes and encodes before the transaction, so that others wait only for the updates. */
-  async #texts(table: RecodedTable, owner: Owner): Promise<void> {
-    for await (const page of this.#pages<StoredText>((sql, ...range) => recodedPage(sql, table, owner, ...range)))
-      await this.#write(await this.#recodings(page), (sql, { stored, text }) => recode(sql, stored, text));
-  }
-
-  /** @returns the texts that the codec would store differently now. */
-  async #recodings(page: readonly StoredText[]): Promise<Recoding[]> {
-    const { adoptPlain } = this.#options;
-    const decoded = await this.database.code((texts) =>
-      page.map(({ text, context }) => {
-        if (text === undefined) return undefined;
-        return adoptPlain ? texts.decodeLeniently(text, context) : texts.decode(text, () => context);
-      }),
-    );
-    const readable = page.flatMap((stored, i) => {
-      const json = decoded[i];
-      return typeof json === 'string' ? [{ stored, json }] : [];
-    });
-    this.batches.count({ unreadable: page.length - readable.length });
-    const encoded = await this.database.code((texts) =>
-      readable.map(({ stored, json }) => ({ stored, text: texts.encode(json, () => stored.context) })),
-    );
-    return encoded.filter(
-      ({ stored, text }) =>
-        encodingOf(text) !== encodingOf(stored.text ?? '') &&
-        // A credential is never stored unencrypted.
-        (stored.table !== 'credentials' || namesKey(text)),
-    );
   }
 }
