@@ -24,7 +24,8 @@ export class Child {
   readonly acknowledged: Acknowledgement[] = [];
   readonly ready: Promise<void>;
   readonly #process: ChildProcess = fork(workerBundle.path, { execArgv: [] });
-  readonly #exit = once(this.#process, 'exit');
+  /** With the end of the channel: what the process sent before is read by then. */
+  readonly #exit = Promise.all([once(this.#process, 'exit'), once(this.#process, 'disconnect')]);
   readonly #events = new EventEmitter();
 
   constructor() {

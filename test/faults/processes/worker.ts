@@ -4,7 +4,7 @@ import type { MikroORM } from '@mikro-orm/core';
 import { MikroOrmArtifactService, MikroOrmSessionService } from '../../../src/index.js';
 import type { DatabaseName } from '../../support/servers.js';
 import { openOrm, type Database } from './open-orm.js';
-import { contentOf, keyOf, type Call, type Message } from './protocol.js';
+import { contentOf, keyOf, type Acknowledgement, type Call, type Message } from './protocol.js';
 
 // A process of its own that uses the service, on behalf of a `Child`, which calls these commands.
 
@@ -83,8 +83,7 @@ const commands = {
       for (let i = 0; ; i++) {
         const id = `${label}-${i}`;
         await artifacts.saveArtifact({ ...keyOf('files'), filename, artifact: contentOf(id) });
-        send({ acknowledged: { name, sessionId: 'files', id } });
-        await setImmediate();
+        await acknowledge({ name, sessionId: 'files', id });
       }
     };
     await Promise.all([...orms].map(([name, orm]) => saveTo(name, orm)));
@@ -94,7 +93,7 @@ const commands = {
   async stream({ filename }: { filename: string }): Promise<void> {
     async function* content(name: DatabaseName) {
       for (let n = 0; n < 60; n++) {
-        if (n === 25) send({ acknowledged: { name, sessionId: 'streams', id: filename } });
+        if (n === 25) await acknowledge({ name, sessionId: 'streams', id: filename });
         yield Buffer.alloc(100_000, n);
         await setImmediate();
       }
@@ -156,9 +155,7 @@ const commands = {
         const event =
           to === sessionId ? loopEventOf(id, n) : createEvent({ id, actions: { stateDelta: { last: id } } });
         await service.appendEvent({ session, event });
-        send({ acknowledged: { name, sessionId: to, id } });
-        // better-sqlite3 never waits, and would let none of the others run.
-        await setImmediate();
+        await acknowledge({ name, sessionId: to, id });
       }
     };
     await Promise.all([...orms.keys()].flatMap((name) => [sessionId, ...beside].map((to) => appendTo(name, to))));
@@ -181,4 +178,11 @@ send({ ready: true });
 
 function send(message: Message): void {
   process.send!(message);
+}
+
+/** Waits until the channel has the message: of those that wait in this process, a kill would lose any number. */
+async function acknowledge(acknowledged: Acknowledgement): Promise<void> {
+  await new Promise((resolve) => process.send!({ acknowledged } satisfies Message, resolve));
+  // better-sqlite3 never waits, and would let none of the others run.
+  await setImmediate();
 }
