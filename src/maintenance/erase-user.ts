@@ -2,7 +2,8 @@ import { deleteArtifact } from '../artifacts/artifact-store.js';
 import type { ArtifactKey } from '../artifacts/stored-version.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
-import { ownerWhere, placeholders } from '../database/sql/tables.js';
+import { leaseIsFree } from '../database/dialects/session-row.js';
+import { isSameSession, ownerWhere, placeholders } from '../database/sql/tables.js';
 import { forgetChangesOfUser, recordChange } from '../database/statements/changes.js';
 import { UserNotErasedError } from '../model/errors.js';
 import type { MaintenanceResult } from '../model/results.js';
@@ -23,6 +24,12 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
         columns: ['session_id', 'filename'],
         counted: 'artifacts',
         deleteOne: deleteArtifact,
+        // The session stays, and whoever has its lease reads them.
+        only: ({ tables, dialect }) =>
+          run.batches.includesLeased
+            ? ''
+            : ` and not exists (select 1 from ${tables.sessions} as s where ${isSameSession('s', 'e')}
+                and not ${leaseIsFree(dialect.sql)})`,
       });
       await run.walk(new WholeSessions(run, () => true), { appName, userId, by: 'key' });
       // Memories last: a projection may add some while sessions exist.
@@ -45,16 +52,18 @@ interface ErasedRows {
   counted: 'artifacts' | 'stateKeys' | 'credentials';
   /** Deletes one row. By default a batch is deleted in one statement, by the only column. */
   deleteOne?: (sql: Sql, key: ArtifactKey) => Promise<void>;
+  /** A further condition for a row `e`. */
+  only?: (sql: Sql) => string;
 }
 
 async function eraseRows(
   run: DeletionRun,
   onlyApp: string | undefined,
   userId: string,
-  { table, columns, counted, deleteOne }: ErasedRows,
+  { table, columns, counted, deleteOne, only = () => '' }: ErasedRows,
 ): Promise<void> {
   const { read, write, batches } = run;
-  const of = ({ tables }: Sql) => `from ${tables[table]} where ${ownerWhere('user')}`;
+  const of = (sql: Sql) => `from ${sql.tables[table]} as e where ${ownerWhere('user')}${only(sql)}`;
   const names = columns.join(', ');
   for await (const appName of run.apps(onlyApp, table)) {
     const owner = [appName, userId];
@@ -73,7 +82,10 @@ async function eraseRows(
         for (const [sessionId = '', filename = ''] of deleteOne ? keys : [])
           await deleteOne?.(sql, { appName, userId, sessionId, filename });
         if (deleteOne) return;
-        await sql.run(`delete ${of(sql)} and ${names} in (${placeholders(keys.length)})`, [...owner, ...keys.flat()]);
+        await sql.run(
+          `delete from ${sql.tables[table]} where ${ownerWhere('user')} and ${names} in (${placeholders(keys.length)})`,
+          [...owner, ...keys.flat()],
+        );
       });
       batches.add({ [counted]: keys.length });
     }

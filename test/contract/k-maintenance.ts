@@ -3,6 +3,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import {
   FoldedLog,
   EventLog,
+  MikroOrmArtifactService,
   MikroOrmSessionService,
   SessionLeases,
   SessionMaintenance,
@@ -269,10 +270,20 @@ maintenanceSuite.own('K1', 'a session with a held lease is skipped, unless the c
   const person = { appName: app, userId: 'alice' };
   expect(await maintenance.eraseUser({ ...person, dryRun: true })).toMatchObject({ sessions: 0, skipped: 1 });
   await context.service.updateState({ ...person, set: { 'user:a': 1 } });
+  const artifacts = new MikroOrmArtifactService(orm.em);
+  for (const [sessionId, filename] of [
+    ['held', 'in use'],
+    ['held', 'user:f'],
+    ['gone', 'f'],
+  ] as const)
+    await artifacts.saveArtifact({ ...person, sessionId, filename, artifact: { text: 'x' } });
+  expect(await maintenance.eraseUser({ ...person, dryRun: true })).toMatchObject({ artifacts: 2 });
   expect(await errorOf(maintenance.eraseUser(person))).toMatchObject({
     code: 'ADK_USER_NOT_ERASED',
-    done: { sessions: 0, skipped: 1, stateKeys: 1 },
+    done: { sessions: 0, skipped: 1, stateKeys: 1, artifacts: 2 },
   });
+  // Whoever has the lease reads them.
+  expect(await artifacts.listArtifactKeys({ ...person, sessionId: 'held' })).toEqual(['in use']);
   expect(await context.service.getUserState(person)).toEqual({});
   expect(await idsLeft(context)).toEqual(['held']);
   expect(await maintenance.prune({ appName: app, idleFor: DAY, includeLeased: true })).toMatchObject({
