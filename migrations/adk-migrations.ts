@@ -10,7 +10,7 @@ import * as mysql from './mysql.js';
 import * as postgresql from './postgresql.js';
 import { refuseDroppingConfig } from './refuse-config.js';
 import * as sqlite from './sqlite.js';
-import { TABLES, checkTables, locationFor, refuseDifferent, type Query } from './tables.js';
+import { adkTables, checkTables, locationFor, refuseDifferent, type Query } from './tables.js';
 
 type MigrationArguments = ConstructorParameters<typeof Migration>;
 
@@ -31,8 +31,6 @@ export interface AdkMigration {
 const MIGRATIONS: Record<DialectName, Record<string, BundledClass>> = { sqlite, postgresql, mysql, mariadb };
 
 const checkDialect = oneOf(...Object.keys(MIGRATIONS));
-
-const TABLE_SUFFIXES = new Set(TABLES.map(({ suffix }) => suffix));
 
 /**
  * The migrations of this package, for `migrations: { migrationsList: [...adkMigrations('postgresql'), ...yours] }` and
@@ -121,7 +119,9 @@ function located(
       return sql.replace(/(["`]?)\badk_(\w+)\1/g, (_match, _quote, suffix: string) => {
         const name = quoted(tablePrefix + suffix);
         // An index is in the schema of its table, and its name must not contain the schema.
-        return this.#schema && TABLE_SUFFIXES.has(suffix) ? `${quoted(this.#schema)}.${name}` : name;
+        return this.#schema && adkTables().some((table) => table.suffix === suffix)
+          ? `${quoted(this.#schema)}.${name}`
+          : name;
       });
     }
   };

@@ -7,7 +7,7 @@ import { changeMethod, changeSchema, executedNames, lastKnown, pendingMigrations
 import { LEAVES_OUT_ADK_TABLES, isSkipped } from './refuse-config.js';
 import { withoutForeignKeys } from './sqlite-references.js';
 import {
-  TABLES,
+  adkTables,
   checkTables,
   locationFor,
   locationOf,
@@ -29,7 +29,7 @@ function compareRelationsAsOurs(metadata: MetadataStorage): void {
   const ours = properties?.['session']?.ignoreSchemaChanges;
   for (const { relations } of metadata) {
     for (const relation of relations) {
-      if (ours && TABLES.some(({ entity }) => entity === relation.targetMeta?.className)) {
+      if (ours && adkTables().some(({ entity }) => entity === relation.targetMeta?.className)) {
         relation.ignoreSchemaChanges ??= ours;
       }
     }

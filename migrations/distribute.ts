@@ -18,7 +18,7 @@ import type { Sql } from '../src/database/dialects/dialect.js';
 import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection.js';
 import { aBoolean, aCount, object, oneOf } from '../src/model/arguments.js';
 import { InvalidArgumentError, SchemaError } from '../src/model/errors.js';
-import { checkTables, locationFor, locationOf, refuseMissing, TABLES, type TableLocation } from './tables.js';
+import { checkTables, locationFor, locationOf, refuseMissing, adkTables, type TableLocation } from './tables.js';
 
 export interface DistributeOptions {
   /**
@@ -120,7 +120,7 @@ async function placesOf(sql: Sql, { schema, tablePrefix = DEFAULT_PREFIX }: Tabl
       'This database has no Citus. Nothing was changed. Run: create extension citus; and add nodes with citus_add_node.',
     );
   const places: Place[] = [];
-  const ordered = [...TABLES].sort((a, b) => Number(OF_ALL.has(b.suffix)) - Number(OF_ALL.has(a.suffix)));
+  const ordered = [...adkTables()].sort((a, b) => Number(OF_ALL.has(b.suffix)) - Number(OF_ALL.has(a.suffix)));
   for (const { suffix } of ordered) {
     const table = tablePrefix + suffix;
     const query = [schema, table].flatMap((part) => (part === undefined ? [] : [quoted(part)])).join('.');

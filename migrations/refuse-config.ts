@@ -2,7 +2,7 @@ import type { Configuration, MetadataStorage } from '@mikro-orm/core';
 import type { AdkEntityOptions } from '../entities/index.js';
 import { entityNamed } from '../entities/mikro-orm.js';
 import { SchemaError } from '../src/model/errors.js';
-import { TABLES, tableNames } from './tables.js';
+import { adkTables, tableNames } from './tables.js';
 
 /** Marks a migrator that leaves our tables to our migrations. Shared by all copies of this package in a process. */
 export const LEAVES_OUT_ADK_TABLES = Symbol.for('adk-mikro-orm.leaves-out-adk-tables');
@@ -35,7 +35,7 @@ export function refuseDroppingConfig(
   const skipsInSnapshot = !snapshot || (migrator !== undefined && LEAVES_OUT_ADK_TABLES in migrator);
 
   const names = tableNames(location);
-  for (const [index, { entity }] of TABLES.entries()) {
+  for (const [index, { entity }] of adkTables().entries()) {
     const table = names[index] ?? '';
     if (isSkipped(table, skipTables)) {
       if (skipsInSnapshot) continue;

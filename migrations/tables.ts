@@ -15,18 +15,26 @@ export interface TableLocation extends AdkEntityOptions {
   dialect: DialectName;
 }
 
-/** The tables of this version; `suffix` is the name after the prefix. */
-export const TABLES = adkEntities().map((entity) => {
-  const { className, tableName, props } = entity.init().meta;
-  return {
-    entity: className,
-    suffix: tableName.slice(DEFAULT_PREFIX.length),
-    columns: new Set(props.flatMap((prop) => prop.fieldNames)),
-  };
-});
+const makeTables = () =>
+  adkEntities().map((entity) => {
+    const { className, tableName, props } = entity.init().meta;
+    return {
+      entity: className,
+      suffix: tableName.slice(DEFAULT_PREFIX.length),
+      columns: new Set(props.flatMap((prop) => prop.fieldNames)),
+    };
+  });
+
+let made: ReturnType<typeof makeTables> | undefined;
+
+/**
+ * The tables of this version; `suffix` is the name after the prefix. Made when they are needed: MikroORM parses the class of each, which
+ * added 5 ms to an import.
+ */
+export const adkTables = () => (made ??= makeTables());
 
 export const tableNames = ({ tablePrefix = DEFAULT_PREFIX }: AdkEntityOptions): string[] =>
-  TABLES.map(({ suffix }) => tablePrefix + suffix);
+  adkTables().map(({ suffix }) => tablePrefix + suffix);
 
 /**
  * What `adkEntities` was called with, read from the entities.
@@ -90,7 +98,7 @@ export async function checkTables(
   { dialect, schema, tablePrefix = DEFAULT_PREFIX }: TableLocation,
 ): Promise<Findings> {
   const findings: Findings = {};
-  for (const { suffix, columns } of TABLES) {
+  for (const { suffix, columns } of adkTables()) {
     const table = tablePrefix + suffix;
     const found = new Set((await COLUMNS[dialect](query, table, schema)).map((row) => row.name));
     const column = [...columns].find((name) => !found.has(name));

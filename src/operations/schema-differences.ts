@@ -1,6 +1,6 @@
 import type { EntityManager, EntityMetadata, EntityProperty, Platform } from '@mikro-orm/core';
 import { TRAITS, supportedDialect } from '../../entities/dialect-name.js';
-import { TABLES, locationFor, locationOf } from '../../migrations/tables.js';
+import { adkTables, locationFor, locationOf } from '../../migrations/tables.js';
 import type { Dialect, DialectRepairs, Run } from '../database/dialects/dialect.js';
 import { textOf } from '../database/sql/row-values.js';
 
@@ -40,7 +40,9 @@ export async function schemaDifferences(
   const dialect = supportedDialect(em.getPlatform());
   const location = locationFor(em.config, { dialect, ...locationOf(em.getMetadata()) });
   const schema = TRAITS[dialect].hasSchemas ? location.schema : undefined;
-  const entities = [...em.getMetadata()].filter(({ className }) => TABLES.some(({ entity }) => entity === className));
+  const entities = [...em.getMetadata()].filter(({ className }) =>
+    adkTables().some(({ entity }) => entity === className),
+  );
   const values = [schema ?? null, ...entities.map(({ tableName }) => tableName)];
   const rows = await read((sql) => sql.all<Part>(pieces.catalog(entities.length), [...values, ...values, ...values]));
   const parts = rows.map((row) => ({ ...row, detail: textOf(row.detail), name: textOf(row.name) }));
