@@ -2,7 +2,8 @@ import type { Level, ServiceRule, DurableRule } from '../../packages/session-con
 import type { Deviations } from '../support/harnesses/deviations.js';
 import { RULES } from './rules.js';
 
-const table = (rows: readonly (readonly string[])[]) => rows.map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+export const table = (rows: readonly (readonly string[])[]) =>
+  rows.map((cells) => `| ${cells.join(' | ')} |`).join('\n');
 
 const dashes = (header: readonly string[]) => header.map(() => '---');
 
