@@ -4,22 +4,22 @@ import { createHash } from 'node:crypto';
 import { ArtifactTooLargeError, InvalidArgumentError } from '../model/errors.js';
 import { encode } from '../model/event-codec.js';
 
-/** What an artifact is: a text, bytes, or a reference. */
+/** The content of an artifact: a text, bytes, or a reference. */
 export type Part = SaveArtifactRequest['artifact'];
 
-/** The most bytes in one row; a multiple of three, so that each row is a piece of the base64 text. The largest packet of MySQL 5.7 is 4 MB. */
+/** How many bytes a row has at most: less than the smallest packet limit of a server, and a multiple of three for base64. */
 export const PART_BYTES = 491_520;
 
 /** The metadata of a version. */
 export interface ArtifactInfo {
-  /** With an empty text instead of the content. */
+  /** The Part, with an empty text instead of its content. */
   artifact: Part;
   customMetadata?: Record<string, unknown>;
   mimeType?: string;
   /** Absent if the artifact is a reference and has no content. */
   content?: {
     of: 'text' | 'inlineData';
-    /** Whether the bytes are the JSON of the text: UTF-8, or base64, would not give back the same one. */
+    /** Whether the bytes are JSON of the text, because UTF-8 or base64 would not give back the same text. */
     isJson?: boolean;
     /** In bytes. */
     size: number;
@@ -38,7 +38,7 @@ export interface NewVersion {
 
 /**
  * @throws InvalidArgumentError if the Part has no content.
- * @throws UnserializableValueError if JSON cannot carry a value of it, or of the metadata.
+ * @throws UnserializableValueError if JSON cannot represent a value of it, or of the metadata.
  * @throws ArtifactTooLargeError if the content has more than `maxBytes`.
  */
 export function newVersion(
@@ -58,8 +58,8 @@ export function newVersion(
 }
 
 /**
- * @returns what gives the JSON of `ArtifactInfo` when the content of a stream is known.
- * @throws UnserializableValueError if JSON cannot carry the metadata.
+ * @returns a function that gives the JSON of `ArtifactInfo`, once the content of a stream is known.
+ * @throws UnserializableValueError if JSON cannot represent the metadata.
  */
 export function infoOfStream(
   { mimeType, customMetadata }: { mimeType: string; customMetadata?: Record<string, unknown> | undefined },
@@ -70,7 +70,7 @@ export function infoOfStream(
     ...(customMetadata && { customMetadata }),
     mimeType,
   };
-  // Now: what the caller does to it later does not reach the database.
+  // Before the first await: later changes by the caller must not reach the database.
   const { json } = encode(info, '');
   return ({ size, sha256 }) => {
     const content: ArtifactInfo['content'] = { of: 'inlineData', size, sha256, isEncoded };
@@ -78,7 +78,7 @@ export function infoOfStream(
   };
 }
 
-/** What a Part is without its content. */
+/** A Part without its content. */
 interface Emptied {
   artifact: Part;
   mimeType: string | undefined;
@@ -122,14 +122,14 @@ function contentOf(of: 'text' | 'inlineData', text: string, maxBytes: number) {
   return { bytes, about: { of, ...(isJson && { isJson }), size: bytes.length, sha256: sha256(bytes) } };
 }
 
-/** Whether bytes give back the text that they were read from: base64 has other forms, and half of a surrogate pair is no UTF-8. */
+/** Whether bytes give back the text that they were decoded from: base64 has several forms, and UTF-8 no half surrogate pairs. */
 function isTextOf(bytes: Buffer, of: 'text' | 'inlineData', text: string): boolean {
   return of === 'text' ? !/\p{Surrogate}/u.test(text) : isCanonical(text, bytes);
 }
 
 /**
- * Whether encoding would give back the base64 text that the bytes were decoded from, without encoding them all. Node.js skips what is
- * no base64, so that the text would have another length or another end, and takes `-` and `_` for `+` and `/`.
+ * Whether encoding would give back the base64 text that the bytes were decoded from, without encoding all of them. Node.js skips
+ * characters that are not base64, so that the length or the end would differ, and reads `-` and `_` as `+` and `/`.
  */
 export function isCanonical(base64: string, bytes: Buffer): boolean {
   if (base64.length !== 4 * Math.ceil(bytes.length / 3) || base64.includes('-') || base64.includes('_')) return false;
@@ -143,7 +143,7 @@ function partsOf(bytes: Buffer): Buffer[] {
   return parts;
 }
 
-/** Whether the parts are what was saved. */
+/** Whether the parts have the size and the hash that were saved. */
 export function isWhole({ info: { content }, parts }: { info: ArtifactInfo; parts: readonly Buffer[] }): boolean {
   if (!content) return parts.length === 0;
   const size = parts.reduce((sum, { length }) => sum + length, 0);
@@ -156,13 +156,12 @@ const MOST_IN_PART = Math.floor(constants.MAX_STRING_LENGTH / 4) * 3;
 /** @throws ArtifactTooLargeError if the base64 text would be longer than JavaScript allows: it was saved from a stream. */
 export function refuseLong({ content }: ArtifactInfo): void {
   if (content?.of === 'inlineData' && content.size > MOST_IN_PART)
-    throw new ArtifactTooLargeError(content.size, `the ${MOST_IN_PART} that a Part can have: use read()`);
+    throw new ArtifactTooLargeError(content.size, `the ${MOST_IN_PART} that a Part can have. Use read()`);
 }
 
 export const tooLarge = (bytes: number | string, maxBytes: number): ArtifactTooLargeError =>
   new ArtifactTooLargeError(bytes, `the ${maxBytes} of maxBytes; nothing was written`);
 
-/** @param content that is whole. */
 export function partOf({ info: { artifact, content }, parts }: { info: ArtifactInfo; parts: readonly Buffer[] }): Part {
   if (!content) return artifact;
   const [first] = parts;

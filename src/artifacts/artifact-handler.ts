@@ -8,24 +8,24 @@ import { storedName } from './artifact-name.js';
 import type { ArtifactContent, MikroOrmArtifactService } from './artifact-service.js';
 import type { SessionKey } from '../model/keys.js';
 
-/** The file that somebody asks for. */
+/** The file that a request asks for. */
 export interface RequestedArtifact extends SessionKey {
   /** Begins with `user:` for a file of the user. */
   filename: string;
-  /** The newest, if it is left out. */
+  /** The newest version by default. */
   version?: number;
 }
 
 export interface ArtifactHandlerOptions {
-  /** Says whether the sender of a request may read the file. It is asked for each, before anything is read; only `true` gives the file. */
+  /** Whether the sender of a request may read the file. Called for each request, before anything is read. Only `true` allows it. */
   authorize: (request: Request, artifact: RequestedArtifact) => boolean | Promise<boolean>;
-  /** Called with an error that was answered with 500 or 503, and with one that ends a response under way. */
+  /** Gets errors that are answered with 500 or 503, and those that end a response that has begun. */
   onError?: (error: unknown) => void;
 }
 
-/** Artifacts by HTTP, as a handler of requests. */
+/** A handler of HTTP requests for artifacts. */
 export interface ArtifactHandler {
-  /** Answers a request; for Next, Hono and whatever else has requests of the fetch standard. It never rejects. */
+  /** Answers a request of the fetch standard, for Next, Hono and others. It never rejects. */
   fetch(this: void, request: Request): Promise<Response>;
   /** The same for `http.createServer` and Express. */
   listener(this: void, request: IncomingMessage, response: ServerResponse): void;
@@ -34,15 +34,14 @@ export interface ArtifactHandler {
 const checkOptions = object<ArtifactHandlerOptions>({ authorize: aFunction, onError: aFunction }, 'authorize');
 
 /**
- * Serves artifacts by HTTP, a part at a time, with ranges and an ETag. Images are shown, everything else is saved, and nothing in a file
- * runs. The query of a request has `appName`, `userId`, `sessionId`, `filename` and perhaps `version`: in a path, browsers and proxies
- * would resolve `..`.
+ * Serves artifacts by HTTP, a part at a time, with ranges and an ETag. Browsers display images and download everything else; nothing
+ * in a file is executed. The query of a request has `appName`, `userId`, `sessionId`, `filename` and optionally `version`.
  *
  * ```ts
  * app.use('/files', createArtifactHandler(artifactService, { authorize }).listener);
  * ```
  *
- * @throws InvalidArgumentError without `authorize`, or when an option is not known.
+ * @throws InvalidArgumentError without `authorize`, or if an option is unknown.
  */
 export function createArtifactHandler(
   artifacts: MikroOrmArtifactService,
@@ -84,13 +83,13 @@ function artifactOf(query: URLSearchParams): RequestedArtifact | undefined {
   return { appName, userId, sessionId, filename, ...(version !== null && { version: Number(version) }) };
 }
 
-/** A range of bytes; its end is not in it. */
+/** A range of bytes; its end is not included. */
 interface Range {
   start: number;
   end: number;
 }
 
-/** @param onError called with what ends the response under way. */
+/** @param onError gets an error that ends the response after it has begun. */
 export function fileResponse(
   { headers: asked, method, signal }: Request,
   content: ArtifactContent,
@@ -102,7 +101,7 @@ export function fileResponse(
   const headers: Record<string, string> = {
     ...fileHeaders(storedName(filename), mimeType),
     'accept-ranges': 'bytes',
-    // It may be kept, and is asked for each time: a version may be deleted, and so may be the right to see it.
+    // A cache must ask each time: the version may be deleted, or the visitor may lose the right to see it.
     'cache-control': 'private, no-cache',
     etag,
   };
@@ -120,7 +119,7 @@ export function fileResponse(
   return new Response(body, { status: range ? 206 : 200, headers });
 }
 
-/** @returns undefined for all of it, and `none` for a range beyond the end. Several ranges get all. */
+/** @returns undefined for the whole file, also for several ranges; `none` for a range beyond the end. */
 function rangeOf(header: string | null, size: number): Range | 'none' | undefined {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? '') ?? [];
   if (first === '' && last === '') return undefined;
@@ -130,7 +129,7 @@ function rangeOf(header: string | null, size: number): Range | 'none' | undefine
   return start >= size || end <= start ? 'none' : { start, end };
 }
 
-/** One part is read when the last one was taken. */
+/** Reads a part only after the previous one was sent. */
 function streamOf(
   parts: AsyncIterable<Uint8Array>,
   signal: AbortSignal,
@@ -142,7 +141,7 @@ function streamOf(
     async pull(controller) {
       try {
         const next = signal.aborted ? undefined : await reader.next();
-        // The sender has left meanwhile, which is not an error, and has closed the stream.
+        // Not an error: the client has left and closed the stream.
         if (isLeft) return;
         if (!next || next.done) controller.close();
         else controller.enqueue(next.value);

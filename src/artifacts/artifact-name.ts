@@ -1,11 +1,11 @@
-/** What ADK names files of the user with. They are stored without it, as keys of state are. */
+/** ADK's prefix for files of the user. They are stored without it, like keys of state. */
 const USER_PREFIX = 'user:';
 
 export const isOfUser = (filename: string): boolean => filename.startsWith(USER_PREFIX);
 
-/** @returns the name as it is stored. */
+/** @returns the stored name. */
 export const storedName = (filename: string): string =>
   isOfUser(filename) ? filename.slice(USER_PREFIX.length) : filename;
 
-/** @param name as it is stored. */
+/** @param name the stored name. */
 export const nameOfUsers = (name: string): string => USER_PREFIX + name;

@@ -49,7 +49,7 @@ import {
 import { saveStream } from './saved-stream.js';
 import { Damaged, type ArtifactKey, type StoredVersion } from './stored-version.js';
 
-/** One version of an artifact, as its session has it. */
+/** One version of an artifact. */
 export interface ArtifactAddress extends SessionKey {
   /** Begins with `user:` if it is a file of the user. */
   filename: string;
@@ -58,15 +58,15 @@ export interface ArtifactAddress extends SessionKey {
 
 export interface MikroOrmArtifactServiceOptions extends CommonOptions {
   /**
-   * Gives the address at which the host serves a version, for `canonicalUri` of its metadata. An address of `https:` or `gs:` may
-   * reach a model. By default, and if it returns undefined, the address begins with `artifact:` and never reaches a model.
+   * Returns the address at which the host serves a version, for `canonicalUri` of its metadata. ADK may send an address with `https:`
+   * or `gs:` to a model. By default, and if it returns undefined, the address begins with `artifact:`, which is never sent.
    */
   canonicalUri?: (artifact: ArtifactAddress) => string | undefined | Promise<string | undefined>;
-  /** The most bytes of an artifact; 104,857,600 (100 MB) by default. A larger one is refused with `ArtifactTooLargeError`. */
+  /** How many bytes an artifact may have; 104,857,600 (100 MB) by default. Otherwise `ArtifactTooLargeError` is thrown. */
   maxBytes?: number;
 }
 
-/** The metadata of a version: no content is read for them. */
+/** The metadata of a version. */
 export interface StoredArtifactVersion extends ArtifactVersion {
   canonicalUri: string;
   /** The size of the content, in bytes; undefined for a reference, which has no content. */
@@ -86,23 +86,23 @@ export interface SaveStreamRequest {
   filename: string;
   /** The type of the content, such as `image/png`. */
   mimeType: string;
-  /** The bytes: a Node.js `Readable`, a web `ReadableStream`, or any other async iterable. It is read once, without reading ahead. */
+  /** A Node.js `Readable`, a web `ReadableStream`, or any other async iterable of bytes. It is read once, without reading ahead. */
   content: AsyncIterable<Uint8Array>;
   /** Any JSON. */
   customMetadata?: Record<string, unknown>;
 }
 
-/** A version that is read a part at a time. */
+/** A version, to be read a part at a time. */
 export interface ArtifactContent extends StoredArtifactVersion {
   /** The bytes of the file. */
   size: number;
   sha256: string;
   /**
-   * Reads the bytes from `start` up to but not including `end`, by default all. Each part is one query. The hash of the whole
+   * Reads the bytes from `start` up to but not including `end`; all by default. Each part is one query. The hash of the whole
    * content is checked after the last part.
    *
-   * @throws InvalidArgumentError when `start` or `end` is not a whole number, 0 or more.
-   * @throws DamagedArtifactError from the loop, when a part is missing or is not what was saved, also if it was deleted meanwhile.
+   * @throws InvalidArgumentError if `start` or `end` is not a whole number, 0 or more.
+   * @throws DamagedArtifactError from the loop, if a part was changed or is missing, also because it was deleted meanwhile.
    */
   bytes(range?: { start?: number; end?: number }): AsyncIterable<Uint8Array>;
 }
@@ -113,15 +113,15 @@ type ByteRange = NonNullable<Parameters<ArtifactContent['bytes']>[0]>;
 export interface ListArtifactsRequest {
   appName: string;
   userId: string;
-  /** Leaves out artifacts of other sessions. */
+  /** Only artifacts of the user and of this session. */
   sessionId?: string;
-  /** The most artifacts of a page; 100 by default, at most 1,000. */
+  /** How many artifacts a page has at most; 100 by default, up to 1,000. */
   limit?: number;
   /** The last artifact of the previous page. */
   after?: Pick<ListedArtifact, 'sessionId' | 'filename'>;
 }
 
-/** An artifact in a list, by its newest version. */
+/** An artifact in a list, with its newest version. */
 export interface ListedArtifact extends Omit<StoredArtifactVersion, 'canonicalUri'> {
   /** Absent for a file of the user. */
   sessionId?: string;
@@ -135,7 +135,7 @@ const checkOptions = object<MikroOrmArtifactServiceOptions>({ ...COMMON_OPTIONS,
 
 const MAX_BYTES = 104_857_600;
 
-/** `checkKeys` checks the values. */
+/** The values are checked by `checkKeys`. */
 const session = { appName: anything, userId: anything, sessionId: anything };
 const file = { ...session, filename: aString };
 
@@ -156,7 +156,7 @@ const checkRequest = {
     'mimeType',
     'content',
   ),
-  // A version that cannot be is one that is not there.
+  // Any version: an impossible one does not exist.
   version: object<LoadArtifactRequest>({ ...file, version: anything }, 'filename'),
   file: object<DeleteArtifactRequest>(file, 'filename'),
   session: object<ListArtifactKeysRequest>(session),
@@ -175,7 +175,7 @@ const checkRequest = {
 const MAX_LISTED = 1_000;
 
 /**
- * The artifacts of ADK in the host's own database: each version is saved whole or not at all, and numbered under a lock.
+ * ADK's artifacts in the host's own database. Each version is saved completely or not at all, and numbered under a lock.
  *
  * ```ts
  * const runner = new Runner({ appName: 'support', agent, ...adkServices(orm.em) });
@@ -190,8 +190,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
-   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
-   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   * @throws InvalidArgumentError if an option is unknown or its value is invalid.
+   * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options?: MikroOrmArtifactServiceOptions);
   /** @internal @param database with the host's transaction that the calls join. */
@@ -206,8 +206,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    * The same service inside the caller's transaction, so that an artifact, the event that names it and the caller's own rows commit or
    * roll back together (contract P10).
    *
-   * @param tx the `EntityManager` that `em.transactional` hands out.
-   * @throws InvalidArgumentError when `tx` has other tables than this service: of another schema or another ORM.
+   * @param tx the `EntityManager` from `em.transactional`.
+   * @throws InvalidArgumentError if `tx` has other tables than this service: those of another schema or another ORM.
    */
   withEntityManager(tx: EntityManager): MikroOrmArtifactService {
     return new MikroOrmArtifactService(tx, this.#options, this.#database.join(tx));
@@ -218,14 +218,14 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    *
    * @param request `artifact`: a Part with `inlineData`, `text` or `fileData`, which comes back equal. `customMetadata`: any JSON.
    * @returns the version's number: 0, 1, 2 …
-   * @throws UnserializableValueError if JSON cannot carry a value of the artifact or the metadata.
+   * @throws UnserializableValueError if JSON cannot represent a value of the artifact or the metadata.
    * @throws ArtifactTooLargeError if the content is larger than `maxBytes`.
    */
   async saveArtifact(request: SaveArtifactRequest): Promise<number> {
     const { artifact, customMetadata, ...names } = checkRequest.saveArtifact(request, 'The request of saveArtifact');
     const key = keyOf(names);
     const { maxBytes = MAX_BYTES } = this.#options;
-    // Now: what the caller does to it later does not reach the database.
+    // Before the first await: later changes by the caller must not reach the database.
     const given = newVersion({ artifact, customMetadata }, { maxBytes, isEncoded: !this.#database.codec.isNone });
     const context = { operation: 'saveArtifact', key: sessionOf(key) };
     return this.#database.call(context, () =>
@@ -236,13 +236,13 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   }
 
   /**
-   * Saves a new version from a stream of any size, with some MB of memory. It is written while it arrives, in transactions of 2 MB,
-   * and nobody sees it before the last one. A save that is killed leaves only invisible parts, which `prune` removes after a day.
-   * `loadArtifact` gives the version as `inlineData`.
+   * Saves a new version from a stream of any size, with a few MB of memory. It is written while it arrives, in transactions of 2 MB,
+   * and is visible only after the last one. If the process is killed, invisible parts remain, which `prune` removes after a day.
+   * `loadArtifact` returns the version as `inlineData`.
    *
    * @returns the version's number: 0, 1, 2 …
-   * @throws UnserializableValueError if JSON cannot carry a value of the metadata.
-   * @throws ArtifactTooLargeError if the stream gives more than `maxBytes`; nothing is kept.
+   * @throws UnserializableValueError if JSON cannot represent a value of the metadata.
+   * @throws ArtifactTooLargeError if the stream has more than `maxBytes`; nothing is kept.
    * @throws ArtifactDeletedError if the artifact was deleted meanwhile.
    * @throws any error of the stream; nothing is kept.
    */
@@ -251,10 +251,10 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const key = keyOf(names);
     const { maxBytes = MAX_BYTES } = this.#options;
     const infoOf = infoOfStream({ mimeType, customMetadata }, !this.#database.codec.isNone);
-    // Before the stream is begun.
+    // Before anything is read from the stream.
     this.#database.refuseTransaction();
     const context = { operation: 'save', key: sessionOf(key) };
-    // A call for each transaction: a stream may come from calls of the same service, which wait for the one before in a host's transaction.
+    // Each transaction is a call of its own: the stream may itself come from calls of this service, which must not wait for this one.
     const write: Run = (work) => this.#database.call(context, () => once(this.#database, work));
     const encoding = <T>(work: () => Promise<T>) => this.#database.unobserved(context, work);
     const saving = { database: this.#database, write, encoding, key, maxBytes, infoOf };
@@ -278,7 +278,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     return found && whole(names, found.version, found.part);
   }
 
-  /** @returns the names of the session's artifacts and, with `user:`, of the user's, each in the order of their bytes. No content is read. */
+  /** @returns the names of the session's artifacts and, with `user:`, the user's, each ordered by their bytes. No content is read. */
   async listArtifactKeys(request: ListArtifactKeysRequest): Promise<string[]> {
     const key = checkedSessionKey(checkRequest.session(request, 'The request of listArtifactKeys'));
     const { ofSession, ofUser } = await this.#read('listArtifactKeys', key, (sql) => artifactNames(sql, key));
@@ -312,7 +312,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
 
   /**
    * @returns the metadata of a version, by default of the newest; undefined if there is no such version. No content is read.
-   * @throws DamagedArtifactError if they cannot be read.
+   * @throws DamagedArtifactError if the metadata cannot be read.
    */
   async getArtifactVersion(request: LoadArtifactRequest): Promise<StoredArtifactVersion | undefined> {
     const { version, ...names } = checkRequest.version(request, 'The request of getArtifactVersion');
@@ -325,9 +325,9 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   }
 
   /**
-   * Opens a version, by default the newest, to read it a part at a time: a file of any size takes the memory of one part.
+   * Opens a version, by default the newest, to read it a part at a time. Only one part is in memory.
    *
-   * @returns its metadata, and `bytes`; undefined if there is no such version, and for a reference, which has no content.
+   * @returns its metadata, and `bytes`; undefined if there is no such version, or it is a reference, which has no content.
    * @throws DamagedArtifactError if its metadata cannot be read.
    */
   async read(request: LoadArtifactRequest): Promise<ArtifactContent | undefined> {
@@ -339,7 +339,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const info = whole(names, opened.version, opened.info);
     if (!info.content) return undefined;
     const about = await this.#shown(names, opened);
-    // Its bytes are those of a text that they would not give back.
+    // The stored bytes are JSON of a text, and not the file.
     const content = info.content.isJson ? await this.#unusual(names, opened.version) : info.content;
     const { size, sha256 } = content;
     const only = 'bytes' in content ? content.bytes : opened.only;
@@ -374,8 +374,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   }
 
   /**
-   * Lists the artifacts of a user by their newest versions: the user's own, then session by session, in the order of the bytes of
-   * their names. It is one query, which reads no content. If the row of a version is damaged, only its number and time are listed.
+   * Lists the artifacts of a user with their newest versions: the user's own, then session by session, ordered by the bytes of
+   * their names. This is one query, which reads no content. If the row of a version is damaged, only its number and time are listed.
    */
   async list(request: ListArtifactsRequest): Promise<ListedArtifact[]> {
     const { limit = 100, after, ...owner } = checkRequest.list(request, 'The request of list');
@@ -418,10 +418,10 @@ export class MikroOrmArtifactService implements BaseArtifactService {
 }
 
 /**
- * For a call that reads: a model may ask for any name, and an error would end its run.
+ * Checks the names of a call that reads. A model may ask for any filename, and an error would end its run.
  *
- * @returns undefined for a name that no artifact can have.
- * @throws InvalidKeyError for an app, a user or a session that nobody can have.
+ * @returns undefined for a filename that no artifact can have.
+ * @throws InvalidKeyError for an app, a user or a session that cannot exist.
  */
 function keyToRead(names: DeleteArtifactRequest): ArtifactKey | undefined {
   checkedSessionKey(names);
@@ -449,7 +449,7 @@ function whole<T>({ filename }: DeleteArtifactRequest, version: number, found: T
   return found;
 }
 
-/** Callers may pass the whole item of a page; only the names count. @throws InvalidKeyError. */
+/** Callers may pass the whole item of a page: only its names are used. @throws InvalidKeyError. */
 function lastOf({ sessionId, filename }: NonNullable<ListArtifactsRequest['after']>) {
   const last = checkRequest.after({ filename, ...(sessionId !== undefined && { sessionId }) }, 'after');
   const names = { ...last, filename: storedName(last.filename) };
@@ -472,7 +472,7 @@ const aboutOf = ({ customMetadata, mimeType, content }: ArtifactInfo) => ({
   ...(content && { size: content.size, sha256: content.sha256 }),
 });
 
-/** Never reaches a model: it is an address within this database (contract P13). */
+/** An address within this database, which is never sent to a model (contract P13). */
 function uriOf({ appName, userId, sessionId, filename, version }: ArtifactAddress): string {
   const owner = ['apps', appName, 'users', userId, ...(isOfUser(filename) ? [] : ['sessions', sessionId])];
   return `artifact://${[...owner, 'artifacts', storedName(filename), 'versions', String(version)].map(encodeURIComponent).join('/')}`;

@@ -30,9 +30,9 @@ import {
 
 // The statements of artifacts that several rooms need.
 
-/** A version that is read a part at a time. */
+/** A version, to be read a part at a time. */
 export interface OpenedVersion extends StoredVersion {
-  /** The content, if it is in the row of the version. */
+  /** The content, if it is in the version's row. */
   only?: Buffer | undefined;
 }
 
@@ -42,17 +42,17 @@ interface ListedVersion extends StoredVersion {
   filename: string;
 }
 
-/** Gives a version as it is stored under its number. */
+/** Encodes a version for its number. */
 export type EncodedFor = (found: { version: number }) => EncodedVersion;
 
-/** A version with its content, and what that was read from. */
+/** A version with its content, and its row. */
 interface ReadVersion extends StoredVersion {
   content: Content | Damaged;
   row: VersionRow;
   parts: readonly Buffer[];
 }
 
-/** The column does not take a larger one. */
+/** The largest number in the column. */
 const MAX_VERSION = 2 ** 31 - 1;
 
 export const isVersion = (version: number) => Number.isInteger(version) && version >= 0 && version <= MAX_VERSION;
@@ -65,9 +65,9 @@ export const valuesOf = ({ appName, userId, sessionId, filename }: ArtifactKey) 
 ];
 
 /**
- * Saves a version. What is encoded is bound to its number, so it is encoded for the next one.
+ * Saves a version. Encoded texts are bound to the version's number, so they are encoded for the next one.
  *
- * @param upload that has its parts.
+ * @param upload the upload that has its parts.
  * @param write saves it, in a transaction.
  * @returns the number.
  */
@@ -96,7 +96,7 @@ export async function saveVersion(sql: Sql, key: ArtifactKey, textsFor: EncodedF
   return version;
 }
 
-/** @param createTime in ms; that of the statement by default. */
+/** @param createTime in ms; the time of the statement by default. */
 export async function insertVersion(
   sql: Sql,
   key: VersionKey,
@@ -109,12 +109,12 @@ export async function insertVersion(
   if (parts.length > 1) await insertParts(sql, [...valuesOf(key), upload ?? key.version], 0, parts);
 }
 
-/** A single part is in the row of the version. */
+/** @returns the part to store in the version's row, if it is the only one. */
 export const inRow = (parts: readonly Uint8Array[]) => (parts.length === 1 ? parts[0] : null);
 
 /**
- * @param id the values of the primary key of their version or upload.
- * @param first the number of the first of them.
+ * @param id the primary key of their version or upload.
+ * @param first the number of the first part.
  */
 export async function insertParts(sql: Sql, id: unknown[], first: number, parts: readonly Uint8Array[]): Promise<void> {
   for (const [part, data] of parts.entries()) await sql.run(texts(sql).insertPart, [...id, first + part, data]);
@@ -122,8 +122,8 @@ export async function insertParts(sql: Sql, id: unknown[], first: number, parts:
 
 /**
  * @param version undefined for the newest.
- * @returns undefined when there is none.
- * @throws ArtifactTooLargeError if a Part cannot have its content.
+ * @returns undefined if there is none.
+ * @throws ArtifactTooLargeError if its content does not fit into a Part.
  */
 export async function loadVersion(
   database: Database,
@@ -136,7 +136,7 @@ export async function loadVersion(
     const { version: found, content, createTime } = loaded;
     const part = content instanceof Damaged ? content : isWhole(content) ? partOf(content) : CHANGED;
     if (!(part instanceof Damaged)) return { version: found, part };
-    // Between two statements somebody may have deleted it, and saved another one.
+    // Parts are missing. Not damage if somebody has deleted the version, or saved another one, between the statements.
     const again = await database.run((sql) => versionRow(sql, key, found));
     if (again && numberOf(again.create_time) === createTime) return { version: found, part };
   }
@@ -144,7 +144,7 @@ export async function loadVersion(
 
 /**
  * @param version undefined for the newest.
- * @param options.refuse throws for what is not to be read.
+ * @param options.refuse throws for a version that must not be read.
  * @returns a version with its content; undefined if there is none.
  */
 export async function readContent(
@@ -170,7 +170,7 @@ export async function partsOf(sql: Sql, key: ArtifactKey, { data, upload, versio
   return rows.map((row) => bytesOf(row.data));
 }
 
-/** Reads the next versions of an app, or of one user in it, by their keys; at most `limit`. */
+/** Reads at most `limit` versions of an app, or of one user in it, in the order of their keys. */
 export async function versionPage(
   sql: Sql,
   owner: { appName: string; userId: string | undefined },
@@ -194,7 +194,7 @@ export async function versionPage(
 }
 
 /**
- * Reads what is needed to read a version a part at a time, with the first part if there is no other.
+ * Reads a version's row, to read its content a part at a time.
  *
  * @param version undefined for the newest.
  */
@@ -231,7 +231,7 @@ export async function readPart(
 /**
  * Lists artifacts of a user with their newest versions, the user's own first, then by session and name.
  *
- * @param sessionId of the one session whose artifacts are listed beside the user's; undefined for all.
+ * @param sessionId only artifacts of the user and of this session; undefined for all sessions.
  */
 export async function listArtifacts(
   sql: Sql,
@@ -273,7 +273,7 @@ export async function versionNumbers(sql: Sql, key: ArtifactKey): Promise<number
   return rows.map(({ version }) => numberOf(version));
 }
 
-/** The names of a session's artifacts, and those of its user; in the order of their bytes. */
+/** The names of a session's artifacts and of its user's, ordered by their bytes. */
 export async function artifactNames(sql: Sql, session: SessionKey): Promise<{ ofSession: string[]; ofUser: string[] }> {
   const rows = await sql.all<{ session_id: string; filename: string }>(texts(sql).names, sessionValues(session));
   const of = (sessionId: string) =>
@@ -285,7 +285,7 @@ export async function deleteArtifact(sql: Sql, key: ArtifactKey): Promise<void> 
   await sql.run(texts(sql).delete, valuesOf(key));
 }
 
-/** @returns undefined if there is no such artifact; -1 while its first version is under way. */
+/** @returns undefined if there is no such artifact; -1 while its first version is being saved. */
 export async function lastVersion(sql: Sql, key: ArtifactKey): Promise<number | undefined> {
   const [row] = await sql.all<{ last_version: number }>(texts(sql).head, valuesOf(key));
   return row && numberOf(row.last_version);
@@ -334,7 +334,7 @@ const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artif
     page: (where: string) => `select user_id, session_id, filename, version from ${artifactVersions}
       where version >= 0 and ${where} order by user_id, session_id, filename, version limit ?`,
     head: `select last_version from ${artifacts} where ${where}`,
-    // One whose first version is under way has none.
+    // An artifact whose first version is being saved has no version yet.
     names: `select session_id, filename from ${artifacts} where app_name = ? and user_id = ? and session_id in (?, '')
       and last_version >= 0 order by filename`,
     delete: `delete from ${artifacts} where ${where}`,

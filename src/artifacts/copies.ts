@@ -19,7 +19,7 @@ import { Damaged, encodedVersion, withEncoding, type EncodedVersion, type Versio
 /** Versions by the names of their artifacts. */
 type NamedVersions = ReadonlyMap<string, ReadonlySet<number>>;
 
-/** A version as it is stored in another session. */
+/** A version, encoded for another session. */
 export interface EncodedCopy {
   key: VersionKey;
   encoded: EncodedVersion;
@@ -38,7 +38,7 @@ export function versionsNamedBy(events: readonly Event[]): NamedVersions {
 }
 
 /**
- * Encodes versions for another session, to which a codec binds them. All of them are in memory.
+ * Encodes versions for another session, to which a codec binds them. Keeps all of them in memory.
  *
  * @throws DamagedArtifactError if one cannot be decoded.
  */
@@ -66,8 +66,8 @@ export async function encodedCopies(
 /**
  * Copies versions of a session's artifacts into a new session of the same user, where they keep their numbers.
  *
- * @param named the versions of each artifact; those that are not there are left out.
- * @param copies those versions, encoded for the new session; undefined without a codec.
+ * @param named the versions of each artifact; missing ones are left out.
+ * @param copies these versions, encoded for the new session; undefined without a codec.
  */
 export async function copyVersions(
   sql: Sql,
@@ -78,7 +78,7 @@ export async function copyVersions(
 ): Promise<void> {
   if (named.size === 0) return;
   const text = texts(sql);
-  // While there was no session of this id, somebody may have saved artifacts under it.
+  // Somebody may have saved artifacts under this id before the session existed.
   await sql.run(text.deleteOfSession, sessionValues(to));
   for (const [filename, versions] of named) {
     const source = valuesOf({ ...from, filename });

@@ -20,10 +20,10 @@ import type { VersionKey } from './stored-version.js';
 const PAGE = 1_000;
 
 /**
- * Finds versions that lack parts, by the keys of the parts alone. The size of encoded content is not known, so a missing part at its end is
+ * Finds versions that lack parts, from the keys of the parts. The size of encoded content is unknown, so a missing part at the end is
  * not found.
  *
- * @returns their keys, at most `limit`.
+ * @returns at most `limit` keys.
  */
 export async function incompleteVersions(run: Run, limit: number): Promise<VersionKey[]> {
   const found: VersionKey[] = [];
@@ -38,7 +38,7 @@ interface Row extends SessionKeyRow {
   filename: string;
   version: number | string;
   info: string;
-  /** How many parts there are, and the number of the last one. */
+  /** The number of parts, and of the last one. */
   parts: number | string;
   last_part: number | string | null;
 }
@@ -63,7 +63,7 @@ const keyOf = (row: Row): VersionKey => ({
 
 const COLUMNS = [...SESSION_KEY, 'filename', 'version'];
 
-/** Reads the next versions whose content is in parts, or that have none. */
+/** Reads the next versions whose row has no content. */
 function page(sql: Sql, after: VersionKey | undefined): Promise<Row[]> {
   const keyset = after && keysetAfter(COLUMNS, [...sessionValues(after), after.filename, after.version]);
   const text = textsOf(sql)(keyset ? ` and ${keyset.where}` : '');

@@ -7,15 +7,14 @@ import { saveVersion, savingVersion } from './artifact-store.js';
 import { encodedParts, type ArtifactKey } from './stored-version.js';
 import { addToUpload, beginUpload, dropUpload, endUpload, newUpload, type Upload } from './uploads.js';
 
-/** How many parts are in memory, and are written by one transaction: 2 MB. */
+/** How many parts are in memory and written by one transaction: 2 MB. */
 const PARTS_TOGETHER = 4;
 
-/** What a stream is saved by. */
 interface Saving {
   database: Database;
-  /** Runs its work in a transaction, once. */
+  /** Runs a transaction, which is not repeated if its answer was lost. */
   write: Run;
-  /** Runs what encodes before it writes. */
+  /** Runs work that encodes before it writes. */
   encoding: <T>(work: () => Promise<T>) => Promise<T>;
   key: ArtifactKey;
   maxBytes: number;
@@ -24,7 +23,7 @@ interface Saving {
 }
 
 /**
- * Saves what a stream gives as a new version. What fits into one transaction is written like any version, more as an upload.
+ * Saves a stream as a new version: in one transaction if it fits, otherwise as an upload.
  *
  * @returns the version's number.
  */
@@ -43,9 +42,9 @@ class SavedStream {
   readonly #saving: Saving;
   readonly #hash = createHash('sha256');
   #size = 0;
-  /** Those that are not written yet. Each but the last is full. They are used again: new ones would be garbage of the size of the stream. */
+  /** The parts that are not written yet; all except the last are full. The buffers are reused, to spare the garbage collector. */
   readonly #parts: Buffer[] = [];
-  /** How many bytes of them are filled. */
+  /** How many bytes of these are filled. */
   #filled = 0;
   #upload: Upload | undefined;
   /** How many parts are written. */
@@ -56,11 +55,11 @@ class SavedStream {
     this.#saving = saving;
   }
 
-  /** Each call comes after the end of the one before. */
+  /** Must not be called again before it has resolved. */
   async add(chunk: unknown): Promise<void> {
     if (!(chunk instanceof Uint8Array))
       throw new InvalidArgumentError(
-        'content must give bytes (Uint8Array). A Readable that gives strings has an encoding. Nothing was written.',
+        'content must yield bytes (Uint8Array). A Readable with an encoding yields strings. Nothing was written.',
       );
     const { maxBytes } = this.#saving;
     this.#size += chunk.length;
@@ -87,18 +86,18 @@ class SavedStream {
     const parts = upload ? [] : this.#size === 0 ? [Buffer.alloc(0)] : this.#full();
     return encoding(() =>
       savingVersion(database, key, { given: { info, parts }, upload: upload?.number }, (textsFor) =>
-        // By itself, since it locks the row of the artifact.
+        // A transaction of its own, since it locks the artifact's row.
         write((sql) => (upload ? endUpload(sql, upload, textsFor) : saveVersion(sql, key, textsFor))),
       ),
     );
   }
 
-  /** Whether the version may be there, since the answer to the last transaction was lost. */
+  /** Whether the version may be stored, because the answer to the last transaction was lost. */
   mayBeStored(error: unknown): boolean {
     return this.#isEnding && error instanceof DatabaseError && error.outcome !== 'none';
   }
 
-  /** Removes what is written. It throws nothing: what is left nobody sees, and `prune` removes it. */
+  /** Removes what was written. It never throws: `prune` would remove the invisible rest. */
   async drop(): Promise<void> {
     const upload = this.#upload;
     if (upload) await this.#saving.write((sql) => dropUpload(sql, upload)).catch(() => undefined);

@@ -6,7 +6,7 @@ import { isRecord } from '../model/objects.js';
 import type { StoredTexts } from '../model/stored-texts.js';
 import type { ArtifactInfo, NewVersion } from './artifact-content.js';
 
-/** Names an artifact as it is stored: one of the user has no session, and no `user:`. */
+/** The stored key of an artifact: one of the user has no session id, and no `user:`. */
 export interface ArtifactKey extends SessionKey {
   filename: string;
 }
@@ -19,7 +19,7 @@ export interface VersionKey extends ArtifactKey {
 /** A version without its content. */
 export interface StoredVersion {
   version: number;
-  /** Or what is wrong with it. */
+  /** The metadata, or why it cannot be read. */
   info: ArtifactInfo | Damaged;
   /** In ms since 1970, by the database's clock. */
   createTime: number;
@@ -40,7 +40,7 @@ export interface Content {
   parts: readonly Buffer[];
 }
 
-/** A version as it is stored. */
+/** A version, encoded. */
 export interface EncodedVersion {
   info: string;
   parts: readonly Uint8Array[];
@@ -54,11 +54,11 @@ export interface VersionRow {
   info: string;
   upload: number | null;
   create_time: number | string;
-  /** Selected where the content is asked for. */
+  /** The content, if it was selected. */
   data?: unknown;
 }
 
-/** @param isLenient whether a text is read, too, that lacks a codec which is required. */
+/** @param isLenient whether to accept a text that lacks a required codec. */
 export function storedVersion(
   texts: StoredTexts,
   key: ArtifactKey,
@@ -77,18 +77,18 @@ export function storedVersion(
 }
 
 export function infoOf(text: string | Undecodable): ArtifactInfo | Damaged {
-  if (text instanceof Undecodable) return new Damaged(`what is stored of it is ${text.encoding}`);
+  if (text instanceof Undecodable) return new Damaged(`its metadata is ${text.encoding}`);
   const info = decode(text)?.value;
   return isRecord(info) && isRecord(info['artifact'])
     ? (info as unknown as ArtifactInfo)
-    : new Damaged('what is stored of it cannot be read');
+    : new Damaged('its metadata cannot be read');
 }
 
-/** @returns the number that the rows of its parts have. */
+/** @returns the number in the rows of its parts. */
 export const partsIn = ({ version, upload }: StoredVersion) => upload ?? version;
 
 /**
- * @param isLenient whether content is read, too, that lacks a codec which is required: to give it that codec.
+ * @param isLenient whether to accept content that lacks a required codec, in order to encode it.
  * @param first the number of the first part that was read.
  */
 export function decodedContent(
@@ -115,7 +115,7 @@ export const withEncoding = ({ info, parts }: Content, isEncoded: boolean): NewV
   parts,
 });
 
-/** @param upload that has the parts. */
+/** @param upload the upload that has the parts. */
 export function encodedVersion(
   texts: StoredTexts,
   { version, ...key }: VersionKey,
@@ -127,8 +127,8 @@ export function encodedVersion(
 }
 
 /**
- * @param version that of their rows, which may be an upload's.
- * @param first the number of the first of them.
+ * @param version the number in their rows, which may be an upload's.
+ * @param first the number of the first part.
  */
 export function encodedParts(
   texts: StoredTexts,

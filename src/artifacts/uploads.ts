@@ -14,21 +14,20 @@ import { nameOfUsers } from './artifact-name.js';
 import { insertParts, saveVersion, valuesOf, type EncodedFor } from './artifact-store.js';
 import type { ArtifactKey } from './stored-version.js';
 
-// Content that comes as a stream is written in several transactions, and nobody may see it before the last of them. Its parts are under
-// an upload: a row of `artifact_versions` with a negative number. The last transaction inserts the version, which names the upload.
-// Parts that were moved to the number of the version instead would be written twice on SQLite: 1 GB took 40 s under the lock of
-// the file. The foreign key deletes uploads with their artifact.
+// A stream is written in several transactions, and must not be visible before the last one. Its parts belong to an upload: a row of
+// `artifact_versions` with a negative number. The last transaction inserts the version, which names the upload. It does not move the
+// parts to the version's number: SQLite would write them twice, which for 1 GB took 40 s under the lock of the file. The foreign key
+// deletes uploads with their artifact.
 
 /** How long an upload may go without another part before `prune` removes it. */
 export const ABANDONED_MS = 86_400_000;
 
-/** The number of an artifact's row that has no version yet. */
+/** The number in an artifact's row that has no version yet. */
 const NO_VERSION = -1;
 
-/** An upload under way. */
 export interface Upload {
   key: ArtifactKey;
-  /** Of its row, which has it as its version. */
+  /** The version number of its row. */
   number: number;
 }
 
@@ -36,7 +35,7 @@ export const newUpload = (key: ArtifactKey): Upload => ({ key, number: -randomIn
 
 const idOf = ({ key, number }: Upload) => [...valuesOf(key), number];
 
-/** Makes the upload's row. */
+/** Inserts the upload's row. */
 export async function beginUpload(sql: Sql, upload: Upload): Promise<void> {
   const text = textsOf(sql);
   await sql.run(text.makeHead, [...valuesOf(upload.key), NO_VERSION]);
@@ -44,9 +43,9 @@ export async function beginUpload(sql: Sql, upload: Upload): Promise<void> {
 }
 
 /**
- * Adds parts as they are stored, for a transaction.
+ * Adds encoded parts. Needs a transaction.
  *
- * @param first the number of the first of them.
+ * @param first the number of the first part.
  * @throws ArtifactDeletedError if the upload is gone.
  */
 export async function addToUpload(
@@ -60,23 +59,23 @@ export async function addToUpload(
 }
 
 /**
- * Makes a version of an upload that has all of its parts, for a transaction.
+ * Makes a version of a complete upload. Needs a transaction.
  *
  * @returns the version's number.
  * @throws ArtifactDeletedError if the upload is gone.
  */
 export async function endUpload(sql: Sql, upload: Upload, textsFor: EncodedFor): Promise<number> {
-  // The artifact's row first, as a deletion does.
+  // Locks the artifact's row first, as a deletion does.
   const version = await saveVersion(sql, upload.key, textsFor);
   await touch(sql, upload, '{"isWhole":true}');
   return version;
 }
 
-/** Removes an upload that is not to become a version, for a transaction. @param untouchedSince only if it got no part since, in ms. */
+/** Removes an upload. Needs a transaction. @param untouchedSince only if it got no part after this time, in ms. */
 export async function dropUpload(sql: Sql, upload: Upload, untouchedSince?: number): Promise<boolean> {
   const text = textsOf(sql);
   const head = [...valuesOf(upload.key), NO_VERSION];
-  // The row's lock, for which another upload of the artifact waits: it would lose its own by the foreign key.
+  // Locks the artifact's row. If it is deleted below, the foreign key would delete another upload that begins now.
   await sql.run(text.lockHead, head);
   const { affectedRows } =
     untouchedSince === undefined
@@ -86,7 +85,7 @@ export async function dropUpload(sql: Sql, upload: Upload, untouchedSince?: numb
   return affectedRows > 0;
 }
 
-/** Marks an upload as in use, and locks its row. @param state another one than it has: MySQL does not count a row that stays the same. */
+/** Marks an upload as in use, and locks its row. @param state must differ from the stored one: MySQL counts only changed rows. */
 async function touch(sql: Sql, upload: Upload, state: string): Promise<void> {
   const { affectedRows } = await sql.run(textsOf(sql).touch, [state, ...idOf(upload)]);
   const { sessionId, filename } = upload.key;
@@ -122,7 +121,7 @@ export async function artifactPage(
   }));
 }
 
-/** @returns the uploads of an artifact that got no part since a time, in ms. */
+/** @returns the uploads of an artifact that got no part after a time, in ms. */
 export async function abandonedUploads(sql: Sql, key: ArtifactKey, since: number): Promise<Upload[]> {
   const found = await sql.all<{ version: number | string }>(textsOf(sql).untouched, [...valuesOf(key), since]);
   return found.map(({ version }) => ({ key, number: numberOf(version) }));
@@ -154,7 +153,7 @@ const textsOf = perTables(({ tables, dialect }: Sql) => {
   const head = `${ARTIFACT_WHERE} and last_version = ?`;
   const drop = `delete from ${artifactVersions} where ${one}`;
   return {
-    // The one that is there stays as it is.
+    // Leaves an existing row as it is.
     makeHead: `${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ${now}) ${dialect.sql.onSameKey(ARTIFACT_COLUMNS, ['filename'])}`,
     begin: `insert into ${artifactVersions} (${ARTIFACT_COLUMNS}, version, info, create_time) values (?, ?, ?, ?, ?, ?, ${now})`,
     touch: `update ${artifactVersions} set info = ?, create_time = ${now} where ${one}`,

@@ -21,7 +21,7 @@ const checkOptions = object<CompressionOptions>({
   minBytes: aWholeNumber,
 });
 
-/** Below that size compression saves little, and the name of the codec costs some. */
+/** Smaller texts gain little, and the codec's name takes space, too. */
 const MIN_BYTES = 512;
 
 /** The bytes that base64 and the name of the codec add. */
@@ -52,7 +52,7 @@ const ALGORITHMS: Record<CompressionAlgorithm, Algorithm | undefined> = {
   zstd: zstd(),
 };
 
-/** What the types of Node.js 20 lack. */
+/** The types of Node.js 20 lack zstd. */
 interface Zstd {
   zstdCompressSync(data: Uint8Array): Buffer;
   zstdDecompressSync(data: Uint8Array, options: zlib.ZlibOptions): Buffer;
@@ -93,7 +93,7 @@ export function compression(options: CompressionOptions = {}): Codec {
     decode({ data }, _context, maxBytes) {
       const [mark] = data;
       if (mark === 3 && !ALGORITHMS.zstd)
-        throw new CodecError('What is stored is compressed with zstd, which needs Node.js 22.15 or later.');
+        throw new CodecError('A stored text is compressed with zstd, which needs Node.js 22.15 or later.');
       const algorithm = Object.values(ALGORITHMS).find((each) => each?.mark === mark);
       try {
         return algorithm?.expand(data.subarray(1), maxBytes);

@@ -8,12 +8,12 @@ import { CodecError, InvalidArgumentError } from '../model/errors.js';
 export type KeyUse = 'encrypt' | 'decrypt';
 
 /**
- * Gives the 32 bytes of a key.
+ * Returns the 32 bytes of a key.
  *
- * @param id the id of the key, as it is stored beside what it has encrypted.
- * @returns undefined if the key no longer exists: then exactly what it has encrypted is damaged.
- * @throws if it cannot find out, such as when a KMS does not answer. The call fails with `CodecError`, and nothing counts as
- *   damaged.
+ * @param id the id of the key, which encrypted texts name.
+ * @returns undefined if the key no longer exists: all texts that it has encrypted then count as damaged.
+ * @throws if it cannot find out, for example because a KMS does not answer. The call then fails with `CodecError`, and nothing
+ *   counts as damaged.
  */
 export type KeyFunction = (id: string, use: KeyUse) => Uint8Array | undefined | Promise<Uint8Array | undefined>;
 
@@ -44,7 +44,7 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const CACHE_MS = 300_000;
 
-/** The most keys in memory: there may be one for each user. */
+/** How many keys are kept in memory: there may be one for each user. */
 const MOST_KEYS = 10_000;
 
 /**
@@ -52,12 +52,12 @@ const MOST_KEYS = 10_000;
  * encryption binds it to its app, user, session, origin and event id or state key, and to its key: a text that was moved, swapped
  * or changed is damage (contract M2).
  *
- * @throws InvalidArgumentError for an option that is not known or has a value that it cannot have.
+ * @throws InvalidArgumentError if an option is unknown or its value is invalid.
  */
 export function encryption(options: EncryptionOptions): Codec {
   const { key, currentKey, cacheMs = CACHE_MS, required } = checkOptions(options, 'The options of encryption');
   if (currentKey !== undefined && typeof currentKey !== 'string' && typeof currentKey !== 'function')
-    throw new InvalidArgumentError('currentKey must be the id of a key, or a function that gives one.');
+    throw new InvalidArgumentError('currentKey must be the id of a key, or a function that returns one.');
   const keys = new Keys(key, cacheMs);
   return {
     name: NAME,
@@ -89,7 +89,7 @@ function encrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer {
   return Buffer.concat([nonce, cipher.update(data), cipher.final(), cipher.getAuthTag()]);
 }
 
-/** @returns undefined if another key has encrypted it, it was changed, or it is bound to something else. */
+/** @returns undefined if the text was encrypted with another key, was changed, or belongs to another place. */
 function decrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer | undefined {
   if (data.length < NONCE_BYTES + TAG_BYTES) return undefined;
   const end = data.length - TAG_BYTES;
@@ -98,7 +98,7 @@ function decrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer |
     .setAuthTag(data.subarray(end));
   const plain = decipher.update(data.subarray(NONCE_BYTES, end));
   try {
-    // It holds back no bytes: all that it does is to check the tag.
+    // Returns no bytes in this mode: it only checks the tag.
     decipher.final();
     return plain;
   } catch {
@@ -106,7 +106,6 @@ function decrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer |
   }
 }
 
-/** The keys in memory. */
 class Keys {
   readonly #key: KeyFunction;
   readonly #cacheMs: number;
@@ -134,7 +133,7 @@ class Keys {
   }
 
   #remember(id: string, bytes: Uint8Array | undefined): KeyObject | undefined {
-    // What is not there may be there the next time.
+    // Not cached: the key may exist the next time.
     if (bytes === undefined) return undefined;
     if (bytes.length !== KEY_BYTES) throw new CodecError(`The key ${id} must have ${KEY_BYTES} bytes.`);
     const secret = createSecretKey(bytes);

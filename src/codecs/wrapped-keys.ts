@@ -12,10 +12,10 @@ export interface WrappedKeysOptions {
   /** @returns the wrapped key; undefined if there is none, or it was erased. */
   load: (id: string) => Uint8Array | undefined | Promise<Uint8Array | undefined>;
   /**
-   * Stores a wrapped key, unless there is one: another process may have been first.
+   * Stores a wrapped key, unless another process has already stored one.
    *
-   * @returns the one that is stored now.
-   * @throws for an id whose key was erased, to refuse further writes for it.
+   * @returns the stored key.
+   * @throws for an id whose key was erased, so that nothing more is written with it.
    */
   save: (id: string, wrapped: Uint8Array) => Uint8Array | Promise<Uint8Array>;
 }
@@ -29,11 +29,11 @@ const checkOptions = object<WrappedKeysOptions>(
 );
 
 /**
- * The `key` of `encryption`, for random data keys that a KMS wraps. The first text encrypted with an id creates its key. Once the
- * wrapped key is erased, nobody can read what it has encrypted, not even in a backup (crypto-shredding): keep wrapped keys apart
- * from the backups of the sessions.
+ * Makes the `key` function of `encryption`, for random data keys that a KMS wraps. The first text with an id creates its key. Once
+ * the wrapped key is erased, nobody can read its texts, not even in a backup (crypto-shredding). So keep wrapped keys apart from the
+ * backups of the sessions.
  *
- * @throws InvalidArgumentError for an option that is not known or is missing.
+ * @throws InvalidArgumentError if an option is unknown or missing.
  */
 export function wrappedKeys(options: WrappedKeysOptions): KeyFunction {
   const { wrap, unwrap, load, save } = checkOptions(options, 'The options of wrappedKeys');
@@ -44,7 +44,7 @@ export function wrappedKeys(options: WrappedKeysOptions): KeyFunction {
     const key = randomBytes(32);
     const stored = await save(id, await wrap(key, id));
     const usable = await unwrap(stored, id);
-    // Encrypting with a key that nobody can get again would lose what it has encrypted.
+    // A text that is encrypted with a key that nobody can unwrap would be lost.
     if (usable.length !== key.length) throw new CodecError(`The wrapped key ${id} could not be unwrapped again.`);
     return usable;
   };

@@ -9,45 +9,45 @@ import { isAbortEvent } from './aborted.js';
 
 type FunctionResponse = ReturnType<typeof getFunctionResponses>[number];
 
-/** A tool call with what has answered it so far. */
+/** A tool call with its response so far. */
 export interface PairedCall {
-  /** The event that made the call; that of the response if the call is missing. */
+  /** The event that made the call, or that of the response if the call is missing. */
   readonly event: Event;
   readonly id: string | undefined;
   readonly name: string;
   readonly args: Record<string, unknown>;
   readonly isLongRunning: boolean;
-  /** Of several responses the last. */
+  /** The last of several responses. */
   response?: Record<string, unknown>;
-  /** Whether nothing waits for a response any more. What a long-running tool itself returns leaves its call open. */
+  /** Whether the call needs no response any more. The first result of a long-running tool leaves its call open. */
   isAnswered: boolean;
-  /** There is a response only: the call is not among the events before it. */
+  /** Whether there is only a response, because the call is not among the earlier events. */
   readonly isMissing?: true;
   /** ADK's question whether to run this call. */
   question?: PairedCall;
 }
 
 /**
- * Pairs calls and responses by id, branch and order. The id is not enough: models number their calls (`call_0`), in each turn
- * anew and in agents that run side by side (google/adk-python#6761).
+ * Pairs calls and responses by id, branch and order. The id is not enough: models number their calls (`call_0`) from the beginning in
+ * each turn, also in agents that run in parallel (google/adk-python#6761).
  *
- * A response belongs to an earlier call of the same branch, or of any branch if one of the two has none: an answer of the user
- * has no branch, nor has a tool that ADK runs after a confirmation. Open calls come first, the newest event before older ones;
- * an answer of the user prefers a long-running call. If no call is open, the response is a further one to the newest call.
+ * A response belongs to an earlier call of the same branch, or of any branch if the call or the response has none: the user's answer
+ * has no branch, and neither has a tool that ADK runs after a confirmation. Open calls come first, the newest event before older
+ * ones; an answer of the user prefers a long-running call. If no call is open, the response is another one to the newest call.
  */
 export class PairedCalls {
   readonly all: PairedCall[] = [];
-  /** The call that a response belongs to, by the response's object in its event. A missing call is none. */
+  /** The calls by the objects of their responses in the events. Missing calls are left out. */
   readonly answered = new Map<unknown, PairedCall>();
   readonly #byId = new Map<string, PairedCall[]>();
 
   /**
    * Adds the next event.
    *
-   * @returns the calls that the event makes, then those that are missing for its responses.
+   * @returns the calls of the event, then the missing calls of its responses.
    */
   add(event: Event): PairedCall[] {
-    // Responses first: an event answers no call of its own.
+    // Responses first: an event does not answer its own calls.
     const missing = getFunctionResponses(event).filter((response) => !this.#answer(event, response));
     return [
       ...getFunctionCalls(event).map(({ id, name = '', args = {} }) => {
@@ -72,7 +72,7 @@ export class PairedCalls {
     if (id === undefined) return call;
     const known = this.#byId.get(id) ?? [];
     this.#byId.set(id, known);
-    // In one branch, ADK gives each answer to the newest call of the id, so nothing can answer the one before it.
+    // In a branch, ADK gives an answer to the newest call with its id, so an earlier call can never be answered.
     const replaced = isLongRunning && known.findLast((each) => isWaiting(each) && each.event.branch === event.branch);
     if (replaced && replaced.event !== event) replaced.isAnswered = true;
     known.push(call);
@@ -90,12 +90,12 @@ export class PairedCalls {
     this.answered.set(functionResponse, call);
     call.response = response;
     call.isAnswered ||= !call.isLongRunning || isOfUser || isAbortEvent(event);
-    // After a yes in plain text the tool runs, and nothing answers the question.
+    // If the user says yes in plain text, the tool runs, and the question gets no response.
     if (call.question) call.question.isAnswered = true;
     return true;
   }
 
-  /** @returns of the newest event with such a call the first one without a response, or else its last. */
+  /** @returns in the newest event with such a call: the first one without a response, or else the last one. */
   #find({ branch }: Event, id: unknown, fits: (call: PairedCall) => boolean): PairedCall | undefined {
     const calls = typeof id === 'string' ? (this.#byId.get(id) ?? []).filter(fits) : [];
     const newest =

@@ -4,7 +4,7 @@ import { PairedCalls, type PairedCall } from './calls.js';
 
 /** A tool call as a user interface shows it. */
 export interface MessageToolCall {
-  /** The id that its response has, too. ADK gives an id to every call that a model makes. */
+  /** The id of the call and of its response. ADK gives an id to every call that a model makes. */
   id?: string;
   name: string;
   /** Empty if the call itself is not among the events. */
@@ -91,7 +91,7 @@ export function toMessages(source: readonly Event[] | EventPage): Message[] {
       shown.set(call, toolCall);
       message.toolCalls.push(toolCall);
     }
-    // A run that is aborted has an event for each agent whose calls were open.
+    // An aborted run has an event for each agent whose calls were open.
     const isRepeated = message.isAborted && aborted.has(event.invocationId);
     if (message.isAborted) aborted.add(event.invocationId);
     if (isShown(message) || (message.isAborted && !isRepeated)) messages.push(message);

@@ -3,7 +3,7 @@ import { isRecord } from '../model/objects.js';
 import { partsOf, type LooseEvent } from '../model/turn.js';
 import { isAbortEvent } from './aborted.js';
 
-/** A long-running call, or a question of ADK's, that waits for its answer or has got it; the parts of `PairedCall` by which that is found. */
+/** A long-running call, or one of ADK's own questions, answered or not. */
 export interface WaitingCall {
   /** The number of the event that made the call. */
   seq: number;
@@ -14,7 +14,7 @@ export interface WaitingCall {
   timestamp: number;
   id: string;
   branch?: string;
-  /** The id of the call that ADK asks whether to run. */
+  /** The id of the call for which ADK asks for a confirmation. */
   about?: string;
   /** The number of the last event that answers it; absent while it waits. */
   openUntil?: number;
@@ -22,17 +22,17 @@ export interface WaitingCall {
 
 const isWaiting = ({ openUntil }: WaitingCall): boolean => openUntil === undefined;
 
-/** What an event does to the calls that wait. */
+/** The calls that an event opens or answers. */
 export interface CallEffects {
   opens: readonly Omit<WaitingCall, 'seq' | 'timestamp'>[];
-  /** The ids of calls that it has responses to. */
+  /** The ids of its responses. */
   responds: readonly string[];
-  /** Whether these answer a call that waits: they are a person's, or say that the run was aborted. */
+  /** Whether these answer open calls: they are from a person, or say that the run was aborted. */
   answers: boolean;
   branch: string | undefined;
 }
 
-/** @returns undefined for an event without long-running calls and responses, as nearly all are. */
+/** @returns undefined for an event without long-running calls and responses, like nearly all events. */
 export function effectsOf(event: LooseEvent): CallEffects | undefined {
   const { author, longRunningToolIds } = event;
   const branch = isText(event.branch) ? event.branch : undefined;
@@ -56,10 +56,10 @@ export function effectsOf(event: LooseEvent): CallEffects | undefined {
 
 const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
 
-/** Whether the calls that wait after an event are not those before it, as far as a handle with these events shows it. */
+/** Whether an event changes which calls are open, as far as the events of the handle show. */
 export function areChanged({ opens, responds, answers }: CallEffects, events: readonly Event[]): boolean {
   if (answers || opens.length > 0) return true;
-  // A tool that has run after a yes in plain text closes ADK's question.
+  // A tool that runs after a yes in plain text closes ADK's question.
   return events.some(
     (event) =>
       event.longRunningToolIds?.length &&
@@ -67,7 +67,7 @@ export function areChanged({ opens, responds, answers }: CallEffects, events: re
   );
 }
 
-/** The long-running calls of a session, of which those wait that `openLongRunningCalls` finds in its events. */
+/** The long-running calls of a session. Those that are open are the same as `openLongRunningCalls` finds in its events. */
 export class WaitingCalls {
   #all: readonly WaitingCall[];
 
@@ -75,7 +75,7 @@ export class WaitingCalls {
     this.#all = all;
   }
 
-  /** Those that have their answer among them. */
+  /** All of them, including the answered ones. */
   get all(): readonly WaitingCall[] {
     return this.#all;
   }
@@ -83,13 +83,13 @@ export class WaitingCalls {
   /**
    * Adds the next event.
    *
-   * @returns the ids of the calls to which it has an answer although they do not wait.
+   * @returns the ids of its answers to calls that are not open.
    */
   add({ seq, timestamp }: { seq: number; timestamp: number }, effects: CallEffects): string[] {
     const { opens, responds, answers, branch } = effects;
     const unasked = responds.filter((id) => {
       const waiting = answers ? this.#find(id, branch, isWaiting) : undefined;
-      // A further answer: ADK takes each of them to the call.
+      // Another answer to the same call: ADK uses each of them.
       const answered = answers ? (waiting ?? this.#find(id, branch)) : undefined;
       this.#all = this.#all.map((call) => {
         const isAnswered = call === answered || (isWaiting(call) && call.about === id && isOfBranch(call, branch));
@@ -97,7 +97,7 @@ export class WaitingCalls {
       });
       return answers && !waiting;
     });
-    // In one branch, ADK gives each answer to the newest call of the id, so nothing can answer the one before it.
+    // In a branch, ADK gives an answer to the newest call with its id, so an earlier call can never be answered.
     const isReplaced = (call: WaitingCall) =>
       isWaiting(call) && call.seq !== seq && opens.some(({ id, branch }) => id === call.id && branch === call.branch);
     const opened = opens.map((call) => ({ ...call, seq, timestamp }));

@@ -36,20 +36,20 @@ export function unansweredFunctionCalls(session: Session): UnansweredFunctionCal
 
 /** A call of a long-running tool, or one of ADK's own questions, that waits for its answer. */
 export interface OpenLongRunningCall {
-  /** For the `id` of the function response that answers it. */
+  /** The function response that answers the call must have this `id`. */
   id: string;
-  /** The tool, or `adk_request_confirmation`, `adk_request_credential` or `adk_request_input`. */
+  /** The name of the tool, or `adk_request_confirmation`, `adk_request_credential` or `adk_request_input`. */
   name: string;
   args: Record<string, unknown>;
   /** The event that made the call. */
   event: Event;
-  /** What the tool itself has returned, such as `{ status: 'pending' }`; absent if it has returned nothing. */
+  /** The tool's own first result, such as `{ status: 'pending' }`; absent if there is none. */
   result?: Record<string, unknown>;
 }
 
 /**
- * Finds the long-running calls that wait for their answer, anywhere in the session: other tools may have returned since, and
- * other turns may have passed.
+ * Finds the long-running calls that wait for their answer, anywhere in the session, even if other tools have returned or other turns
+ * have followed since.
  *
  * As in ADK, a call is answered by a function response with its id in an event of the author `user`, such as the `Runner` makes
  * of `newMessage`. What the tool itself returns does not answer the call, since ADK cannot tell a pending status from a result:
@@ -105,10 +105,10 @@ export function interruptedToolResponses(session: Session): Event[] {
       invocationId: event.invocationId,
       author: event.author,
       branch: event.branch,
-      // Without these the response would appear outside the workflow node that made the call.
+      // Otherwise the response would appear outside the workflow node that made the call.
       isolationScope: event.isolationScope,
       nodeInfo: event.nodeInfo && { path: event.nodeInfo.path },
-      // Not before the call, even if this host's clock is behind: compaction keeps and drops events by time.
+      // Not earlier than the call, even if this host's clock is behind: compaction selects events by time.
       timestamp: Math.max(Date.now(), event.timestamp),
       content: {
         role: 'user',

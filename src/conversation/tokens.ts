@@ -3,18 +3,18 @@ import { partsOf, type LooseEvent } from '../model/turn.js';
 
 /** The tokens of calls of models, as the events count them in their `usageMetadata`. */
 export interface TokenCounts {
-  /** What the models were sent, cached content and results of their own tools included. */
+  /** Sent to the models, including cached content and results of the models' own tools. */
   inputTokens: number;
   /** The part of `inputTokens` that was cached. */
   cachedTokens: number;
-  /** What the models answered, without thoughts. */
+  /** Answered by the models, without thoughts. */
   outputTokens: number;
   thoughtsTokens: number;
 }
 
 export const NO_TOKENS: Readonly<TokenCounts> = { inputTokens: 0, cachedTokens: 0, outputTokens: 0, thoughtsTokens: 0 };
 
-/** @returns undefined if an event says nothing of tokens, as those of users do. */
+/** @returns undefined if an event has no counts, like those of users. */
 export function tokensOf(event: object): TokenCounts | undefined {
   const usage: unknown = 'usageMetadata' in event ? event.usageMetadata : undefined;
   if (!isRecord(usage)) return undefined;

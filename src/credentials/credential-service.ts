@@ -11,11 +11,11 @@ import { decode, encode } from '../model/event-codec.js';
 import { checkKeys } from '../model/keys.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 
-/** One credential of a user. */
+/** The key of a credential. */
 export interface CredentialAddress {
   appName: string;
   userId: string;
-  /** `credentialKey` of the tool's `AuthConfig`. */
+  /** The `credentialKey` of the tool's `AuthConfig`. */
   credentialKey: string;
 }
 
@@ -29,8 +29,8 @@ const WHERE_KEY = 'app_name = ? and user_id = ? and credential_key = ?';
 const valuesOf = ({ appName, userId, credentialKey }: CredentialAddress) => [appName, userId, credentialKey];
 
 /**
- * The credential service of ADK in the host's own database: a user's tokens by app, user and key, always encrypted. ADK's other service
- * that lasts keeps them in the state of the session, where pages and exports show them.
+ * ADK's credential service in the host's own database: a user's tokens by app, user and key, always encrypted. ADK's own persistent
+ * service keeps them in the state of the session, where pages and exports show them.
  *
  * ```ts
  * const codec = encryption({ key: (id) => keys.get(id), currentKey: '2026' });
@@ -45,8 +45,8 @@ export class MikroOrmCredentialService implements BaseCredentialService {
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
-   * @throws InvalidArgumentError without a codec, and when an option is not known, or has a value that it cannot have.
-   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   * @throws InvalidArgumentError without a codec, or if an option is unknown or its value is invalid.
+   * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options: CommonOptions) {
     const checked = checkOptions(options, 'The options of MikroOrmCredentialService');
@@ -59,10 +59,10 @@ export class MikroOrmCredentialService implements BaseCredentialService {
   }
 
   /**
-   * Reads the credential that was saved last under the key of a tool's `AuthConfig`.
+   * Reads the credential that was last saved under the key of a tool's `AuthConfig`.
    *
-   * @returns undefined if there is none, and if nobody can read it any more: its key is gone, or somebody has changed the
-   *   row. The user is asked again.
+   * @returns undefined if there is none, or it cannot be read any more, because its key is gone or somebody has changed the row.
+   *   ADK then asks the user again.
    */
   async loadCredential(authConfig: AuthConfig, toolContext: Context): Promise<AuthCredential | undefined> {
     const address = addressOf(authConfig, toolContext);
@@ -71,7 +71,7 @@ export class MikroOrmCredentialService implements BaseCredentialService {
         const text = `select ${sql.tables.select.data} as data from ${sql.tables.credentials} where ${WHERE_KEY}`;
         const [row] = await sql.all<{ data: string }>(text, valuesOf(address));
         const stored = row && textOf(row.data);
-        // A text that is not encrypted was written by somebody else, and a tool would log in with it.
+        // Somebody else wrote a text that is not encrypted. A tool must not log in with it.
         return (texts) =>
           stored !== undefined && namesKey(stored)
             ? texts.decode(stored, () => ofCredential(address, address.credentialKey))
@@ -82,10 +82,10 @@ export class MikroOrmCredentialService implements BaseCredentialService {
   }
 
   /**
-   * Saves the credential that a tool has exchanged, and replaces the one before. Without `exchangedAuthCredential` it does nothing, like
-   * ADK's own services.
+   * Saves the credential that a tool has exchanged, and replaces the previous one. Without `exchangedAuthCredential` it does nothing,
+   * like ADK's own services.
    *
-   * @throws CodecError also when no codec has encrypted it. Nothing was written.
+   * @throws CodecError also if no codec has encrypted it. Nothing was written.
    */
   async saveCredential(authConfig: AuthConfig, toolContext: Context): Promise<void> {
     const address = addressOf(authConfig, toolContext);
@@ -95,8 +95,7 @@ export class MikroOrmCredentialService implements BaseCredentialService {
     await this.#database.call({ operation: 'saveCredential', key: ownerOf(address) }, async () => {
       const of = () => ofCredential(address, address.credentialKey);
       const data = await this.#database.code((texts) => texts.encode(json, of));
-      if (!namesKey(data))
-        throw new CodecError('No codec has encrypted a credential: it would name the key. Nothing was written.');
+      if (!namesKey(data)) throw new CodecError('No codec has encrypted the credential. Nothing was written.');
       await this.#once(async (sql) => {
         await sql.dialect.limits?.refuseTooLarge(sql, data);
         const end = sql.dialect.sql.onSameKey(KEY, ['update_time', 'data']);
@@ -110,10 +109,10 @@ export class MikroOrmCredentialService implements BaseCredentialService {
   }
 
   /**
-   * Deletes a credential, such as when the user logs out of what it is for.
+   * Deletes a credential, for example when the user logs out.
    *
    * @returns whether there was one.
-   * @throws InvalidArgumentError for a field that is not known.
+   * @throws InvalidArgumentError for an unknown property.
    */
   async deleteCredential(credential: CredentialAddress): Promise<boolean> {
     const address = checkAddress(credential, 'The request of deleteCredential');

@@ -1,20 +1,20 @@
-/** Images that a browser shows without running anything. SVG is none: it may have scripts. */
+/** Images that a browser can show without executing anything. Not SVG, which may have scripts. */
 export const IMAGES: readonly unknown[] = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 
-/** The headers of a file that somebody else has made: an image is shown, and everything else is saved. */
+/** The headers for a file from somebody else. Images can be displayed; everything else is a download. */
 export function fileHeaders(name: string, type: string | undefined): Record<string, string> {
   const isImage = type !== undefined && IMAGES.includes(type);
   return {
     'content-type': isImage ? type : 'application/octet-stream',
     'content-disposition': `${isImage ? 'inline' : 'attachment'}; ${namesOf(name)}`,
-    // Opened as a page of its own it may load and run nothing.
+    // If it is opened as a page of its own, it must not load or execute anything.
     'content-security-policy': "default-src 'none'; sandbox",
     'cross-origin-resource-policy': 'same-origin',
     'x-content-type-options': 'nosniff',
   };
 }
 
-/** A name without folders, and nothing that a header or a file system would take for something else. */
+/** A name without folders, and without characters that have a meaning in headers or file systems. */
 function namesOf(given: string): string {
   const [last = ''] = given.split(/[/\\]/).slice(-1);
   const short = last.slice(0, 100).replace(/\p{Surrogate}/gu, '_');

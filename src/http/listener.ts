@@ -6,18 +6,18 @@ import { isRecord } from '../model/objects.js';
 /** The longest form, in bytes. */
 const MOST = 65_536;
 
-/** On a response that has nothing to show. */
+/** For a response without content. */
 export const NOTHING_TO_SHOW: Readonly<Record<string, string>> = {
   'cache-control': 'no-store',
   'content-security-policy': "default-src 'none'",
   'x-content-type-options': 'nosniff',
 };
 
-/** A listener for `createServer` of Node.js, and for what passes its requests on. */
+/** A listener for `createServer` of Node.js, Express and the like. */
 export function listenerOf(answer: (request: Request) => Promise<Response>) {
   return (incoming: IncomingMessage, outgoing: ServerResponse): void => {
     serve(answer, incoming, outgoing).catch(() => {
-      // The browser has gone, or what came was no request.
+      // The browser has left, or did not send a valid request.
       if (outgoing.headersSent) outgoing.destroy();
       else outgoing.writeHead(400, NOTHING_TO_SHOW).end();
     });
@@ -36,7 +36,7 @@ async function serve(
     for (const each of value ?? []) headers.append(name, each);
   }
   const { method = 'GET', originalUrl, url = '/' } = incoming;
-  // Express takes the path of the mount out of `url`. What is in `Host` is checked by its header.
+  // `originalUrl`, since Express removes the path of the mount from `url`. The studio checks the host in the header.
   const request = new Request(new URL(`http://localhost${originalUrl ?? url}`), {
     method,
     headers,
@@ -57,9 +57,9 @@ async function serve(
   await pipeline(Readable.fromWeb(response.body), outgoing);
 }
 
-/** @throws Error for a body that is no form's, or is too long. */
+/** @throws Error for a body that is not a form's, or is too long. */
 async function bodyOf(incoming: IncomingMessage & { body?: unknown }): Promise<string> {
-  // A host's parser has read it.
+  // A body parser of the host has already read it.
   if (isRecord(incoming.body)) {
     return new URLSearchParams(
       Object.entries(incoming.body).flatMap(([name, value]): [string, string][] =>

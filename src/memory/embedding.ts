@@ -7,22 +7,22 @@ import { decodedMemory, memoriesWithVectors, memoryIdentity, type MemoryKey } fr
 import type { NewMemory } from './memory-content.js';
 import { storedVector, unitVector } from './vectors.js';
 
-/** A model that turns texts into vectors, so that memories are found by their meaning, too. */
+/** A model that makes vectors of texts, so that memories are also found by their meaning. */
 export interface MemoryEmbedding {
   /**
-   * Names the model, and whatever else changes its vectors, such as their length. It is stored with each vector: those of another name
-   * are not compared.
+   * Names the model, and everything else that changes its vectors, such as their length. Each stored vector has this name; vectors
+   * with other names are not compared.
    */
   model: string;
   /**
-   * @param texts 100 at most, none twice.
-   * @param of what the texts are: many models want to know.
+   * @param texts at most 100 different texts.
+   * @param of what the texts are, which many models must know.
    * @returns a vector for each text, in the order of the texts. Only their directions count.
    */
   vectors: (texts: readonly string[], of: 'memories' | 'question') => Promise<readonly ArrayLike<number>[]>;
   /**
-   * Only vectors whose cosine with that of the question is larger count, from -1 to 1; 0 by default. Try your model: many give more than
-   * 0.5 for any two texts, so that every question would find something.
+   * A memory is found only if the cosine of its vector and the question's is larger than this, from -1 to 1; 0 by default. Try your
+   * model: with many, any two texts have more than 0.5, so that every question would find something.
    */
   leastCosine?: number;
 }
@@ -37,16 +37,16 @@ export const anEmbedding = object<MemoryEmbedding>(
   'vectors',
 );
 
-/** How many texts the host's function gets at once. */
+/** How many texts `vectors` gets at once. */
 export const TEXTS_AT_ONCE = 100;
 
-/** Calls the host's function, never twice for what is stored already (contract Q14). */
+/** Calls the host's function, but not for texts whose vectors are already stored (contract Q14). */
 export class Embedder {
   readonly #embedding: MemoryEmbedding;
   readonly #database: Database;
   readonly #failed: (error: unknown, context: ErrorContext) => void;
 
-  /** @param failed is called with what the function throws, by calls that continue without vectors. */
+  /** @param failed gets the function's error if the call continues without vectors. */
   constructor(embedding: MemoryEmbedding, database: Database, failed: (error: unknown, context: ErrorContext) => void) {
     this.#embedding = embedding;
     this.#database = database;
@@ -57,7 +57,7 @@ export class Embedder {
     return this.#embedding.model;
   }
 
-  /** @returns the vector; undefined if there is none, so that the search uses words alone. */
+  /** @returns the question's vector; undefined if there is none: the search then uses only words. */
   async question(text: string, context: ErrorContext): Promise<Float64Array | undefined> {
     try {
       const [vector = []] = await this.#vectors([text], 'question');
@@ -68,7 +68,7 @@ export class Embedder {
     }
   }
 
-  /** Gives memories their vectors. After the function has failed it is not called again, and the remaining memories get none. */
+  /** Adds vectors to memories. If the function fails, the remaining memories get none. */
   async embedded(memories: readonly NewMemory[], context: ErrorContext): Promise<NewMemory[]> {
     const known = await withStoredVectors(this.#database, memories);
     const lacking = known.filter(({ model }) => model !== this.model);
@@ -86,7 +86,7 @@ export class Embedder {
     });
   }
 
-  /** @returns stored vectors by their texts. @throws what the host's function throws, and InvalidArgumentError for what it returns. */
+  /** @returns vectors by their texts, to be stored. @throws the function's error; InvalidArgumentError for an invalid result. */
   async vectorsOf(texts: readonly string[]): Promise<Map<string, Buffer>> {
     const each = [...new Set(texts)];
     const vectors = each.length === 0 ? [] : await this.#vectors(each, 'memories');
@@ -104,7 +104,7 @@ export class Embedder {
       vectors?.length === texts.length &&
       vectors.every((vector) => vector?.length > 0 && Array.prototype.every.call(vector, Number.isFinite));
     if (areVectors) return vectors;
-    throw new InvalidArgumentError('The vectors of embed must be one array of finite numbers for each text.');
+    throw new InvalidArgumentError('embed must return one array of finite numbers for each text.');
   }
 }
 

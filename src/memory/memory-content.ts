@@ -6,34 +6,34 @@ import { isRecord } from '../model/objects.js';
 import type { MemoryKey, MemoryTexts } from '../transfer/stored-memories.js';
 import { wordList, wordsOf } from './words.js';
 
-/** What an event says that is to be remembered, if anything. */
+/** Returns the text of an event to remember, if any. */
 export type TextOfEvent = (event: Event) => string | undefined | Promise<string | undefined>;
 
-/** Whose memories are meant; the user is empty for those of the app. */
+/** The owner of memories. The user is empty for memories of the app. */
 export interface MemoryOwner {
   appName: string;
   userId: string;
 }
 
-/** A memory as it is added: its words are a `wordList`, its data JSON of `MemoryData`. */
+/** A memory to add: its words are a `wordList`, its data is JSON of `MemoryData`. */
 export interface NewMemory extends MemoryKey, MemoryTexts {
-  /** What it is found by. */
+  /** The text by which it is found. */
   text: string;
   /** In ms since 1970. */
   time: number;
-  /** What has made `embedding`. */
+  /** The name of the model that made `embedding`. */
   model?: string;
   /** The number of its event, if a projection adds it. */
   seq?: number;
   ttlMs: number | undefined;
 }
 
-/** What is stored of a memory in addition to its key and its words. */
+/** The stored content of a memory. */
 export interface MemoryData extends Pick<MemoryEntry, 'content' | 'author'> {
   customMetadata?: Record<string, unknown>;
 }
 
-/** @returns undefined for what says nothing that could be found. @throws UnserializableValueError. */
+/** @returns undefined if there is no word by which it could be found. @throws UnserializableValueError. */
 export function newMemory(
   { content, author, customMetadata }: MemoryData,
   rest: Omit<NewMemory, 'text' | 'words' | 'data'>,
@@ -75,7 +75,7 @@ export function memoryOfEvent(
   return newMemory(data, { ...rest, memoryId: event.id, time: timeOf(event.timestamp) });
 }
 
-/** Events that are made by hand may lack it. */
+/** An event that was made by hand may have no time. */
 const timeOf = (timestamp: unknown): number => (isDate(timestamp) ? timestamp : Date.now());
 
 /** @returns what the host remembers of an event. */
@@ -87,7 +87,7 @@ export async function saidByHost(event: Event, text: TextOfEvent): Promise<strin
 /** @returns what is remembered of an event: its texts, without thoughts, calls, responses and files (contract Q13). */
 export const saidByEvent = ({ partial, content }: Event): string[] => (partial ? [] : saidIn(content));
 
-/** An event may have been made by any program: if it were an error, it would end a projection for all users. */
+/** Accepts any shape: an error about another program's event would stop the projection for all users. */
 function saidIn(content: Event['content']): string[] {
   const parts: unknown = content?.parts;
   if (!Array.isArray(parts)) return [];
@@ -97,10 +97,10 @@ function saidIn(content: Event['content']): string[] {
   });
 }
 
-/** What a memory is searched by. */
+/** @returns the text by which a memory is found. */
 export const textOf = (content: MemoryEntry['content']): string => saidIn(content).join('\n');
 
-/** @returns undefined if it is not what was stored. */
+/** @returns undefined if the text is not from this package. */
 export function memoryDataOf(json: string): MemoryData | undefined {
   const value = decode(json)?.value;
   return isRecord(value) && isRecord(value['content']) ? (value as unknown as MemoryData) : undefined;

@@ -13,16 +13,16 @@ import { memoryOfEvent, saidByEvent, saidByHost, type NewMemory, type TextOfEven
 import { addMemories } from './memory-store.js';
 
 export interface MemoryProjectionOptions {
-  /** What its cursor is kept under; `memory` by default. */
+  /** The name of its stored cursor; `memory` by default. */
   name?: string;
-  /** Whose sessions are remembered; everybody's by default. */
+  /** The sessions to remember; all by default. */
   filter?: Partial<SessionKey>;
   /**
-   * How long after a session's last event what was said in it is found, in ms; 600,000 (10 minutes) by default. What is said just now
-   * is in the session's own history.
+   * How long after a session's last event its memories can be found, in ms; 600,000 (10 minutes) by default. Until then the agent
+   * has them in the session's own history.
    */
   settleMs?: number;
-  /** Whether memories go with their session: `forget` by default; a soft deletion hides them. */
+  /** What happens to memories of a deleted session: `forget` (default) deletes them; a soft deletion hides them. */
   whenDeleted?: 'forget' | 'keep';
 }
 
@@ -39,10 +39,10 @@ const checkOptions = object<MemoryProjectionOptions>({
   whenDeleted: oneOf('forget', 'keep'),
 });
 
-/** When a memory settles whose session is soft-deleted. */
+/** The time at which memories of a soft-deleted session can be found. */
 const NEVER = 1e300;
 
-/** Gives memories as they are stored. */
+/** Adds vectors to memories, and encodes them. */
 type Prepared = (memories: readonly NewMemory[], context: ErrorContext) => Promise<NewMemory[]>;
 
 /** Keeps memories in step with the log (contract Q11). */
@@ -59,7 +59,7 @@ export function memoryProjection<Em extends EntityManager>(
   } = checkOptions(given, 'The options of projection');
   const memories = new WeakMap<CompleteLogEntry, NewMemory>();
 
-  /** Makes what entries add: no transaction waits for `text`, `embed` and the codec. */
+  /** Makes the memories of entries before the transaction, which would otherwise wait for `text`, `embed` and the codec. */
   const prepare = async (entries: readonly CompleteLogEntry[]): Promise<void> => {
     const context = { operation: 'catchUp', key: givenKey(filter) };
     const adding: CompleteLogEntry[] = [];
@@ -67,7 +67,7 @@ export function memoryProjection<Em extends EntityManager>(
     for (const entry of entries) {
       const { appName, userId, sessionId } = entry;
       const event = 'event' in entry ? entry.event : undefined;
-      // An event that another program has stored may have any id.
+      // An event of another program may have any id.
       if (!event || !isKey('memoryId', event.id)) continue;
       const seq = entry.change === 'replaced' ? entry.eventSeq : entry.seq;
       const rest = { appName, userId, sessionId, ...(seq !== undefined && { seq }), ttlMs };
@@ -81,13 +81,13 @@ export function memoryProjection<Em extends EntityManager>(
     for (const [i, entry] of adding.entries()) if (stored[i]) memories.set(entry, stored[i]);
   };
 
-  /** Runs statements in the transaction of the projection, which passes on what its work throws. */
+  /** Runs statements in the transaction of the projection, whose errors reach the caller. */
   const write = async (operation: string, tx: Em, work: (sql: Sql) => Promise<unknown>): Promise<void> => {
     const joined = database.join(tx);
     try {
       await joined.transaction(work);
     } catch (error) {
-      // The projection retries what may pass, by the driver's own error.
+      // Throws the driver's own error if it may pass, so that the projection retries.
       if (isOwn(error) || database.connections.isPassing(error)) throw error;
       database.report(error, { operation, key: givenKey(filter) });
       throw joined.errorOf(error);
@@ -119,7 +119,7 @@ export function memoryProjection<Em extends EntityManager>(
   return { options, prepare };
 }
 
-/** Which memories a projection has added. */
+/** @returns the condition for memories that a projection has added. */
 function addedBy({ appName, userId, sessionId }: NonNullable<MemoryProjectionOptions['filter']>) {
   const owner = Object.entries({ app_name: appName, user_id: userId, session_id: sessionId });
   const meant = owner.filter(([, value]) => value !== undefined);
@@ -129,7 +129,7 @@ function addedBy({ appName, userId, sessionId }: NonNullable<MemoryProjectionOpt
   };
 }
 
-/** @returns how many memories a projection with this filter has added, and `rebuild` would forget. */
+/** @returns how many memories a projection with this filter has added, which `rebuild` would delete. */
 export async function countProjected(sql: Sql, { filter = {} }: MemoryProjectionOptions): Promise<number> {
   const { where, values } = addedBy(filter);
   const text = `select count(*) as total from ${sql.tables.memories} where ${where}`;
@@ -154,12 +154,12 @@ class Pending {
     this.#sessions.set(sessionIdentity(memory), memory);
   }
 
-  /** Before a change to a session, those of this session must be there. */
+  /** Writes the memories of a session before a change of it is applied. */
   async writeBefore(session: SessionKey): Promise<void> {
     if (this.#sessions.has(sessionIdentity(session))) await this.write();
   }
 
-  /** What is not settled of their sessions settles later. */
+  /** Also postpones the time at which other new memories of their sessions can be found. */
   async write(): Promise<void> {
     const { dialect, tables } = this.#sql;
     const { now } = dialect.sql;
@@ -174,7 +174,7 @@ class Pending {
   }
 }
 
-/** What a change of a session means for those of its memories that a projection has added. */
+/** Applies a change of a session to the memories that a projection has added. */
 async function change(sql: Sql, entry: CompleteLogEntry, keepsDeleted: boolean): Promise<void> {
   const { memories } = sql.tables;
   const key = sessionValues(entry);
@@ -191,7 +191,7 @@ async function change(sql: Sql, entry: CompleteLogEntry, keepsDeleted: boolean):
         await sql.run(`update ${memories} set settles = ? where ${SESSION_WHERE} and seq is not null`, [NEVER, ...key]);
       return;
     case 'replaced':
-      // What was trimmed stays: that is what memory is for.
+      // Memories of trimmed events stay: that is what memory is for.
       await forget('seq > ?', entry.seq);
       if (entry.eventSeq !== undefined) await forget('seq = ?', entry.eventSeq);
       await sql.run(`update ${memories} set settles = null where ${SESSION_WHERE} and settles = ?`, [...key, NEVER]);

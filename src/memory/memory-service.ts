@@ -59,28 +59,28 @@ import { rebuildVectors, type RebuildVectorsRequest } from './rebuild-vectors.js
 import { cosine } from './vectors.js';
 
 export interface MikroOrmMemoryServiceOptions extends CommonOptions {
-  /** The most memories of a search; 10 by default. ADK puts all of them into the model's instructions. */
+  /** How many memories a search returns at most; 10 by default. ADK sends all of them to the model. */
   limit?: number;
-  /** The most characters of all texts of a search together; no limit by default. */
+  /** How many characters the texts of a search have together at most; no limit by default. */
   maxCharacters?: number;
   /** How long a memory can be found, in ms; for ever by default. */
   ttlMs?: number;
   /**
-   * Gives the text to remember of an event; undefined for nothing. By default the event's texts, without thoughts, calls, responses
-   * and files.
+   * Returns the text of an event to remember, or undefined. By default the event's texts, without thoughts, calls, responses and
+   * files.
    */
   text?: TextOfEvent;
   /**
-   * Finds memories by their meaning, too; by default by their words alone. All processes that add memories need it. When it fails,
-   * memories are stored and found all the same, by their words, and the error goes to `onError`; without that the process emits a
-   * warning. `rebuildVectors` makes up for it.
+   * Finds memories also by their meaning; by default only by their words. All processes that add memories need it. If it fails,
+   * memories are stored and found by their words, and the error is reported to `onError`, or as a warning of the process.
+   * `rebuildVectors` adds the missing vectors later.
    */
   embed?: MemoryEmbedding;
-  /** Called with a damaged memory that a search has left out. By default the process emits a warning. */
+  /** Gets a damaged memory that a search has left out. By default the process emits a warning. */
   onDamage?: (error: DamagedMemoryError) => void;
 }
 
-/** A memory, as it is stored. */
+/** A stored memory. */
 export interface StoredMemory extends MemoryEntry {
   /** The id of its event, or the id that it was added with. */
   id: string;
@@ -91,7 +91,7 @@ export interface StoredMemory extends MemoryEntry {
 
 /** A memory that a search has found. */
 export interface FoundMemory extends StoredMemory {
-  /** How well it matches, comparable within one search. */
+  /** How well it matches. Scores can be compared only within a search. */
   score: number;
 }
 
@@ -105,10 +105,10 @@ export interface AddEventsToMemoryRequest extends Pick<SessionKey, 'appName' | '
 
 export interface AddMemoryRequest {
   appName: string;
-  /** Leave it out for a memory that all users of the app share. */
+  /** Leave it out for memories that all users of the app share. */
   userId?: string;
   sessionId?: string;
-  /** Each may have an `id`, by which it can be replaced; otherwise it gets a new one. */
+  /** Each may have an `id`, by which it can be replaced later; otherwise it gets a new one. */
   memories: readonly (MemoryEntry & Partial<Pick<StoredMemory, 'id' | 'customMetadata'>>)[];
   customMetadata?: Record<string, unknown>;
   ttlMs?: number;
@@ -123,7 +123,7 @@ export interface SearchMemoriesRequest extends SearchMemoryRequest {
   since?: number;
   /** Only memories that have these values in their `customMetadata`. */
   metadata?: Record<string, unknown>;
-  /** Whether to search the memories of the app, too; true by default. */
+  /** Whether to search also the memories of the app; true by default. */
   includeApp?: boolean;
 }
 
@@ -137,7 +137,7 @@ export interface ForgetRequest {
   /** In ms since 1970. */
   before?: number;
   all?: true;
-  /** Whether to count them alone. */
+  /** Only counts: nothing is forgotten. */
   dryRun?: boolean;
 }
 
@@ -146,7 +146,7 @@ export interface ListMemoriesRequest {
   /** Left out for those of the app. */
   userId?: string;
   sessionId?: string;
-  /** The last memory of the page before. */
+  /** The last memory of the previous page. */
   after?: Pick<StoredMemory, 'id' | 'sessionId'>;
   limit: number;
 }
@@ -161,7 +161,7 @@ const checkOptions = object<MikroOrmMemoryServiceOptions>({
   onDamage: aFunction,
 });
 
-/** `checkKeys` checks the values. */
+/** The values are checked by `checkKeys`. */
 const owner = { appName: anything, userId: condition(anything) };
 const metadata = nullable(aPlainObject);
 
@@ -173,7 +173,7 @@ const aJsonValue = rule('a value that JSON can carry', (value) => {
   }
 });
 
-/** `{ tenant: request.tenant }` of a request without one would find the memories that have none. */
+/** Refuses undefined: for a request without a tenant, `{ tenant: request.tenant }` would find the memories that have none. */
 const wantedMetadata = condition((value, name) => {
   const wanted = aPlainObject(value, name);
   for (const [key, each] of Object.entries(wanted)) condition(aJsonValue)(each, `${name}.${key}`);
@@ -228,15 +228,15 @@ const checkRequest = {
   ),
 };
 
-/** How many memories one statement reads the words of. */
+/** How many lists of words one statement reads. */
 const PAGE = 5_000;
 
-/** How many memories one statement of a search reads: conditions on metadata may discard many, and SQLite refuses a longer one. */
+/** How many memories one statement reads: at least some more, since metadata may exclude many; at most what SQLite accepts. */
 const [LEAST_READ, MOST_READ] = [20, 500];
 
 /**
- * ADK's memory in the host's own database. Memories are found by their words, in any script, best match first. The process ranks
- * them, so every database gives the same memories in the same order.
+ * ADK's memory in the host's own database. Memories are found by their words, in any script, the best match first. This process
+ * ranks them, so the order is the same on every database.
  *
  * ```ts
  * const memoryService = new MikroOrmMemoryService(orm.em, { maxCharacters: 4_000 });
@@ -254,8 +254,8 @@ export class MikroOrmMemoryService implements BaseMemoryService {
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
-   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
-   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   * @throws InvalidArgumentError if an option is unknown or its value is invalid.
+   * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options?: MikroOrmMemoryServiceOptions);
   /** @internal @param database with the host's transaction that the calls join. */
@@ -273,16 +273,16 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   /**
    * The same service inside the caller's transaction, so that a memory and the caller's own rows commit or roll back together.
    *
-   * @param tx the `EntityManager` that `em.transactional` hands out.
-   * @throws InvalidArgumentError when `tx` has other tables than this service: of another schema or another ORM.
+   * @param tx the `EntityManager` from `em.transactional`.
+   * @throws InvalidArgumentError if `tx` has other tables than this service: those of another schema or another ORM.
    */
   withEntityManager(tx: EntityManager): MikroOrmMemoryService {
     return new MikroOrmMemoryService(tx, this.#options, this.#database.join(tx));
   }
 
   /**
-   * Remembers what is said in a session, each event once: what is there already is replaced by the same, and a `Session` that was
-   * read with its newest events alone removes none of the older ones (contract Q2).
+   * Remembers what was said in a session. Each event is remembered once, however often you call this, and a `Session` that was read
+   * with only its newest events removes no memory of older ones (contract Q2).
    */
   async addSessionToMemory(session: Session): Promise<void> {
     aSession(session, 'session');
@@ -290,7 +290,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     await this.addEventsToMemory({ appName, userId, sessionId, events });
   }
 
-  /** Remembers events, as `addSessionToMemory` does. */
+  /** Remembers events, like `addSessionToMemory`. */
   async addEventsToMemory(request: AddEventsToMemoryRequest): Promise<void> {
     const { events, ...rest } = checkRequest.addEvents(request, 'The request of addEventsToMemory');
     const { customMetadata, ttlMs = this.#options.ttlMs } = rest;
@@ -313,10 +313,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 
   /**
-   * Remembers what no event says, such as a fact that the host knows.
+   * Remembers something that no event says, such as a fact that the host knows.
    *
-   * @returns the ids of the memories, in their order.
-   * @throws InvalidArgumentError also for a memory without a word: nobody could find it.
+   * @returns the ids of the memories, in the same order.
+   * @throws InvalidArgumentError also for a memory without words, which nobody could find.
    */
   async addMemory(request: AddMemoryRequest): Promise<string[]> {
     const given = checkRequest.add(request, 'The request of addMemory');
@@ -335,7 +335,8 @@ export class MikroOrmMemoryService implements BaseMemoryService {
         ...((customMetadata ?? own) && { customMetadata: { ...customMetadata, ...own } }),
       };
       const memory = newMemory(data, { ...owner, sessionId, memoryId, time, ttlMs });
-      if (!memory) throw new InvalidArgumentError(`${name} has no word to be found by. Nothing was written.`);
+      if (!memory)
+        throw new InvalidArgumentError(`${name} has no words, so nobody could find it. Nothing was written.`);
       return memory;
     });
     await this.#add('addMemory', owner, added);
@@ -351,7 +352,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     });
   }
 
-  /** @returns memories as they are stored. */
+  /** @returns memories with their vectors, encoded. */
   async #prepared(memories: readonly NewMemory[], context: ErrorContext): Promise<NewMemory[]> {
     const embedded = this.#embedder
       ? await this.#embedder.embedded(memories, context)
@@ -364,13 +365,13 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   #embedFailed(error: unknown, context: ErrorContext): void {
     const { onError } = this.#options;
     if (onError) callHost(onError, error, context);
-    else process.emitWarning('embed has failed, so memories are found by their words alone. onError gets the reason.');
+    else process.emitWarning('embed has failed, so memories are found only by their words. onError gets the reason.');
   }
 
   /**
-   * Finds memories of a user, and of the app, that have words of the question, or with `embed` mean something like it: the best match
-   * first, rare words before frequent ones; of equal matches the newer. What only repeats the question is left out: with a projection
-   * the question itself is a memory, too.
+   * Finds memories of a user and of the app that have words of the question or, with `embed`, a similar meaning. The best match comes
+   * first; rare words count more than frequent ones; of equal matches, the newer one comes first. A memory that only repeats the
+   * question is left out, since a projection also remembers the question itself.
    */
   async searchMemory(request: SearchMemoriesRequest): Promise<{ memories: FoundMemory[] }> {
     const checked = checkRequest.search(request, 'The request of searchMemory');
@@ -403,7 +404,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     });
   }
 
-  /** The contents of the best ones that meet the conditions. */
+  /** Reads the best memories that meet the conditions. */
   async #best(
     ranking: Ranking,
     wanted: readonly (readonly [name: string, json: string])[],
@@ -433,7 +434,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     return found;
   }
 
-  /** @returns what is remembered, of a user or of the app, session by session; a page at a time. */
+  /** @returns a page of the memories of a user, or of the app, session by session. */
   async listMemories(request: ListMemoriesRequest): Promise<StoredMemory[]> {
     const checked = checkRequest.list(request, 'The request of listMemories');
     const { owner, sessionId } = scopeOf(checked);
@@ -442,7 +443,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     if (last) checkMemoryKey(last);
     return this.#database.call({ operation: 'listMemories', key: owner }, async () => {
       const found: StoredMemory[] = [];
-      // Only the last page may be shorter, also if there are memories that cannot be read.
+      // Fills the page even if some memories cannot be read: only the last page may be shorter.
       for (;;) {
         const size = limit - found.length;
         const read = await this.#database.read((sql) => listMemories(sql, owner, { sessionId }, last, size));
@@ -454,10 +455,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 
   /**
-   * Forgets memories for good: nothing of them is left in the tables.
+   * Deletes memories permanently.
    *
-   * @returns how many there were, or are with `dryRun`.
-   * @throws InvalidArgumentError also when nothing says which.
+   * @returns how many were deleted, or would be with `dryRun`.
+   * @throws InvalidArgumentError also if the request does not say which memories to forget.
    */
   async forget(request: ForgetRequest): Promise<number> {
     const checked = checkRequest.forget(request, 'The request of forget');
@@ -479,11 +480,11 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 
   /**
-   * Gives memories the vectors that they lack, since `embed` had failed, or had another model. It calls `embed` for 100 of them at a time,
-   * and ends with what that throws; what it did until then stays.
+   * Adds missing vectors to memories, after `embed` had failed or its model has changed. It calls `embed` for 100 memories at a time. If
+   * that throws, the call fails with its error, and the vectors that were already added stay.
    *
-   * @returns how many got a vector, or would with `dryRun`.
-   * @throws InvalidArgumentError also without the option `embed`, and when its vectors are none.
+   * @returns how many memories got a vector, or would with `dryRun`.
+   * @throws InvalidArgumentError also without the option `embed`, or if it returns invalid vectors.
    */
   async rebuildVectors(request: RebuildVectorsRequest = {}): Promise<number> {
     const checked = checkRequest.rebuildVectors(request, 'The request of rebuildVectors');
@@ -493,8 +494,8 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 
   /**
-   * Remembers what is said by itself: in the background, each event once, with its place in the log kept in the same transaction. Run
-   * `watch` of what it returns in one process or several.
+   * Makes a projection that remembers what is said in the background, each event exactly once. Call its `watch` in one process or
+   * several.
    *
    * @throws InvalidArgumentError, InvalidKeyError as `SessionProjection`.
    */
@@ -523,7 +524,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 }
 
-/** @throws InvalidKeyError if it cannot be a row's key on every database. */
+/** @throws InvalidKeyError if a name or an id cannot be a key on every database. */
 function checkMemoryKey({ appName, userId, sessionId, memoryId }: MemoryKey): void {
   checkKeys({ appName, ...(userId && { userId }), ...(sessionId && { sessionId }), memoryId });
 }

@@ -18,30 +18,30 @@ import type { Ranked } from './ranking.js';
 import { isVector } from './vectors.js';
 import { isWordList } from './words.js';
 
-/** What a search looks at. */
+/** The memories that a search reads. */
 interface MemoryScope {
   sessionId?: string | undefined;
   /** In ms since 1970. */
   since?: number | undefined;
 }
 
-/** Which memories to delete; all of them if nothing is given. */
+/** Which memories to delete; all if nothing is given. */
 interface Forgotten {
   memoryId?: string | undefined;
   sessionId?: string | undefined;
   before?: number | undefined;
 }
 
-/** What a memory's row has, or why it cannot be read. */
+/** The content of a memory's row, or why it cannot be read. */
 export interface Read<T> {
   memory: Ranked;
   value: T | Undecodable;
 }
 
-/** What a search compares. */
+/** The words and the vector of a memory, which a search compares. */
 export interface Compared {
   words: Buffer;
-  /** Only if it is of the model that was asked for. */
+  /** Undefined if it is from another model. */
   vector: Buffer | undefined;
 }
 
@@ -53,13 +53,13 @@ const MOST_ROWS = 100;
 const MOST_CHARACTERS = 100_000;
 
 /**
- * Adds memories as they are stored, or overwrites those that are there already.
+ * Adds encoded memories, or replaces existing ones.
  *
- * @param settleMs for a projection: nobody finds them before then.
+ * @param settleMs for a projection: after how long they can be found, in ms.
  */
 export async function addMemories(sql: Sql, memories: readonly NewMemory[], settleMs?: number): Promise<void> {
   const { now } = sql.dialect.sql;
-  // In one order, so that two who add the same do not wait for each other; and none twice in one statement.
+  // Ordered, so that two calls with the same memories cannot deadlock. A statement must not have the same memory twice.
   const each = [...new Map(memories.map((memory) => [memoryIdentity(memory), memory])).entries()]
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([, memory]) => memory);
@@ -93,7 +93,7 @@ function* batchesOf(memories: readonly NewMemory[]): Generator<NewMemory[]> {
 }
 
 /**
- * @param model of the vectors that are read, too.
+ * @param model whose vectors are read, too.
  * @returns the words of the next memories that can be found now, in the order of their keys.
  */
 export async function readCompared(
@@ -144,7 +144,7 @@ function comparedOf(
   const isOfModel = model !== undefined && row.model === model && row.embedding !== null;
   const vector = isOfModel ? decodedBytes(texts, key, 'embedding', bytesOf(row.embedding)) : undefined;
   if (vector instanceof Undecodable) return vector;
-  // Nothing is there while a codec is waited for.
+  // Both are empty while a codec has not answered yet.
   const areOurs = (words.length === 0 || isWordList(words)) && (!vector?.length || isVector(vector));
   return areOurs ? { words, vector } : CHANGED;
 }
@@ -183,11 +183,11 @@ async function readPage<Row extends object>(
   );
 }
 
-/** @returns those of the memories that are still there, in no order. */
+/** @returns the memories that still exist, in any order. */
 export async function readMemories(sql: Sql, keys: readonly MemoryKey[]): Promise<Undecoded<Read<MemoryData>[]>> {
   const { memories, select } = sql.tables;
   const rows: (DataRow & MemoryKeyRow)[] = [];
-  // Those of the app by themselves, since they may be on another node (contract F7).
+  // Memories of the app in a statement of their own, since they may be on another node (contract F7).
   for (const userId of new Set(keys.map((key) => key.userId))) {
     const some = keys.filter((key) => key.userId === userId);
     const found = await sql.all<DataRow & MemoryKeyRow>(
@@ -230,7 +230,7 @@ function whereForgotten({ appName, userId }: MemoryOwner, { memoryId, sessionId,
   return { where: [WHERE_OWNER, ...conditions].join(' and '), values: [appName, userId, ...given] };
 }
 
-/** Without the owner, who is known. */
+/** A row without its owner. */
 type KeyRow = Pick<MemoryKeyRow, 'session_id' | 'memory_id'> & { time: number | string };
 
 interface ComparedRow extends KeyRow {

@@ -1,11 +1,11 @@
 import type { MemoryKey } from '../transfer/stored-memories.js';
 import { countWords, lengthOf, questionOf, wordsOf, type Question } from './words.js';
 
-/** The usual constants of BM25: how soon more of a word counts no more, and how much long texts lose. */
+/** The usual constants of BM25: how soon repetitions of a word stop counting, and how much longer texts lose. */
 const K1 = 1.2;
 const B = 0.75;
 
-/** What decides between memories of one score. */
+/** Decides the order of memories with equal scores. */
 export interface Ranked extends MemoryKey {
   time: number;
 }
@@ -15,22 +15,22 @@ interface Scored {
   score: number;
 }
 
-/** How much less the first places of two orders count than their difference: the usual constant of reciprocal rank fusion. */
+/** The usual constant of reciprocal rank fusion. */
 const FUSION = 60;
 
-/** How many memories may be found by their vectors alone: the places of more would count for next to nothing. */
+/** How many memories are found only by their vectors: the ranks of more would hardly count. */
 const MOST_SIMILAR = 1_000;
 
 /**
- * The rank of memories for a question, by BM25 over those that it is given and no others (contract Q6). Each word counts twice: by
- * itself, and by its stem. If vectors are compared, their order and that of the words are fused.
+ * Ranks memories for a question by BM25 over the memories that it is given (contract Q6). Each word counts twice: itself, and its
+ * stem. If there are vectors, their ranking and that of the words are fused.
  */
 export class Ranking {
   readonly #question: Question;
   /** Memories that have a word of the question, or another form of it. */
   readonly #matches: Ranked[] = [];
   readonly #lengths: number[] = [];
-  /** As `countWords` gives them, match by match. */
+  /** The results of `countWords`, match by match. */
   #counts = new Uint8Array(2 ** 12);
   /** How many memories have each word, and each stem. */
   readonly #having: Uint32Array;
@@ -43,14 +43,14 @@ export class Ranking {
     this.#having = new Uint32Array(2 * this.#question.words.length);
   }
 
-  /** Whether the question has no word, so that it finds nothing. */
+  /** Whether the question has no words, and so finds nothing. */
   get isEmpty(): boolean {
     return this.#question.words.length === 0;
   }
 
-  /** @param list the words of the memory. @param cosine of its vector and the question's, if that is to count. */
+  /** @param list the words of the memory. @param cosine of its vector and the question's, if it counts. */
   add(memory: Ranked, list: Buffer, cosine?: number): void {
-    // It is the question itself, or as good as that (contract Q7).
+    // The memory repeats the question (contract Q7).
     if (list.length === this.#question.list.length && list.equals(this.#question.list)) return;
     if (cosine !== undefined) this.#similar.push({ memory, score: cosine });
     const length = lengthOf(list);
@@ -72,8 +72,8 @@ export class Ranking {
   }
 
   /**
-   * @param size of a part. A search seldom needs more than one, and to order all takes longer.
-   * @returns those that have a word of the question, or a vector like its own, the best first; of equal scores the newer, then by id.
+   * @param size how many memories a part has. A search rarely needs more than one part, and ordering all would take longer.
+   * @returns the memories with a word of the question or a similar vector, the best first; with equal scores the newer, then by id.
    */
   *ranked(size: number): Generator<readonly Scored[]> {
     const byWords = this.#byWords();
@@ -100,7 +100,7 @@ export class Ranking {
   }
 }
 
-/** By reciprocal ranks, since scores of words and cosines cannot be compared. */
+/** Combines rankings by reciprocal ranks, since scores of words cannot be compared with cosines. */
 function fused(orders: readonly (readonly Scored[])[]): Scored[] {
   const all = new Map<Ranked, Scored>();
   for (const order of orders)
@@ -109,7 +109,7 @@ function fused(orders: readonly (readonly Scored[])[]): Scored[] {
   return [...all.values()];
 }
 
-/** @returns the best ones in order. Those that are worse are not compared with each other. */
+/** @returns the best ones in order, without sorting the others. */
 function best(scored: Scored[], most: number): Scored[] {
   const inOrder = (a: Scored, b: Scored) => b.score - a.score || byAge(a.memory, b.memory);
   if (scored.length <= most) return scored.sort(inOrder);

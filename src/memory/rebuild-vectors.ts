@@ -15,11 +15,11 @@ import {
 import { TEXTS_AT_ONCE, type Embedder } from './embedding.js';
 import { memoryDataOf, textOf } from './memory-content.js';
 
-/** Whose memories get the vectors that they lack; all by default. */
+/** Which memories get missing vectors; all by default. */
 export interface RebuildVectorsRequest {
   appName?: string;
   userId?: string;
-  /** Whether to count them alone. */
+  /** Only counts: nothing is written. */
   dryRun?: boolean;
   /** Ends the call before `embed` is called again. */
   signal?: AbortSignal;
@@ -46,7 +46,7 @@ export async function rebuildVectors(
       const content = plain instanceof Undecodable ? undefined : memoryDataOf(plain.data)?.content;
       return content ? [{ memory, text: textOf(content) }] : [];
     });
-    // Not in a call: what it throws is the host's.
+    // Outside of a call, so that the host's own error reaches the caller.
     const vectors = await embedder.vectorsOf(readable.map(({ text }) => text));
     rebuilt += await database.call(context, async () => {
       const encoded = await database.code((texts) =>

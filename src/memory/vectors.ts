@@ -1,7 +1,7 @@
-/** The first byte of a stored vector, which no encoded one begins with. */
+/** The first byte of a stored vector. No encoded one begins with it. */
 const VERSION = 1;
 
-/** What a component is at most: one has a byte. */
+/** The largest value of a component, which is one byte. */
 const MOST = 127;
 
 const largest = (vector: ArrayLike<number>) => {
@@ -10,7 +10,7 @@ const largest = (vector: ArrayLike<number>) => {
   return most;
 };
 
-/** @returns the direction of a vector, in a byte for each component, which a search takes a quarter of the time to read. */
+/** @returns the direction of a vector with one byte for each component: a search reads that four times as fast. */
 export function storedVector(vector: ArrayLike<number>): Buffer | undefined {
   const most = largest(vector);
   if (most === 0) return undefined;
@@ -20,10 +20,10 @@ export function storedVector(vector: ArrayLike<number>): Buffer | undefined {
   return stored;
 }
 
-/** Whether bytes are a vector that this version of the package has stored; encoded ones are not. */
+/** Whether bytes are a vector of this version of the package, not encoded. */
 export const isVector = (bytes: Uint8Array): boolean => bytes[0] === VERSION;
 
-/** @returns a vector of length 1 in the same direction; undefined if it has none. */
+/** @returns a vector of length 1 in the same direction; undefined if the vector has no direction. */
 export function unitVector(vector: ArrayLike<number>): Float64Array | undefined {
   const most = largest(vector);
   if (most === 0) return undefined;
@@ -32,7 +32,7 @@ export function unitVector(vector: ArrayLike<number>): Float64Array | undefined 
   return scaled.map((component) => component / length);
 }
 
-/** @returns the cosine of both; undefined for a vector of another length. @param unit of length 1. */
+/** @param unit a vector of length 1. @returns the cosine; undefined if the dimensions differ. */
 export function cosine(unit: Float64Array, stored: Buffer): number | undefined {
   if (stored.length !== unit.length + 1) return undefined;
   const components = new Int8Array(stored.buffer, stored.byteOffset + 1, unit.length);

@@ -1,4 +1,4 @@
-/** What the scripts have in common that put no blanks between words, or join particles to them. */
+/** Scripts without spaces between words, or with particles joined to them. */
 const IN_PAIRS =
   '\\p{scx=Han}\\p{scx=Hira}\\p{scx=Kana}\\p{scx=Thai}\\p{scx=Lao}\\p{scx=Khmr}\\p{scx=Mymr}\\p{scx=Hang}';
 const makePatterns = () => ({
@@ -12,21 +12,21 @@ const makePatterns = () => ({
 type Patterns = ReturnType<typeof makePatterns>;
 let made: Patterns | undefined;
 
-/** Made for the first text that needs them: to look up their characters takes milliseconds, which an import should not. */
+/** Made for the first text that needs them: making them takes milliseconds, which loading the module should not. */
 const patterns = (): Patterns => (made ??= makePatterns());
 
 const ASCII = /^[\0-\x7f]*$/;
 
-/** Letters of which lower case has two forms, or upper case drops the difference. */
+/** Letters with two lower-case forms, or whose difference disappears in upper case. */
 const FOLDED: Readonly<Record<string, string>> = { ß: 'ss', ς: 'σ', ı: 'i' };
 
 /**
- * The words of a text, as they are compared: without case, without marks on letters of scripts that are also written without them.
- * Characters of scripts that have no blanks between words are taken in pairs, Han also one by one. No list of words or rules of a
- * language is needed, so a text in any mix of languages gives the same words on every machine.
+ * The words of a text, normalised for comparison: without case, and without marks in scripts that are also written without them. In
+ * scripts without spaces, each pair of characters is a word, and in Han each character, too. It needs no dictionary and no rules of
+ * a language, so a text in any mix of languages gives the same words on every machine.
  */
 export function wordsOf(text: string): string[] {
-  // The same, in less time.
+  // The same result, but faster.
   if (ASCII.test(text)) return text.toLowerCase().match(/[a-z0-9]+/g) ?? [];
   const { runs, isInPairs, pieces } = patterns();
   const words: string[] = [];
@@ -57,21 +57,21 @@ function addPiece(words: string[], piece: string): void {
   }
 }
 
-/** The first byte of a list, which no encoded one begins with; another one would be needed if lists had other words or hashes. */
+/** The first byte of a list. No encoded list begins with it. It must change if lists get other words or hashes. */
 const VERSION = 2;
 
-/** Of each word a list has four bytes: 28 bits of its hash, and how often it occurs, 15 at most. */
+/** A word takes four bytes in a list: 28 bits of its hash, and its count, at most 15. */
 const ENTRY = 4;
 const MOST_OF_A_WORD = 15;
 const MOST_WORDS = 2 ** 24 - 1;
 
 /**
- * How a word's stem is guessed, in any language: it has four letters or more, and the first four are those of other forms of the word.
- * `npm run bench -- memory` compares this with other guesses.
+ * The stem of a word in any language is guessed: the first four letters, if it has so many. `npm run bench -- memory` compares this
+ * with other guesses.
  */
 const STEM = 4;
 
-/** How many bits of a hash the rest of the word has: in the order of hashes, words of one stem are side by side. */
+/** How many bits of a hash come from the rest of the word. The stem comes first, so in order of hashes its words are neighbours. */
 const REST_BITS = 8;
 const REST = 2 ** REST_BITS - 1;
 
@@ -100,7 +100,7 @@ function hashed(word: string): HashedWord {
   return { hash: hasStem ? ((mixed(stem) >>> 4) & ~REST) | (bits & REST) : bits, hasStem };
 }
 
-/** What lists are searched for. */
+/** The words of a question, for which lists are searched. */
 export interface Question {
   /** Each word once, in the order of lists. */
   words: readonly HashedWord[];
@@ -109,19 +109,19 @@ export interface Question {
 }
 
 /**
- * How many words of a question count. `PRELOAD_MEMORY` asks with all that a user has written: a page that was pasted, of 10,000 words,
- * kept the process busy for 20 s, compared with 5,000 memories.
+ * How many words of a question count. `PRELOAD_MEMORY` asks with the user's whole message: comparing a pasted page of 10,000 words with
+ * 5,000 memories took the process 20 s.
  */
 const MOST_ASKED = 128;
 
 export function questionOf(words: readonly string[]): Question {
   const each = [...new Map(words.map((word) => [hashed(word).hash, hashed(word)])).values()];
-  // What somebody wants to know stands before what was pasted, or behind it.
+  // Keeps the beginning and the end: the question stands before or after a pasted text.
   if (each.length > MOST_ASKED) each.splice(MOST_ASKED / 2, each.length - MOST_ASKED);
   return { words: each.sort((a, b) => a.hash - b.hash), list: wordList(words) };
 }
 
-/** @returns the words with their counts, so that a text can be ranked without being read; first how many there are in all. */
+/** @returns the number of all words, then each word with its count, so that a text can be ranked without reading it. */
 export function wordList(words: readonly string[]): Buffer {
   const counts = new Map<number, number>();
   for (const word of words) {
@@ -135,17 +135,17 @@ export function wordList(words: readonly string[]): Buffer {
   return list;
 }
 
-/** Whether bytes are a list that this version of the package has made; encoded ones are not. */
+/** Whether bytes are a list of this version of the package, not encoded. */
 export const isWordList = (bytes: Uint8Array): boolean => bytes[0] === VERSION && bytes.length % ENTRY === 0;
 
-/** How many words the text has in all. */
+/** @returns the number of all words in the text. */
 export const lengthOf = (list: Buffer): number => entryAt(list, 0) >>> 8;
 
 /**
- * Counts how often a list has each word of a question, and behind these how often it has words of the same stem, itself among them.
+ * Counts each word of a question in a list, and then the words with the same stem, including the word itself.
  *
- * @param counts receives the counts. It must hold zeros from `place` on. The count of a stem is 255 at most.
- * @returns false if it has none.
+ * @param counts gets the counts. It must contain zeros from `place` on. The count of a stem is at most 255.
+ * @returns false if the list has none of the words.
  */
 export function countWords(
   list: Buffer,
@@ -174,6 +174,6 @@ export function countWords(
   return hasOne;
 }
 
-/** As `readUInt32LE`, which takes several times as long. */
+/** Like `readUInt32LE`, but several times as fast. */
 const entryAt = (list: Buffer, at: number): number =>
   ((list[at] ?? 0) | ((list[at + 1] ?? 0) << 8) | ((list[at + 2] ?? 0) << 16) | ((list[at + 3] ?? 0) << 24)) >>> 0;

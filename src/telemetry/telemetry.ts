@@ -9,10 +9,9 @@ import type { ErrorContext } from '../model/options.js';
 
 type Api = typeof import('@opentelemetry/api');
 
-/** What a call waits for: the calls before it to the same session, a connection of the pool, a lock of the database. */
+/** What a call waits for: earlier calls to its session, a connection of the pool, or a lock of the database. */
 type Wait = 'queue' | 'connection' | 'lock';
 
-/** What is measured of all calls. */
 interface Instruments {
   readonly duration: Histogram;
   readonly events: Counter;
@@ -33,15 +32,14 @@ interface Reader {
 
 const SCOPE = 'adk-mikro-orm';
 
-/** Those of the semantic conventions for `db.client.operation.duration`, in s. */
+/** The boundaries of the semantic conventions for `db.client.operation.duration`, in s. */
 const BOUNDARIES = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10];
 
 let loaded: Telemetry | undefined;
 
 /**
- * The telemetry of `telemetry: true`. The first caller loads the API of OpenTelemetry.
- *
- * @throws InvalidArgumentError when it is not installed.
+ * @returns the telemetry, if it is on. The first call loads the API of OpenTelemetry.
+ * @throws InvalidArgumentError if the API is not installed.
  */
 export function telemetryOf(isOn: boolean | undefined): Telemetry | undefined {
   if (!isOn) return undefined;
@@ -49,7 +47,7 @@ export function telemetryOf(isOn: boolean | undefined): Telemetry | undefined {
 }
 
 /**
- * Runs work that outlives the call that starts it, such as timers. Otherwise its spans would be children of that call's span.
+ * Runs work that outlives its caller, such as timers, so that its spans are not children of the caller's span.
  */
 export function detached<T>(work: () => T): T {
   return loaded ? loaded.detached(work) : work();
@@ -75,19 +73,19 @@ export class Telemetry {
   readonly #readers = new Set<Reader>();
   #instruments: { of: MeterProvider; all: Instruments } | undefined;
 
-  /** @internal Declarations that a host compiles must do without the types of the API. */
+  /** @internal The API's types must not be in declarations that a host compiles. */
   constructor(api: Api) {
     this.#api = api;
   }
 
-  /** The call that is under way here; undefined outside of calls. */
+  /** The running call; undefined outside calls. */
   get current(): ObservedCall | undefined {
     const call = this.#calls.getStore();
-    // A timer that a call has started has the call, too, and may fire when it is over.
+    // A timer that a call has started may fire after the call is over.
     return call?.isOver ? undefined : call;
   }
 
-  /** Runs a call under its own span. A call made of several calls has one span. */
+  /** Runs a call with its own span. Calls inside it have none. */
   async observe<T>(system: DialectName, about: ErrorContext, work: () => Promise<T>): Promise<T> {
     if (this.current?.isAbout(about)) return work();
     const { context, trace, SpanKind, SpanStatusCode } = this.#api;
@@ -248,7 +246,7 @@ export class ObservedCall {
     batch: { size: number; writer: ObservedCall | undefined },
   ): void {
     this.#span.setAttributes({ 'adk_mikro_orm.append.events': events, 'adk_mikro_orm.append.bytes': bytes });
-    // By the semantic conventions one is no batch.
+    // For the semantic conventions, a single one is not a batch.
     if (batch.size > 1) this.#span.setAttribute('db.operation.batch.size', batch.size);
     if (batch.writer && batch.writer !== this) this.#span.addLink({ context: batch.writer.#span.spanContext() });
   }
@@ -263,7 +261,7 @@ export class ObservedCall {
   }
 }
 
-/** The code of our errors; of others the name, as the semantic conventions have it. */
+/** The code of our errors, the name of others, as in the semantic conventions. */
 function typeOf(error: unknown): string {
   if (error instanceof AdkMikroOrmError) return error.code;
   return error instanceof Error ? error.name : '_OTHER';

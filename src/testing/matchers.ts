@@ -3,13 +3,13 @@ import { inspect } from 'node:util';
 import { InvalidArgumentError } from '../model/errors.js';
 import { isObject } from '../model/objects.js';
 
-/** What an event of a session should have; the rest may be anything. */
+/** What to expect of an event; its other properties may have any value. */
 export interface ExpectedEvent extends Partial<Pick<Event, Extract<keyof Event, string>>> {
-  /** Its texts, joined, without the model's thoughts. */
+  /** Its joined texts, without the model's thoughts. */
   text?: string;
   /** The functions that it calls. */
   calls?: { name: string; args: unknown }[];
-  /** What functions have returned. */
+  /** Its responses of functions. */
   responses?: { name: string; response: unknown }[];
 }
 
@@ -21,19 +21,19 @@ declare global {
     interface Matchers<R, T = {}> {
       /** The session has this state, and no other key. */
       toHaveState(expected: Record<string, unknown>): R;
-      /** The session has exactly these events, in this order, each with what is named. */
+      /** The session has exactly these events, in this order, each with at least these properties. */
       toHaveEvents(expected: readonly ExpectedEvent[]): R;
     }
   }
 }
 
-/** What is used of jest's and Vitest's `this`. */
+/** The part of jest's and Vitest's `this` that is used. */
 export interface MatcherContext {
   equals(actual: unknown, expected: unknown): boolean;
   utils: { diff(expected: unknown, actual: unknown): string | null | undefined };
 }
 
-/** What jest and Vitest make of a matcher. */
+/** What jest and Vitest expect from a matcher. */
 export interface MatcherResult {
   pass: boolean;
   message: () => string;
@@ -58,7 +58,7 @@ export const sessionMatchers = {
 
   toHaveEvents(this: MatcherContext, session: unknown, expected: readonly ExpectedEvent[]): MatcherResult {
     const { events } = sessionOf(session, 'toHaveEvents');
-    // Of each event what is expected of it, so that the difference shows nothing else.
+    // Compares only the expected properties, so that the difference shows nothing else.
     const actual = events.map((event, i) => {
       const all: Record<string, unknown> = { ...event, ...contentsOf(event) };
       const names = Object.keys(expected[i] ?? { author: true, text: true });

@@ -31,7 +31,7 @@ class Scripted extends BaseLlm implements ScriptedModel {
 
   constructor(answers: readonly ScriptedAnswer[]) {
     super({ model: 'scripted' });
-    // A list that grows later is not what the error counts.
+    // A copy, so that the error counts the answers right even if the caller's list grows.
     this.#answers = [...answers];
   }
 

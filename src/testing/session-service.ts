@@ -21,8 +21,8 @@ export interface TestSessionService {
  * const { service, orm, close } = await testSessionService();
  * ```
  *
- * @returns the service, its ORM, and what closes both. The caller closes it.
- * @throws SchemaError if none of the drivers is installed; and what `migrate` throws.
+ * @returns the service, its ORM, and a function that closes both, which the caller must call.
+ * @throws SchemaError if none of the drivers is installed, and the errors of `migrate`.
  */
 export async function testSessionService(): Promise<TestSessionService> {
   template ??= makeTemplate();
@@ -32,7 +32,7 @@ export async function testSessionService(): Promise<TestSessionService> {
   return { service: new MikroOrmSessionService(orm.em), orm, close: () => orm.close(true) };
 }
 
-/** What makes the tables, and fills those that are not empty. */
+/** The statements that make the tables and fill those that are not empty. */
 type Template = readonly { sql: string; values?: unknown[] }[];
 
 let template: Promise<Template> | undefined;
@@ -46,7 +46,7 @@ async function makeTemplate(): Promise<Template> {
       "select type, name, sql from sqlite_master where sql is not null and name not like 'sqlite_%' order by rowid",
     )) as { type: string; name: string; sql: string }[];
     const statements: { sql: string; values?: unknown[] }[] = made.map(({ sql }) => ({ sql }));
-    // MikroORM's notes of what was run: without them `migrate` would run it again.
+    // Also copies MikroORM's list of executed migrations: otherwise `migrate` would run them again.
     for (const { name } of made.filter(({ type }) => type === 'table')) {
       for (const row of (await connection.execute(`select * from "${name}"`)) as object[]) {
         const values: unknown[] = Object.values(row);
@@ -59,7 +59,7 @@ async function makeTemplate(): Promise<Template> {
   }
 }
 
-/** What a driver's package exports; not all of them exist for each version of MikroORM. */
+/** What a driver's package exports. Not every driver exists for every version of MikroORM. */
 interface SqlitePackage {
   MikroORM: { init(options: Partial<Options>): Promise<MikroORM> };
 }
