@@ -109,11 +109,11 @@ export async function runSpeed(database: DatabaseName, em: EntityManager): Promi
     const mark = most === undefined ? '' : median <= most ? '✓' : '✗';
     const name = `search ${number(memories)} memories, ${appName}`;
     rows.push([mark, name, ...[median, at(times, 0.95), at(cpu, 0.5)].map((ms) => duration(ms * 1_000))]);
+    return median;
   };
   for (const user of SEARCHED) {
-    const most = TARGETS.search.get(user.memories) ?? 0;
-    await search(service, 'plain', user, most);
-    await search(encrypted, 'encrypted', user, most * TARGETS.encrypted);
+    const median = await search(service, 'plain', user, TARGETS.search.get(user.memories));
+    await search(encrypted, 'encrypted', user, median * TARGETS.encrypted);
   }
   for (const user of WITH_VECTORS) await search(withVectors, 'vectors', user);
   showProgress('');
