@@ -20,14 +20,14 @@ export const adkArtifactVersion = ({ named, table }: Naming) =>
             .deleteRule('cascade')
             .updateRule('no action'),
         /**
-         * 0, 1, 2 … without gaps. A row with a negative number is an upload: parts of a stream are under it before there is a version.
+         * 0, 1, 2 … without gaps. A row with a negative number is an upload: the parts of a stream belong to it until there is a version.
          */
         version: p.integer().fieldName('version').primary().autoincrement(false).unsigned(false),
-        /** The Part without its content, what the caller said of it, and the content's type, size and hash. */
+        /** The Part without its content, the caller's metadata, and the content's type, size and hash. */
         info: json('info'),
-        /** The content; null when it is kept in parts, see `AdkArtifactPart`, and when there is none. */
+        /** The content; null if it is kept in parts, see `AdkArtifactPart`, or there is none. */
         data: optionalBytes('data'),
-        /** The upload under whose number the parts are; null if they are under that of the version. */
+        /** The number of the upload that has the parts; null if they have the number of the version. */
         upload: p.integer().fieldName('upload').nullable(),
         /** By the database's clock. */
         createTime: time('create_time'),

@@ -16,7 +16,7 @@ export const adkArtifact = ({ table }: Naming) =>
       properties: {
         appName: key('app_name', KEY_LENGTHS.appName).primary(),
         userId: key('user_id', KEY_LENGTHS.userId).primary(),
-        /** Empty for a file of the user, whose name begins with `user:` for ADK and is stored without that. */
+        /** Empty for a file of the user. ADK's prefix `user:` is not stored in its name. */
         sessionId: key('session_id', KEY_LENGTHS.sessionId).primary(),
         filename: key('filename', KEY_LENGTHS.filename).primary(),
         lastVersion: p.integer().fieldName('last_version'),

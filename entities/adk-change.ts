@@ -5,8 +5,8 @@ import { withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
 /**
- * An entry of the event log that is no appended event: a session that was created, state that was set outside a run. It has
- * no foreign key, because a deletion is emitted after the session is gone.
+ * An entry of the event log other than an appended event, such as a created session, or state that was set outside a run. It has no
+ * foreign key, because a deletion is emitted after the session is gone.
  */
 export const adkChange = ({ named, table }: Naming) =>
   withSharedClass(
@@ -15,27 +15,27 @@ export const adkChange = ({ named, table }: Naming) =>
       ...table('changes'),
       properties: {
         appName: key('app_name', KEY_LENGTHS.appName).primary(),
-        /** Empty if state of the app alone was changed. */
+        /** Empty for state of the app. */
         userId: key('user_id', KEY_LENGTHS.userId).primary(),
-        /** Empty if state of the app or the user was changed. */
+        /** Empty for state of the app or the user. */
         sessionId: key('session_id', KEY_LENGTHS.sessionId).primary(),
         /**
-         * In the order in which a session's changes were made, counted by its row. If there is no row, of state of user or app and,
-         * below 0, of a deletion, each process counts from a random number.
+         * Numbers the changes of a session in their order; the session's row counts them. For state of user or app and, below 0, for
+         * a deletion, there is no such row: each process counts from a random number.
          */
         id: p.bigint('number').fieldName('change_id').primary().autoincrement(false).unsigned(false),
         kind: p.string().fieldName('kind').length(16),
         /** The number of the session's newest event at that time. */
         seq: p.integer().fieldName('seq'),
-        /** The number of the event that was rewritten. */
+        /** The number of a rewritten event. */
         eventSeq: p.integer().fieldName('event_seq').nullable(),
         /** By the database's clock. */
         time: time('time'),
-        /** State that was given or set; of `trimmed`, the state before the first event that is kept. Null means what the tables hold now. */
+        /** The new state; of `trimmed`, the state before the first remaining event. If null, readers get what the tables contain. */
         data: optionalJson('data'),
-        /** The position of the event that it follows in the log; null until a reader of the log has given it one. */
+        /** The position of the event before it in the log; null until a reader of the log has assigned it. */
         position: p.bigint('number').fieldName('position').nullable(),
-        /** Its number among all changes: 1, 2, 3 …; positions are those of events. Null until it has a position. */
+        /** Its number among all changes: 1, 2, 3 …; null until it has a position. */
         number: p.bigint('number').fieldName('number').nullable(),
       },
       indexes: [{ name: named('changes_number'), properties: ['number', 'id'] }],

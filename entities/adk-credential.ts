@@ -4,7 +4,7 @@ import { json, key, time } from './columns.js';
 import { withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
-/** What a tool logs in with for a user: a token, or a key. It has no foreign key, since it outlives its session. */
+/** A token or a key with which a tool logs in for a user. It has no foreign key, since it outlives its session. */
 export const adkCredential = ({ table }: Naming) =>
   withSharedClass(
     defineEntity({

@@ -11,7 +11,7 @@ export const adkEventPart = ({ named, table }: Naming) =>
       name: 'AdkEventPart',
       ...table('event_parts'),
       properties: {
-        // The session's, not the event's: if no event is in parts, a database would look for them for each event that is deleted.
+        // A foreign key to the event would make the database search this table for each deleted event, even if none is in parts.
         session: () =>
           withCollatedType(p.manyToOne(AdkSession))
             .primary()

@@ -24,13 +24,13 @@ export const adkEvent = ({ named, table }: Naming) =>
         seq: p.integer().fieldName('seq').primary().autoincrement(false),
         id: key('event_id', KEY_LENGTHS.eventId),
         timestamp: time('timestamp'),
-        /** Whether a turn begins with it, see `beginsTurn`. In front of `data`, behind which SQLite would read through all of that. */
+        /** Whether a turn begins with it, see `beginsTurn`. Before `data`: SQLite reads through everything before a column. */
         beginsTurn: p.boolean().fieldName('begins_turn').default(false),
-        /** The event as ADK has it; null if it is kept in parts, see `AdkEventPart`. */
+        /** The event; null if it is kept in parts, see `AdkEventPart`. */
         data: optionalJson('data'),
-        /** JSON: the keys of its delta that lost to an earlier event, which was written later (contract A8); null for nearly all. */
+        /** JSON: the keys of its delta whose writes were older than those of an earlier event (contract A8); mostly null. */
         superseded: text('superseded').nullable(),
-        /** Its position among the events of all sessions; null until a reader of the log has numbered it. */
+        /** Its position among the events of all sessions; null until a reader of the log has assigned it. */
         position: p.bigint('number').fieldName('position').nullable(),
       },
       indexes: [{ name: named('events_position'), properties: ['position', 'seq'] }],

@@ -4,7 +4,7 @@ import { bytes, json, key, optionalBytes, text, time } from './columns.js';
 import { withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
-/** What an agent remembers: an event's text, or what the host has added. It has no foreign key, since it outlives its session. */
+/** What an agent remembers: the text of an event, or one that the host has added. No foreign key, since it outlives its session. */
 export const adkMemory = ({ named, table }: Naming) =>
   withSharedClass(
     defineEntity({
@@ -14,7 +14,7 @@ export const adkMemory = ({ named, table }: Naming) =>
         appName: key('app_name', KEY_LENGTHS.appName).primary(),
         /** Empty if it is for all users of the app. */
         userId: key('user_id', KEY_LENGTHS.userId).primary(),
-        /** Empty if it is of no session. */
+        /** Empty if it belongs to no session. */
         sessionId: key('session_id', KEY_LENGTHS.sessionId).primary(),
         /** The event's id, or that of the memory. */
         id: key('memory_id', KEY_LENGTHS.eventId).primary(),
@@ -24,15 +24,15 @@ export const adkMemory = ({ named, table }: Naming) =>
         time: time('time'),
         /** When it was added, or replaced, by the database's clock. */
         createTime: time('create_time'),
-        /** Before this time nobody finds it, by the database's clock: its session may still go on. */
+        /** It cannot be found before this time, by the database's clock, since its session may continue. */
         settles: time('settles').nullable(),
-        /** From this time on nobody finds it, by the database's clock. */
+        /** It cannot be found from this time on, by the database's clock. */
         expires: time('expires').nullable(),
-        /** Its words, to search for. In front of `data`, which a search does not read. */
+        /** Its words. Before `data`, which a search does not read. */
         words: bytes('words'),
-        /** What made `embedding`. */
+        /** The name of the model that made `embedding`. */
         model: text('model').nullable(),
-        /** Its meaning, if the host's `embed` has given it. */
+        /** The vector of its meaning, from the host's `embed`. */
         embedding: optionalBytes('embedding'),
         /** Content, author and metadata. */
         data: json('data'),

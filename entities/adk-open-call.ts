@@ -5,7 +5,7 @@ import { json, key, time } from './columns.js';
 import { withCollatedType, withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
-/** A long-running call, or a question of ADK's, that waits for the answer of a person or has got it. */
+/** A long-running call, or one of ADK's own questions, that waits for a person or was answered. */
 export const adkOpenCall = ({ named, table }: Naming) =>
   withSharedClass(
     defineEntity({
@@ -20,21 +20,21 @@ export const adkOpenCall = ({ named, table }: Naming) =>
             .index(false)
             .deleteRule('cascade')
             .updateRule('no action'),
-        // For the indexes alone: they begin with columns of the session's key, and MikroORM names columns by properties.
+        // Only for the indexes, which begin with columns of the session's key: MikroORM names them by properties.
         appName: key('app_name', KEY_LENGTHS.appName).persist(false),
         userId: key('user_id', KEY_LENGTHS.userId).persist(false),
         sessionId: key('session_id', KEY_LENGTHS.sessionId).persist(false),
-        /** The number of the last event that answers it; `MAX_SEQ` while there is none. In the key, by which a session's are found. */
+        /** The number of the last event that answers it; `MAX_SEQ` while it is open. Part of the key, by which open calls are found. */
         openUntil: p.integer().fieldName('open_until').primary().autoincrement(false),
         /** The number of the event that made the call. */
         seq: p.integer().fieldName('seq').primary().autoincrement(false),
         /** Its place among the calls of that event, from 0. */
         number: p.integer().fieldName('number').primary().autoincrement(false),
-        /** The tool, or the name of ADK's question; of a longer name the beginning. */
+        /** The name of the tool or of ADK's question, possibly cut off. */
         name: key('name', CALL_NAME_LENGTH),
-        /** That of the event. */
+        /** The time of the event. */
         timestamp: time('timestamp'),
-        /** By what its response is found: the call's `id`, and its `branch` and `about` if it has them. */
+        /** The call's `id`, and its `branch` and `about` if it has them, by which its response is found. */
         data: json('data'),
       },
       indexes: [

@@ -4,7 +4,7 @@ import { key, text, time } from './columns.js';
 import { withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
-/** How far a `SessionProjection` has read the log. Its transactions write this row first, and so wait for each other. */
+/** How far a `SessionProjection` has read the log. Its transactions write this row first, so that they wait for each other. */
 export const adkProjection = ({ table }: Naming) =>
   withSharedClass(
     defineEntity({
@@ -12,7 +12,7 @@ export const adkProjection = ({ table }: Naming) =>
       ...table('projections'),
       properties: {
         name: key('name', KEY_LENGTHS.projectionName).primary(),
-        /** A fencing token: each transaction adds one, so that none applies entries which another one has applied. */
+        /** A fencing token. Each transaction adds 1, so that none applies entries that another one has applied. */
         version: p.bigint('number').fieldName('version'),
         /** JSON of the log's cursor; 0 for the beginning. `cursor` is a word of SQL. */
         cursor: text('log_cursor'),

@@ -14,29 +14,28 @@ export const adkSession = ({ named, table }: Naming) =>
         appName: key('app_name', KEY_LENGTHS.appName).primary(),
         userId: key('user_id', KEY_LENGTHS.userId).primary(),
         id: key('session_id', KEY_LENGTHS.sessionId).primary(),
-        /** The random name of one history of the session: another one after a rewind, and when the id is used again. */
+        /** The random name of one history of the session. It changes with a rewind, and if the id is used again. */
         incarnation: p.string().fieldName('incarnation').length(36),
-        /** The first of its incarnations, which a rewind leaves as it is; what codecs encode is bound to it. */
+        /** The first incarnation, which a rewind does not change. Encoded texts are bound to it. */
         origin: key('origin', 36),
-        /** `active`, `deleted` (softly), or `ending`: a deletion for good has begun, and events are missing. */
+        /** `active`, `deleted` (softly), or `ending`: its permanent deletion has begun, and events are missing. */
         status: p.string().fieldName('status').length(8).default('active'),
-        /** The number of the newest event, 0 when there is none. */
+        /** The number of the newest event; 0 if there never was one. */
         lastSeq: p.integer().fieldName('last_seq').default(0),
-        /** The number of the oldest event that is kept; above `lastSeq` when all were trimmed. */
+        /** The number of the oldest event; above `lastSeq` if all were trimmed. */
         firstSeq: p.integer().fieldName('first_seq').default(1),
-        /** The id of the newest change that was recorded of it; the first one's is the time of its creation, in µs. */
+        /** The id of its newest change. The first id is the time of its creation, in µs. */
         lastChange: p.bigint('number').fieldName('last_change').defaultRaw('0'),
         createTime: time('create_time'),
         lastUpdateTime: time('last_update_time'),
-        /** Who holds the lease, see `SessionLeases`; null when nobody does. */
+        /** The holder of the lease, see `SessionLeases`; null if there is none. */
         leaseHolder: p.string().fieldName('lease_holder').length(255).nullable(),
-        /** The fencing token of the newest lease; stays when it is released. */
+        /** The fencing token of the newest lease, even if that was released. */
         leaseToken: p.bigint('number').fieldName('lease_token').defaultRaw('0'),
         /** By the database's clock. */
         leaseExpires: time('lease_expires').nullable(),
         /** When it was deleted with `deletion: 'soft'`, by the database's clock; null while it is active. */
         deletedAt: time('deleted_at').nullable(),
-        /** For lists of sessions that people read. */
         title: key('title', TITLE_LENGTH).nullable(),
         /** An object of strings. */
         labels: optionalJson('labels'),

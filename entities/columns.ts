@@ -4,17 +4,17 @@ import { withCollatedType } from './mikro-orm.js';
 import { correctSchemaHelper } from './sqlite-schema.js';
 
 interface ColumnTypes {
-  /** Of text that identifies a row. */
+  /** For text that identifies a row. */
   key(length: number): string;
-  /** Of JSON as the text that was written. */
+  /** For JSON, kept as the text that was written. */
   json: string;
-  /** Selects it as that text; left out if the driver gives it as it is. */
+  /** Selects it as that text; absent if the driver returns it unchanged. */
   selectJson?(column: string): string;
-  /** Of text of any length. */
+  /** For text of any length. */
   text: string;
-  /** Of bytes of any length. */
+  /** For bytes of any length. */
   bytes: string;
-  /** Selects them in a form that no setting changes; left out if the driver gives the bytes. */
+  /** Selects them in a form that no setting changes; absent if the driver returns the bytes. */
   selectBytes?(column: string): string;
 }
 
@@ -31,7 +31,7 @@ const COLUMN_TYPES: Readonly<Record<DialectName, ColumnTypes>> = {
   postgresql: {
     key: (length) => `varchar(${length}) collate "C"`,
     json: 'json',
-    // node-postgres parses a json column itself: then "5" and 5 become the same value, and so do JSON's null and SQL's.
+    // node-postgres would parse a json column: "5" and 5 would become the same value, and so would JSON's null and SQL's.
     selectJson: (column) => `${column}::text`,
     text: 'text',
     bytes: 'bytea',
@@ -42,12 +42,12 @@ const COLUMN_TYPES: Readonly<Record<DialectName, ColumnTypes>> = {
   mariadb: { key: (length) => `varchar(${length}) collate utf8mb4_nopad_bin`, ...LONG },
 };
 
-/** Of a database that is not supported, those of SQLite: what refuses it comes later. */
+/** For an unsupported database, the types of SQLite: it is refused later. */
 const typesOf = (platform: Platform) => COLUMN_TYPES[dialectName(platform) ?? 'sqlite'];
 
 /** Text that identifies a row, compared byte for byte on every database. */
 class KeyType extends Type<string, string> {
-  /** MikroORM asks for it before it reads a schema, and no sooner does anything of ours know the host's platform. */
+  /** MikroORM calls this before it reads a schema. Nothing of ours knows the host's platform earlier. */
   override getColumnType(prop: EntityProperty, platform: Platform): string {
     if (dialectName(platform) === 'sqlite') correctSchemaHelper(platform);
     return typesOf(platform).key(prop.length ?? 0);
@@ -127,5 +127,5 @@ export const bytes = (column: string) => p.type(BytesType).fieldName(column).$ty
 
 export const optionalBytes = (column: string) => bytes(column).nullable();
 
-/** Milliseconds since 1970 with their fraction, in the only type that gives a JavaScript number back exactly (contract C3). */
+/** Milliseconds since 1970 with their fraction, in the only type that keeps a JavaScript number exactly (contract C3). */
 export const time = (column: string) => p.double().fieldName(column);

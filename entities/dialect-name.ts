@@ -5,28 +5,28 @@ import { SchemaError } from '../src/model/errors.js';
 export type DialectName = 'sqlite' | 'postgresql' | 'mysql' | 'mariadb';
 
 /**
- * Finds out which database a MikroORM platform is for; nothing else decides that. It looks at the column types that the
- * platform declares: to import its class is to import every driver, and a bundler changes the name of the class.
+ * The only place that decides which database a MikroORM platform is for: by the column types that it declares. Its class cannot be
+ * used, since that would import every driver, and bundlers change class names.
  */
 export function dialectName(platform: Platform): DialectName | undefined {
   switch (platform.getBooleanTypeDeclarationSQL()) {
     case 'integer':
       return 'sqlite';
     case 'tinyint(1)':
-      // MariaDB has no JSON type: in conditions its platform compares JSON as text, that of MySQL as a document.
+      // In conditions, the platform of MariaDB, which has no JSON type, compares JSON as text, and that of MySQL as a document.
       return typeof platform.convertJsonToDatabaseValue({}, { mode: 'query' }) === 'string' ? 'mariadb' : 'mysql';
     default:
       return platform.getJsonDeclarationSQL() === 'jsonb' ? 'postgresql' : undefined;
   }
 }
 
-/** What is asked of a database where its `Dialect` is not at hand: in entities, in migrations, below the dialects. */
+/** Facts about a database for code without a `Dialect`: entities, migrations, and rooms below the dialects. */
 interface DialectTraits {
   /** Whether a table can be in a schema. */
   hasSchemas: boolean;
   /** Whether it runs in this process, so that a connection has no server that could be lost. */
   isInProcess: boolean;
-  /** What names are quoted with. */
+  /** The quote of names. */
   quote: '"' | '`';
 }
 
@@ -37,7 +37,6 @@ export const TRAITS: Readonly<Record<DialectName, DialectTraits>> = {
   mariadb: { hasSchemas: true, isInProcess: false, quote: '`' },
 };
 
-/** What is thrown for every other database. */
 export const unsupportedDatabase = () =>
   new SchemaError('adk-mikro-orm runs on SQLite, PostgreSQL, MySQL and MariaDB only.');
 

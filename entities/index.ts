@@ -1,5 +1,5 @@
 /**
- * The tables as entities, to query them and to relate your own entities to them.
+ * The tables as entities: query them, and relate your own entities to them.
  *
  * @module adk-mikro-orm/entities
  */
@@ -42,8 +42,8 @@ export type { AdkEntityOptions } from './naming.js';
  * The entities of this package, for `MikroORM.init({ entities: [...adkEntities(), ...yours] })`.
  *
  * @param options.schema the database schema of the tables; by default the ORM's own.
- * @param options.tablePrefix what the table names begin with; `adk_` by default.
- * @throws InvalidArgumentError when an option is not known, or not a string.
+ * @param options.tablePrefix the beginning of the table names; `adk_` by default.
+ * @throws InvalidArgumentError if an option is unknown, or not a string.
  * @returns one entity for each table. Query and relate to them by name or by the exports `AdkSession`, `AdkEvent`, …,
  *   which name the same entities whatever the schema and prefix.
  */
@@ -68,7 +68,7 @@ export function adkEntities(options?: AdkEntityOptions) {
   ]);
 }
 
-/** MikroORM asks each entity for its name; the error that it throws for a list says nothing of entities. */
+/** Throws a helpful error for a nested list, for which MikroORM's own error does not mention entities. */
 function refusingToNest<Entities extends object>(entities: Entities): Entities {
   return Object.defineProperty(entities, 'name', {
     get: () => {

@@ -1,10 +1,10 @@
 /**
- * What differs between MikroORM 6 and 7 in entities; `src/database/orm` has all the rest. The major is
- * found out by the members of an object, never by a version.
+ * What differs between MikroORM 6 and 7 in entities; `src/database/orm` has the rest. The major version is recognised by the members
+ * of an object, never by a version number.
  */
 import type { EntityMetadata } from '@mikro-orm/core';
 
-/** MikroORM 7 finds an entity by its name as well, and its types don't say so. */
+/** MikroORM 7 also finds an entity by its name, but its types don't say so. */
 export function entityNamed(metadata: Iterable<EntityMetadata>, name: string): EntityMetadata | undefined {
   for (const meta of metadata) if (meta.className === name) return meta;
   return undefined;
@@ -22,9 +22,9 @@ function hasClass(schema: Schema): schema is Schema & { setClass(entityClass: un
 }
 
 /**
- * MikroORM 6 identifies entities by their names, MikroORM 7 by their classes. There all schemas of one name get the same
- * class, also those of another copy of this package in the process: otherwise `find(AdkSession)`, and a relation of a
- * host's to `AdkSession`, would mean another entity than the one that `adkEntities` with options has made.
+ * MikroORM 6 identifies entities by their names, MikroORM 7 by their classes. For 7, all schemas with the same name get the same class,
+ * even those of another copy of this package: otherwise `find(AdkSession)`, or a host's relation to `AdkSession`, would mean another
+ * entity than the one that `adkEntities` made with options.
  */
 export function withSharedClass<S extends Schema>(schema: S): S {
   if (hasClass(schema)) {
@@ -47,8 +47,8 @@ function comparesCollations<Builder extends object>(builder: Builder): builder i
 }
 
 /**
- * For a column whose type contains its collation, and for a foreign key to one. The schema generator of MikroORM 7 reads
- * type and collation from the database separately, and would find a difference to the entity each time.
+ * For a column whose type contains its collation, and for a foreign key to such a column. The schema generator of MikroORM 7 reads type
+ * and collation separately from the database, and would always find a difference.
  */
 export function withCollatedType<Builder extends object>(builder: Builder): Builder {
   return comparesCollations(builder) ? builder.ignoreSchemaChanges('type', 'collation') : builder;

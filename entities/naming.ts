@@ -5,7 +5,7 @@ import { SchemaError } from '../src/model/errors.js';
 export interface AdkEntityOptions {
   /** The database schema of the tables (on MySQL and MariaDB: the database); by default the ORM's own. */
   schema?: string;
-  /** What the names of tables, indexes and constraints begin with; `adk_` by default. */
+  /** The beginning of the names of tables, indexes and constraints; `adk_` by default. */
   tablePrefix?: string;
 }
 
@@ -25,7 +25,7 @@ export const checkEntityOptions = object<AdkEntityOptions>({ schema: aName, tabl
 
 export const DEFAULT_PREFIX = 'adk_';
 
-/** The names of one set of entities. A naming strategy of the host's must not change them. */
+/** The names of one set of entities, which the host's naming strategy must not change. */
 export interface Naming {
   /** Adds the prefix to the name of an index or a constraint. */
   named(suffix: string): string;

@@ -1,6 +1,6 @@
 import type { Connection, Platform, Transaction } from '@mikro-orm/core';
 
-/** One column of a foreign key, with the statement that made its table. */
+/** A column of a foreign key, with the statement that created its table. */
 interface KeyColumn {
   readonly id: number;
   readonly seq: number;
@@ -24,7 +24,7 @@ interface ForeignKey {
   readonly deferMode: string | undefined;
 }
 
-/** The part of MikroORM's schema helper that is changed here; its package is no dependency of ours. */
+/** The part of MikroORM's schema helper that is changed here; its package is not a dependency of ours. */
 interface SchemaHelper {
   getForeignKeys(
     connection: Connection,
@@ -32,7 +32,7 @@ interface SchemaHelper {
     schema?: string,
     context?: Transaction,
   ): Promise<Record<string, ForeignKey>>;
-  /** Of MikroORM 6: the statements that make a table anew. */
+  /** Only in MikroORM 6: the statements that rebuild a table. */
   getAlterTable?(...args: unknown[]): Promise<string>;
 }
 
@@ -88,11 +88,10 @@ async function foreignKeysOf(
 /**
  * Corrects two faults of MikroORM on SQLite, by which hosts lost rows:
  *
- * - It reads a foreign key of several columns as one for each column, and no name of any. So every table that refers to a
- *   session or an event differs from its entity, and is rebuilt each time.
- * - MikroORM 6 turns foreign keys on after one table, and off before the next, in one line, of which only the first statement
- *   runs. So the next table is rebuilt with foreign keys, and `drop table` deletes the rows that refer to it with `on delete
- *   cascade`.
+ * - It reads a foreign key of several columns as one key for each column, without names. So every table that refers to a session or
+ *   an event seems to differ from its entity, and is rebuilt each time.
+ * - MikroORM 6 turns foreign keys on after one table and off before the next in one line, but only the first statement of a line runs.
+ *   So the next table is rebuilt with foreign keys on, and `drop table` deletes the rows that refer to it with `on delete cascade`.
  */
 export function correctSchemaHelper(platform: Platform): void {
   const helper = platform.getSchemaHelper() as SchemaHelper;

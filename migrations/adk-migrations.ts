@@ -34,15 +34,15 @@ const checkDialect = oneOf(...Object.keys(MIGRATIONS));
 
 /**
  * The migrations of this package, for `migrations: { migrationsList: [...adkMigrations('postgresql'), ...yours] }` and
- * `extensions: [AdkMigrator]`. Each throws `SchemaError` before it changes anything, when the next `migration:create`
- * would drop the tables, or when tables of the same names are another program's.
+ * `extensions: [AdkMigrator]`. Each throws `SchemaError` before it changes anything, if the next `migration:create` would drop the
+ * tables, or tables with the same names are another program's.
  *
  * @param dialect the database they are for.
  * @param options where the tables live; the same as for `adkEntities`. A schema that does not exist is created, and
  *   stays when the migrations are reverted.
  * @returns the migrations, oldest first.
- * @throws InvalidArgumentError when the dialect or an option is not known.
- * @throws SchemaError when a schema is asked for on SQLite, or `'*'`.
+ * @throws InvalidArgumentError if the dialect or an option is unknown.
+ * @throws SchemaError for a schema on SQLite, or the schema `'*'`.
  */
 export function adkMigrations(dialect: DialectName, options: AdkEntityOptions = {}): AdkMigration[] {
   checkDialect(dialect, 'The dialect of adkMigrations');
@@ -60,7 +60,7 @@ export function adkMigrations(dialect: DialectName, options: AdkEntityOptions = 
     }));
 }
 
-/** Added to a migration's name: sets of tables with different schemas and prefixes share one table of migrations. */
+/** Added to the name of a migration, since sets of tables with different schemas and prefixes share one table of migrations. */
 function nameOf({ schema, tablePrefix = DEFAULT_PREFIX }: AdkEntityOptions): string {
   if (!schema && tablePrefix === DEFAULT_PREFIX) return '';
   return `[${schema ? `${schema}.` : ''}${tablePrefix}]`;
@@ -88,7 +88,7 @@ function located(
     override async up(): Promise<void> {
       refuseDroppingConfig(this.config, this.driver.getMetadata(), options);
       if (isFirst) await this.#refuseStrangers();
-      // Looked up first: PostgreSQL requires the right to create schemas even for one that exists.
+      // PostgreSQL requires the right to create schemas even if this one exists, so look first.
       if (this.#schema && !(await this.#hasSchema(this.#schema))) {
         super.addSql(`create schema if not exists ${quoted(this.#schema)}`);
       }
@@ -96,9 +96,9 @@ function located(
     }
 
     /**
-     * `create table if not exists` leaves a table of the same name as it is, and a later statement would fail.
+     * `create table if not exists` would ignore another program's table with the same name, and a later statement would fail.
      *
-     * @throws SchemaError when a table has other columns.
+     * @throws SchemaError if a table has other columns.
      */
     async #refuseStrangers(): Promise<void> {
       const query: Query = async (sql, values) => (await this.execute(sql, values)) as { name: string }[];

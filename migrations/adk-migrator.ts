@@ -21,8 +21,8 @@ import {
 type MigratorEntityManager = ConstructorParameters<typeof Migrator>[0];
 
 /**
- * Compares the host's relations to our entities in the way of our own. Otherwise MikroORM 7 finds their columns different
- * each time, since the type of our keys contains a collation.
+ * Makes MikroORM 7 compare the host's relations to our entities like our own. Otherwise it finds a difference each time, since the type
+ * of our keys contains a collation.
  */
 function compareRelationsAsOurs(metadata: MetadataStorage): void {
   const properties: Record<string, EntityProperty> | undefined = entityNamed(metadata, 'AdkEvent')?.properties;
@@ -38,8 +38,8 @@ function compareRelationsAsOurs(metadata: MetadataStorage): void {
 
 /**
  * MikroORM's `Migrator`, for `extensions: [AdkMigrator]`. Only the migrations of this package change its tables:
- * `migration:create` and snapshots leave them out. `migration:up` throws `SchemaError` when a table is gone that it has
- * made before, and `migration:check` when a table is missing.
+ * `migration:create` and snapshots leave them out. `migration:up` throws `SchemaError` if a table that it made is gone, and
+ * `migration:check` if a table is missing.
  */
 export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
   /** If no extension has this name, MikroORM 7 registers its own migrator over this one. */
@@ -87,20 +87,20 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
     return this.#withoutOurTables(() => this.#migrate(true, () => super.down(known)));
   }
 
-  /** @param changesTables false if nothing is pending: the check on SQLite reads each row that has a foreign key. */
+  /** @param changesTables false if nothing is pending, to spare the check on SQLite, which reads each row that has a foreign key. */
   #migrate<T>(changesTables: boolean, work: () => Promise<T>): Promise<T> {
     return changesTables && this.#location.dialect === 'sqlite'
       ? withoutForeignKeys(this.#em.getConnection(), work)
       : work();
   }
 
-  /** @param schema what the database holds, after `up` and `down`. */
+  /** @param schema the schema of the database after `up` or `down`. */
   protected override async storeCurrentSchema(schema?: Parameters<Migrator['storeCurrentSchema']>[0]) {
     if (schema) this.#leaveOut(schema);
     await super.storeCurrentSchema(schema);
   }
 
-  /** Sets `skipTables` for the time of `work` alone: `orm.schema` reads it too, and has to create and drop our tables. */
+  /** Sets `skipTables` only during `work`: `orm.schema` also reads it, and must be able to create and drop our tables. */
   async #withoutOurTables<T>(work: () => T): Promise<Awaited<T>> {
     const options = this.#em.config.get('schemaGenerator');
     const { skipTables } = options;
@@ -112,7 +112,7 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
     }
   }
 
-  /** MikroORM does not apply `skipTables` to a snapshot that it reads, nor MikroORM 6 to one that it writes. */
+  /** MikroORM does not apply `skipTables` to a snapshot that it reads, and MikroORM 6 not to one that it writes either. */
   #leaveOut(schema: Schema): void {
     const skipTables = [...(this.#em.config.get('schemaGenerator').skipTables ?? []), ...tableNames(this.#location)];
     const tables = schema.getTables();
@@ -127,9 +127,9 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
     );
   }
 
-  /** @throws SchemaError when a table of ours is missing, or another program's; not if the database can't be reached. */
+  /** @throws SchemaError if one of our tables is missing or another program's, but not if the database cannot be reached. */
   async #refuseMissing(): Promise<void> {
-    // `checkConnection` does not do: on MikroORM 7 it does not connect, and reports that there is no connection.
+    // Not `checkConnection`: on MikroORM 7 it does not connect, and reports that there is no connection.
     const isReached = await this.#em
       .getConnection()
       .execute('select 1')
@@ -143,7 +143,7 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
     refuseDifferent(findings);
   }
 
-  /** @throws SchemaError when our migrations are noted as done, and a table or a column is missing. */
+  /** @throws SchemaError if our migrations are recorded as executed, but a table or a column is missing. */
   async #refuseDamage(): Promise<void> {
     const { dialect, ...options } = this.#location;
     const names = adkMigrations(dialect, options).map(({ name }) => name);

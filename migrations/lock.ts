@@ -6,52 +6,52 @@ import type { Database } from '../src/database/calls/database.js';
 import { SchemaError } from '../src/model/errors.js';
 
 /**
- * Statements that come first in a transaction and let one migration of this package run at a time, on databases that make
- * tables in transactions: the lock is the transaction's and ends with it, also when the process is killed. One server takes
- * all writes. The others have a `MigrationLease`.
+ * The first statements of a transaction, which let only one migration of this package run at a time, on databases that create tables in
+ * transactions and have one server for all writes. The lock ends with the transaction, even if the process is killed. The other
+ * databases have a `MigrationLease`.
  */
 export const TRANSACTION_LOCKS = {
-  // Writes lock the file. A transaction that reads first fails when it writes and another process has written in between.
+  // A write locks the file. A transaction that reads first would fail if another process writes before it does.
   sqlite: ['create table adk_migrating (x)', 'drop table adk_migrating'],
   postgresql: [`select pg_advisory_xact_lock(hashtextextended('adk-mikro-orm', 0))`],
   mysql: undefined,
   mariadb: undefined,
 } as const satisfies Record<DialectName, readonly string[] | undefined>;
 
-/** What must precede the transaction. */
+/** Statements to run before the transaction. */
 export const BEFORE_MIGRATIONS: Readonly<Record<DialectName, string | undefined>> = {
-  // SQLite refuses this in a transaction. The file keeps the mode.
+  // SQLite refuses this inside a transaction. The file keeps the mode.
   sqlite: 'pragma journal_mode = wal',
   postgresql: undefined,
   mysql: undefined,
   mariadb: undefined,
 };
 
-/** How long the lease of a process that was killed keeps others waiting; less than they wait. */
+/** How long the lease of a killed process makes others wait; less than their limit. */
 const LEASE_MS = 30_000;
 const WAIT_MS = 60_000;
 
-/** The longest time between two checks, which come at random. */
+/** The longest time between two checks, which is random. */
 const LOOK_MS = 200;
 
 const ROW = "name = 'migrating'";
 
-/** Somebody else has taken the lease over. */
+/** Another process has taken over the lease. */
 export class Overtaken extends Error {}
 
 /**
- * Lets one process migrate at a time on MySQL and MariaDB. There `create table` commits, so no transaction can hold a lock
- * meanwhile; and a named lock counts for one server, where a cluster (Galera) has several that take writes. So the lock is a
- * row among the counters with the time when it may be taken over. It is committed at each change, since the nodes of a
- * cluster compare what they have changed when they commit: a row that is only locked stops no other node.
+ * Lets only one process migrate at a time on MySQL and MariaDB. There, `create table` commits, so no transaction can keep a lock; and a
+ * named lock is one server's, but in a cluster (Galera) several accept writes. So the lock is a row among the counters, with the time
+ * at which it may be taken over. Each change is committed, since the nodes of a cluster compare changes only at the commit: a row
+ * that is only locked does not stop other nodes.
  *
- * A process whose statement takes longer than the lease is overtaken. Both then run the same statements, which may be
- * repeated and wait for each other, and `hold` lets one of them note that they were run.
+ * If a statement takes longer than the lease, another process takes over. Both then run the same statements, which are repeatable and
+ * wait for each other, and `hold` allows only one of them to record them as executed.
  */
 export class MigrationLease {
   readonly #database: Database;
   readonly #counters: string;
-  /** What the row holds as long as the lease is this process's: its end in ms, by the server's clock. No other lease has it. */
+  /** The value of the row while this process has the lease: its end in ms, by the server's clock. No other lease has the same. */
   #end: number;
 
   private constructor(database: Database, counters: string, end: number) {
@@ -79,27 +79,27 @@ export class MigrationLease {
   }
 
   /**
-   * Keeps the lease until the end of a transaction, and fails the commit of anybody who takes it meanwhile.
+   * Keeps the lease until the end of a transaction: if another process takes it meanwhile, its commit fails.
    *
-   * @param connection the transaction's.
-   * @throws Overtaken when the lease is another's.
+   * @param connection the connection of the transaction.
+   * @throws Overtaken if another process has the lease.
    */
   async hold(connection: AttemptConnection): Promise<void> {
-    // A write that changes nothing is no write to a cluster.
+    // Changes the value, since a cluster ignores a write that changes nothing.
     const sql = `update ${this.#counters} set value = value + 1 where ${ROW} and value = ${this.#end}`;
     const { affectedRows } = await connection.command(sql);
     if (numberOf(affectedRows) === 0) throw new Overtaken();
     this.#end++;
   }
 
-  /** If that fails, the lease ends by itself. */
+  /** Releases the lease. If that fails, it expires. */
   async release(): Promise<void> {
     const sql = `delete from ${this.#counters} where ${ROW} and value = ${this.#end}`;
     await this.#database.statement((connection) => connection.run(sql)).catch(() => undefined);
   }
 }
 
-/** @returns the end of the lease; undefined when somebody else has it. */
+/** @returns the end of the lease; undefined if another process has it. */
 async function tryToTake(database: Database, counters: string): Promise<number | undefined> {
   const [clock] = await database.run((sql) =>
     sql.all<{ now: number | string }>(`select floor(${database.dialect.sql.now}) as now`),

@@ -10,19 +10,17 @@ import { PendingMigrations, patiently } from './pending.js';
 import { isObject } from '../src/model/objects.js';
 
 /**
- * Brings the tables of this package up to this version. Safe to call from many processes at once, and at every start:
- * when nothing is to be done it only reads. Migrations of the host's own are left alone. What it does is recorded in
- * MikroORM's table of migrations, where `mikro-orm migration:pending` finds it.
+ * Updates the tables of this package to this version. Many processes may call it at once, and at every start: if there is nothing to do,
+ * it only reads. It does not run the host's own migrations. It records what it has run in MikroORM's table of migrations, where
+ * `mikro-orm migration:pending` finds it.
  *
  * @param orm the host's ORM, with `adkEntities()` among its entities; schema and table prefix are taken from them.
- * @returns when the tables are as this version needs them.
- * @throws InvalidArgumentError when it is no MikroORM.
- * @throws SchemaError when `adkEntities()` is not among the entities, when `@mikro-orm/migrations` is not installed,
- *   when the driver is not the one for the server, when the connection has a setting that is refused, when another
- *   process has been migrating for a minute, when tables of the same names have other columns (then nothing was changed),
- *   when tables are gone that were made before, or when with this config the next `migration:create` would drop the
- *   tables.
- * @throws Error of the driver's as it is, SQL included, when a statement fails: it belongs in the host's log.
+ * @throws InvalidArgumentError if `orm` is not a MikroORM.
+ * @throws SchemaError if `adkEntities()` is not among the entities, `@mikro-orm/migrations` is not installed, the driver is not the one
+ *   for the server, the connection has a setting that is refused, another process has been migrating for a minute, tables with the same
+ *   names have other columns (then nothing was changed), tables that were made before are gone, or with this config the next
+ *   `migration:create` would drop the tables.
+ * @throws the driver's own error, with SQL, if a statement fails: it belongs in the host's log.
  * @throws InsideTransactionError inside a transaction of the same ORM.
  */
 export async function migrate(orm: MikroORM): Promise<void> {
@@ -46,7 +44,7 @@ export async function migrate(orm: MikroORM): Promise<void> {
   const pending = new PendingMigrations(em, dialect, storage, all);
   const first = BEFORE_MIGRATIONS[dialect];
   if (first) await patiently(() => connection.execute(first));
-  // This takes a connection of its own, and the pool may have only one, so it comes before the transaction.
+  // Before the transaction: it needs a connection, and the pool may have only one.
   await pending.prepare();
 
   const names = all.map(({ name }) => name);
@@ -56,13 +54,14 @@ export async function migrate(orm: MikroORM): Promise<void> {
   tables.refuseDifferent(findings);
 }
 
-/** What a host's parser that parses JSON, or trims, would change. */
+/** A text that a parser which reads JSON or trims would change. */
 const TEXT = ' "A7" ';
 
 /**
- * MikroORM reads its notes of what was run through the driver as the host has set it: misread, migrations would run again.
+ * MikroORM reads its list of executed migrations with the host's settings of the driver. If they change texts, migrations would run
+ * again.
  *
- * @throws SchemaError when the driver's settings change rows or texts.
+ * @throws SchemaError if the driver's settings change rows or texts.
  */
 async function refuseChangedRows(connection: Connection): Promise<void> {
   const [row] = (await connection.execute(`select '${TEXT}' as text`)) as unknown[];
@@ -70,13 +69,13 @@ async function refuseChangedRows(connection: Connection): Promise<void> {
   if (text !== TEXT) throw changedValues('the text that was selected', text);
 }
 
-/** @throws InvalidArgumentError for what is no ORM: an `EntityManager`, for example, or a promise of one. */
+/** @throws InvalidArgumentError for anything but an ORM, such as an `EntityManager` or a promise. */
 function refuseOthers(orm: unknown): void {
   const isOrm = isObject(orm) && 'em' in orm && 'config' in orm;
   if (!isOrm) throw new InvalidArgumentError('migrate needs your MikroORM itself: await migrate(orm), not orm.em.');
 }
 
-/** Imports on demand, since hosts that migrate by other means need no `@mikro-orm/migrations`. */
+/** Imports on demand, since hosts that migrate in another way do not need `@mikro-orm/migrations`. */
 async function loadMigrations() {
   try {
     const { MigrationStorage } = await import('@mikro-orm/migrations');

@@ -4,8 +4,8 @@ import { SchemaError } from '../src/model/errors.js';
 import { isObject } from '../src/model/objects.js';
 
 /**
- * What differs between MikroORM 6 and 7 in `@mikro-orm/migrations`; `src/database/orm` has what differs
- * elsewhere. The major is found out by the members of an object, never by a version.
+ * What differs between MikroORM 6 and 7 in `@mikro-orm/migrations`; `src/database/orm` has the rest. The major version is recognised by
+ * the members of an object, never by a version number.
  */
 
 /** Methods of `Migrator`, by the names that 6 and 7 give them. */
@@ -20,7 +20,7 @@ const METHODS = {
 
 type Method = (this: Migrator, ...args: unknown[]) => unknown;
 
-/** @throws SchemaError when the migrator has none of the names: the change would have no effect, and nobody would know. */
+/** @throws SchemaError if the migrator has none of the names, because the change would silently have no effect. */
 function methodOf(migrator: Migrator, names: readonly string[]): { name: string; method: Method } {
   const name = names.find((candidate) => candidate in migrator);
   if (name === undefined) {
@@ -33,9 +33,9 @@ function methodOf(migrator: Migrator, names: readonly string[]): { name: string;
 }
 
 /**
- * Changes a method in the prototype of a subclass of `Migrator`, whichever name it has.
+ * Changes a method in the prototype of a subclass of `Migrator`, whichever of its names it has.
  *
- * @param change what is done instead; `inherited` does what MikroORM does, with the arguments of the call.
+ * @param change replaces the method; `inherited` calls MikroORM's own with the same arguments.
  */
 export function changeMethod<M extends Migrator>(
   prototype: M,
@@ -52,13 +52,13 @@ export function changeMethod<M extends Migrator>(
   });
 }
 
-/** The names of the migrations that are noted as done. Makes MikroORM's table for them if there is none. */
+/** @returns the names of the executed migrations. Creates MikroORM's table for them if there is none. */
 export async function executedNames(migrator: Migrator): Promise<Set<string>> {
   await methodOf(migrator, METHODS.getExecuted).method.call(migrator);
   return new Set(await migrator.getStorage().executed());
 }
 
-/** What `up` would run. */
+/** @returns the migrations that `up` would run. */
 export function pendingMigrations(migrator: Migrator): Promise<object[]> {
   return methodOf(migrator, METHODS.getPending).method.call(migrator) as Promise<object[]>;
 }
@@ -66,8 +66,8 @@ export function pendingMigrations(migrator: Migrator): Promise<object[]> {
 type Selection = Parameters<Migrator['down']>[0];
 
 /**
- * What `down` is to revert. Without a selection MikroORM 7 reverts the last migration that is noted, and nothing when this
- * migrator doesn't have it, as when `migrate(orm)` came last. MikroORM 6 reverts the last one that it has.
+ * @returns what `down` must revert. Without a selection, MikroORM 7 reverts the last recorded migration, or nothing if this migrator does
+ *   not have it, for example after `migrate(orm)`. MikroORM 6 reverts the last one that it has.
  */
 export async function lastKnown(migrator: Migrator, selection: Selection): Promise<Selection> {
   const isEmpty = selection === undefined || Object.keys(selection).length === 0;
@@ -79,7 +79,7 @@ export async function lastKnown(migrator: Migrator, selection: Selection): Promi
   return last === undefined ? selection : { migrations: [last] };
 }
 
-/** The part of MikroORM's `DatabaseSchema` that is used here; its package is no dependency of ours. */
+/** The part of MikroORM's `DatabaseSchema` that is used here; its package is not a dependency of ours. */
 export interface Schema {
   getTables(): { name: string }[];
 }
@@ -89,15 +89,16 @@ function isSchema(value: unknown): value is Schema {
 }
 
 /**
- * Changes what `getSchemaFromSnapshot` found: with MikroORM 6 a schema, with MikroORM 7 a promise of one.
+ * Changes the result of `getSchemaFromSnapshot`, which is a schema with MikroORM 6, and a promise of one with MikroORM 7.
  *
- * @returns what was found, as it was found.
- * @throws SchemaError when it is something else.
+ * @returns the changed schema, or a promise of it.
+ * @throws SchemaError if it is something else.
  */
 export function changeSchema(found: unknown, change: (schema: Schema) => void): unknown {
   if (types.isPromise(found)) return found.then((schema) => changeSchema(schema, change));
   if (found === undefined) return found;
-  if (!isSchema(found)) throw new SchemaError('MikroORM has read a snapshot in a way that adk-mikro-orm doesn’t know.');
+  if (!isSchema(found))
+    throw new SchemaError('This version of MikroORM reads snapshots in a way that adk-mikro-orm doesn’t know.');
   change(found);
   return found;
 }

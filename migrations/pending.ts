@@ -13,10 +13,10 @@ import { MigrationLease, Overtaken, TRANSACTION_LOCKS } from './lock.js';
 /** How often conflicts between the nodes of a cluster are retried. */
 const ATTEMPTS = 10;
 
-/** Errors of MySQL and MariaDB: the table of MikroORM's notes, or its database, does not exist. */
+/** MikroORM's table of migrations, or its database, does not exist (MySQL and MariaDB). */
 const NOT_MADE: ReadonlySet<string | undefined> = new Set(['ER_NO_SUCH_TABLE', 'ER_BAD_DB_ERROR']);
 
-/** @returns a migration with its statements, none of which has been run. @throws SchemaError if they would do harm. */
+/** @returns a migration with its statements, not yet executed. @throws SchemaError if they would do harm. */
 export async function readyToRun(
   { class: Class }: AdkMigration,
   em: EntityManager,
@@ -28,7 +28,7 @@ export async function readyToRun(
   return migration;
 }
 
-/** The migrations that a database still needs, run by one process at a time. */
+/** Runs the migrations that a database still needs, in one process at a time. */
 export class PendingMigrations {
   readonly #em: EntityManager;
   readonly #dialect: DialectName;
@@ -36,8 +36,8 @@ export class PendingMigrations {
   readonly #all: readonly AdkMigration[];
 
   /**
-   * @param storage MikroORM's notes of what was run.
-   * @param all oldest first.
+   * @param storage MikroORM's list of executed migrations.
+   * @param all the migrations, the oldest first.
    */
   constructor(em: EntityManager, dialect: DialectName, storage: MigrationStorage, all: readonly AdkMigration[]) {
     this.#em = em;
@@ -46,7 +46,7 @@ export class PendingMigrations {
     this.#all = all;
   }
 
-  /** Makes the table of MikroORM's notes, except on MySQL and MariaDB, where `run` does. */
+  /** Creates MikroORM's table of migrations, except on MySQL and MariaDB, where `run` does. */
   async prepare(): Promise<void> {
     if (this.#transactionLock) await this.#ensureNotes();
   }
@@ -68,7 +68,7 @@ export class PendingMigrations {
     }
   }
 
-  /** Fails if another process creates the schema or the table at the same time; the next try finds it. */
+  /** Retries if another process creates the schema or the table at the same time. */
   async #ensureNotes(): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -85,7 +85,7 @@ export class PendingMigrations {
     return TRANSACTION_LOCKS[this.#dialect];
   }
 
-  /** @throws SchemaError when another process has been migrating for a minute. */
+  /** @throws SchemaError if another process has been migrating for a minute. */
   async run(): Promise<void> {
     if (this.#transactionLock) await this.#runInTransaction(this.#transactionLock);
     else await this.#runUnderLease();
@@ -115,14 +115,14 @@ export class PendingMigrations {
       try {
         const [next] = await this.list();
         if (!next) return;
-        // It makes the table that the lease is in. Its statements may be repeated, and run twice at once.
+        // The first migration creates the table with the lease, so it runs without one. Its statements may run twice at once.
         if (next === this.#all[0]) {
           await this.#onConnection((connection) => this.#execute(next, connection.context));
         }
         const lease = await MigrationLease.take(database, counters);
         try {
-          // Before a connection is had, since both ask for one. MikroORM creates its table without `if not exists`: if
-          // two servers of one group do that at once, none can apply the other's transaction, and all leave the group.
+          // Before this process has a connection, since this needs one, too. MikroORM creates its table without `if not exists`: if two
+          // servers of a group do that at once, none can apply the other's transaction, and all leave the group.
           await this.#ensureNotes();
           const migrations = await this.list();
           await this.#onConnection((connection) => this.#runAll(migrations, lease, connection));
@@ -156,7 +156,7 @@ export class PendingMigrations {
     for (const sql of migration.getQueries()) await migration.execute(sql);
   }
 
-  /** @param work reads and writes MikroORM's notes in a transaction. */
+  /** @param work reads and writes MikroORM's list of executed migrations in a transaction. */
   async #noting(
     transaction: Transaction,
     work: (note: (migration: AdkMigration) => Promise<void>) => Promise<void>,
@@ -179,7 +179,7 @@ export class PendingMigrations {
       try {
         await work(connection);
       } catch (error) {
-        // It is closed, and its transaction with it.
+        // Closes the connection, which ends its transaction.
         connection.spoil();
         throw error;
       }
@@ -187,7 +187,7 @@ export class PendingMigrations {
   }
 }
 
-/** Tries for a minute while another process locks the SQLite file: `busy_timeout` is shorter, and not always heeded. */
+/** Tries for a minute while another process locks the SQLite file: `busy_timeout` is shorter, and SQLite sometimes ignores it. */
 export async function patiently<T>(work: () => Promise<T>): Promise<T> {
   const deadline = performance.now() + 60_000;
   for (;;) {

@@ -17,11 +17,11 @@ export function isSkipped(table: string, skipTables: readonly (string | RegExp)[
 /**
  * Refuses a config with which `migration:create` drops our tables, now or after the next `migration:up`.
  *
- * `migration:create` compares the previous schema with the entities, and drops each table that is no entity's. The previous
- * schema is the snapshot, into which `migration:up` writes all tables of the database, also those of `skipTables`. Without
- * a snapshot it is the database.
+ * `migration:create` compares the previous schema with the entities, and drops each table without an entity. The previous schema is the
+ * snapshot, into which `migration:up` writes all tables of the database, even those of `skipTables`. Without a snapshot it is the
+ * database.
  *
- * @throws SchemaError that shows the line to write.
+ * @throws SchemaError with the line to write.
  */
 export function refuseDroppingConfig(
   config: Configuration,

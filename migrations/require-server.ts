@@ -8,13 +8,13 @@ import { SchemaError } from '../src/model/errors.js';
 const DIALECTS = { postgresql, mysql, mariadb };
 
 /**
- * Refuses a MySQL server behind the `mariadb` driver and the other way round. Both speak the same protocol, but
- * neither has the other's binary collations, and the first `create table` would fail without saying why. Refuses also
- * what the sessions themselves refuse, such as TiDB and `autocommit = 0`.
+ * Refuses a MySQL server behind the `mariadb` driver, and the other way round. Both speak the same protocol, but neither has the other's
+ * binary collations, and the first `create table` would fail without saying why. It also refuses what the services refuse, such as TiDB
+ * and `autocommit = 0`.
  *
  * @param migration the migration that is about to run.
- * @param driver the driver whose SQL the migration holds.
- * @throws SchemaError that names the driver of the server, or the setting and how to change it.
+ * @param driver the driver for which the migration is written.
+ * @throws SchemaError with the right driver, or with the setting and how to change it.
  */
 export async function requireServer(migration: Migration, driver: keyof typeof DIALECTS): Promise<void> {
   const [row] = (await migration.execute('select version() as version')) as { version: string }[];

@@ -10,10 +10,10 @@ async function countOrphans(connection: Connection, transaction?: Transaction): 
   return row?.count ?? 0;
 }
 
-/** @throws SchemaError, which rolls back, when more rows than `before` refer to a row that does not exist. */
+/** @throws SchemaError, which rolls back, if more rows than `before` refer to a row that does not exist. */
 async function checked<T>(connection: Connection, transaction: Transaction, before: number, work: () => Promise<T>) {
-  // Of a pool with several connections this may be another one. The pragma reads nothing of the file, so that a transaction
-  // which begins by a write can wait for others.
+  // In a pool with several connections, this one may have foreign keys on. The pragma does not read the file, so a transaction that
+  // then begins with a write can wait for others.
   const [row] = (await connection.execute('pragma foreign_keys', [], 'all', transaction)) as { foreign_keys: number }[];
   if (row?.foreign_keys) {
     throw new SchemaError(
@@ -34,15 +34,15 @@ async function checked<T>(connection: Connection, transaction: Transaction, befo
 }
 
 /**
- * Begins the transactions of migrations without foreign keys. SQLite changes a column by making its table anew, and then
- * `drop table` deletes the rows that refer to it with `on delete cascade`. MikroORM turns foreign keys off for that, but
- * inside the transaction, where SQLite ignores it.
+ * Runs the transactions of migrations without foreign keys. To change a column, SQLite needs a rebuilt table, and `drop table` deletes
+ * the rows that refer to the old one with `on delete cascade`. MikroORM turns foreign keys off, but inside the transaction, where SQLite
+ * ignores it.
  *
- * @param work begins the transactions by `connection.transactional`.
- * @throws SchemaError when a transaction would leave rows that refer to no row; it is rolled back.
+ * @param work begins its transactions with `connection.transactional`.
+ * @throws SchemaError if a transaction would leave rows that refer to a missing row; it is rolled back.
  */
 export async function withoutForeignKeys<T>(connection: Connection, work: () => Promise<T>): Promise<T> {
-  // A host may have put a method of its own there, to trace transactions.
+  // A host may have put its own method there, to trace transactions.
   const own = Object.getOwnPropertyDescriptor(connection, 'transactional');
   const transactional: Transactional = connection.transactional.bind(connection);
   connection.transactional = async (inside, options) => {

@@ -6,11 +6,11 @@ import { adkMigrations } from './adk-migrations.js';
 import { readyToRun } from './pending.js';
 import { checkTables, locationFor, locationOf, refuseDifferent, refuseGone, refuseMissing } from './tables.js';
 
-/** What a database lacks of what this version needs. */
+/** What a database lacks for this version. */
 interface MigrationStatus {
-  /** The names of the migrations of this package that are not noted as done, oldest first. */
+  /** The names of this package's migrations that were not executed, the oldest first. */
   pending: string[];
-  /** What is wrong with the tables, and what to do; absent if they are as this version needs them. */
+  /** What is wrong with the tables, and what to do; absent if they are right. */
   problem?: string;
 }
 
@@ -18,10 +18,10 @@ const OUTDATED =
   'The tables are those of an earlier version. Run npx adk-mikro-orm migrate, or npx mikro-orm migration:up, or call migrate(orm).';
 
 /**
- * Checks the tables and MikroORM's notes of what was run. Nothing is written; `MigrationStorage` of MikroORM 7 would
- * make its table.
+ * Checks the tables and MikroORM's list of executed migrations. It reads the list without MikroORM 7's `MigrationStorage`, which would
+ * create the table.
  *
- * @throws SchemaError when `adkEntities()` is not among the ORM's entities, or the database is not supported.
+ * @throws SchemaError if `adkEntities()` is not among the ORM's entities, or the database is not supported.
  */
 export async function migrationStatus({ em }: { em: EntityManager }): Promise<MigrationStatus> {
   refuseOther(em);
@@ -37,7 +37,7 @@ export async function migrationStatus({ em }: { em: EntityManager }): Promise<Mi
   try {
     if (pending.length === 0) refuseGone(findings, em.config, names);
     refuseMissing(findings);
-    // A column of a migration that was not run yet is no surprise.
+    // If migrations are pending, columns may be missing.
     if (pending.length === 0) refuseDifferent(findings);
     if (findings.different) throw new SchemaError(OUTDATED);
   } catch (error) {
@@ -48,10 +48,8 @@ export async function migrationStatus({ em }: { em: EntityManager }): Promise<Mi
 }
 
 /**
- * Reads what the migrations have to know, and runs none of them.
- *
- * @param names those of the migrations, as `MigrationStatus` has them.
- * @returns the statements that `migrate` would run for them.
+ * @param names of migrations, from `MigrationStatus`.
+ * @returns the statements that `migrate` would run for them. Nothing is run.
  * @throws SchemaError if it would refuse to.
  */
 export async function statementsOf(em: EntityManager, names: readonly string[]): Promise<string[]> {
@@ -62,7 +60,6 @@ export async function statementsOf(em: EntityManager, names: readonly string[]):
   return statements;
 }
 
-/** A driver for SQL has the method. */
 function sqlDriver(em: EntityManager) {
   return em.getDriver() as unknown as { execute(text: string): Promise<unknown> };
 }
@@ -75,9 +72,9 @@ async function notedNames(em: EntityManager, config: Configuration, dialect: Dia
     : [config.get('schema') ?? '', tableName].filter((part) => part !== '');
   const table = path.map((part) => em.getPlatform().quoteIdentifier(part)).join('.');
   try {
-    // The connection would throw the driver's own errors, so the driver object runs it.
+    // By the driver object, since the connection would throw the database's own errors.
     const rows = (await sqlDriver(em).execute(`select name from ${table}`)) as { name: string }[];
-    // MikroORM reads the names in this way: earlier versions of it have noted the files.
+    // Like MikroORM, whose earlier versions recorded the names of files.
     return new Set(rows.map(({ name }) => name.replace(/\.[jt]s$/, '')));
   } catch (error) {
     if (error instanceof TableNotFoundException) return new Set();

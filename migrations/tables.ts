@@ -28,8 +28,8 @@ const makeTables = () =>
 let made: ReturnType<typeof makeTables> | undefined;
 
 /**
- * The tables of this version; `suffix` is the name after the prefix. Made when they are needed: MikroORM parses the class of each, which
- * added 5 ms to an import.
+ * The tables of this version; `suffix` is the name after the prefix. They are made on first use, since MikroORM parses the class of each,
+ * which added 5 ms to an import.
  */
 export const adkTables = () => (made ??= makeTables());
 
@@ -37,9 +37,8 @@ export const tableNames = ({ tablePrefix = DEFAULT_PREFIX }: AdkEntityOptions): 
   adkTables().map(({ suffix }) => tablePrefix + suffix);
 
 /**
- * What `adkEntities` was called with, read from the entities.
- *
- * @throws SchemaError when `adkEntities()` is not among the ORM's entities.
+ * @returns the options with which `adkEntities` was called, from the entities.
+ * @throws SchemaError if `adkEntities()` is not among the ORM's entities.
  */
 export function locationOf(metadata: MetadataStorage): AdkEntityOptions {
   const session = entityNamed(metadata, 'AdkSession');
@@ -50,9 +49,9 @@ export function locationOf(metadata: MetadataStorage): AdkEntityOptions {
 }
 
 /**
- * Adds the `schema` of MikroORM's config, which is that of entities that name none.
+ * Adds the `schema` of MikroORM's config, which applies to entities without one.
  *
- * @throws SchemaError when it is `'*'`, or holds a question mark.
+ * @throws SchemaError if it is `'*'`, or contains a question mark.
  */
 export function locationFor(config: Configuration, location: TableLocation): TableLocation {
   const schema = location.schema ?? config.get('schema');
@@ -63,10 +62,10 @@ export function locationFor(config: Configuration, location: TableLocation): Tab
   return { ...location, schema };
 }
 
-/** The columns of a table; none when there is no such table. */
+/** The columns of a table; none if there is no such table. */
 const COLUMNS: Record<DialectName, (query: Query, table: string, schema?: string) => ReturnType<Query>> = {
   sqlite: (query, table) => query('select name from pragma_table_info(?)', [table]),
-  // Found along the search path if no schema is given, as in every other statement.
+  // Without a schema, the search path applies, as in every other statement.
   postgresql: (query, table, schema) =>
     query(
       `select attname as name from pg_attribute where attrelid = to_regclass(?) and attnum > 0 and not attisdropped`,
@@ -92,7 +91,6 @@ export interface Findings {
   different?: { table: string; column: string };
 }
 
-/** Queries the columns of the tables. */
 export async function checkTables(
   query: Query,
   { dialect, schema, tablePrefix = DEFAULT_PREFIX }: TableLocation,
@@ -108,7 +106,7 @@ export async function checkTables(
   return findings;
 }
 
-/** @throws SchemaError when a table lacks a column: it is another program's, or older than this version. */
+/** @throws SchemaError if a table lacks a column: it is another program's, or older than this version. */
 export function refuseDifferent({ different }: Findings): void {
   if (!different) return;
   throw new SchemaError(
@@ -120,8 +118,8 @@ export function refuseDifferent({ different }: Findings): void {
 }
 
 /**
- * @param names of our migrations, in MikroORM's table of migrations.
- * @throws SchemaError when a table does not exist that a migration has made.
+ * @param names of our executed migrations.
+ * @throws SchemaError if a table that a migration has made does not exist.
  */
 export function refuseGone({ missing }: Findings, config: Configuration, names: readonly string[]): void {
   if (!missing) return;
@@ -134,7 +132,7 @@ export function refuseGone({ missing }: Findings, config: Configuration, names: 
   );
 }
 
-/** @throws SchemaError when a table does not exist. */
+/** @throws SchemaError if a table does not exist. */
 export function refuseMissing({ missing }: Findings): void {
   if (!missing) return;
   throw new SchemaError(

@@ -1,6 +1,5 @@
 /**
- * `adk-mikro-orm/import`: brings the sessions of ADK's own stores. It is an entry of its own, since a service that keeps
- * sessions needs none of it.
+ * `adk-mikro-orm/import`: copies the sessions of ADK's own stores. It is an entry of its own, since services do not need it.
  *
  * @module adk-mikro-orm/import
  */

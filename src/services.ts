@@ -14,8 +14,8 @@ import { object } from './model/arguments.js';
 import { MikroOrmSessionService } from './sessions/session-service.js';
 
 /**
- * The options of all services: `ttlMs` is that of the leases, `pollIntervalMs` that of the event log, `canonicalUri` and `maxBytes` are those
- * of artifacts, `embed` is that of memory.
+ * The options of all services: `ttlMs` is for the leases, `pollIntervalMs` for the event log, `canonicalUri` and `maxBytes` are for
+ * artifacts, `embed` is for memory.
  */
 export interface AdkServicesOptions
   extends
@@ -35,9 +35,9 @@ const checkOptions = object<AdkServicesOptions>({
 export interface AdkServices {
   sessionService: MikroOrmSessionService;
   artifactService: MikroOrmArtifactService;
-  /** With the common options and `embed`; for its others make a `MikroOrmMemoryService`. */
+  /** It has the common options and `embed`. For its other options, make a `MikroOrmMemoryService`. */
   memoryService: MikroOrmMemoryService;
-  /** With a codec alone: credentials are always encrypted. */
+  /** Only if there is a codec, since credentials are always encrypted. */
   credentialService?: MikroOrmCredentialService;
   leases: SessionLeases;
   log: EventLog;
@@ -45,8 +45,8 @@ export interface AdkServices {
 }
 
 /**
- * Makes the services that a `Runner` takes, and what belongs to them, with the same options: a codec, for example, that one of them lacked would be
- * damage to it.
+ * Makes the services of a `Runner`, and those around it, with the same options. With different codecs, for example, one service would
+ * take the texts of another for damage.
  *
  * ```ts
  * const services = adkServices(orm.em);
@@ -54,8 +54,8 @@ export interface AdkServices {
  * ```
  *
  * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
- * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
- * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+ * @throws InvalidArgumentError if an option is unknown or its value is invalid.
+ * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
  */
 export function adkServices(em: EntityManager, options: AdkServicesOptions = {}): AdkServices {
   const { ttlMs, pollIntervalMs, canonicalUri, maxBytes, embed, ...ofService } = checkOptions(
@@ -63,7 +63,7 @@ export function adkServices(em: EntityManager, options: AdkServicesOptions = {})
     'The options of adkServices',
   );
   const { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql } = ofService;
-  // A list may be empty: that of a program which encrypts in production alone.
+  // A list may be empty, for example in a program that encrypts only in production.
   const isEmpty = [codec ?? []].flat().length === 0;
   const common = { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql };
   return {

@@ -15,17 +15,15 @@ import { schemaDifferences } from './schema-differences.js';
 import { packageVersion } from './version.js';
 import { counted, number, quoted } from './words.js';
 
-/** What one check found. */
 export interface Finding {
   check: string;
-  /** `advice`: it costs safety or speed. `wrong`: something does not work. */
+  /** `advice`: safety or speed could be better. `wrong`: something does not work. */
   state: 'ok' | 'advice' | 'wrong';
   found: string;
   /** What to do. */
   advice?: string;
 }
 
-/** What the checks look at. */
 interface Subject {
   em: EntityManager;
   read: Run;
@@ -33,22 +31,22 @@ interface Subject {
   poolMax: number;
 }
 
-/** Finds out one thing. @returns the name of the check, too, if it has one of its own; undefined if there is nothing to find out. */
+/** One check. @returns also its name, if that depends on the result; undefined if it does not apply. */
 type Check = (subject: Subject) => Promise<Found | undefined> | Found;
 type Found = Omit<Finding, 'check'> & Partial<Pick<Finding, 'check'>>;
 
-/** A difference of the clocks that people notice in lists of sessions. */
+/** A difference between the clocks that people would notice in lists of sessions. */
 const CLOCK_MS = 2_000;
 
-/** How many rows are counted and sessions named at most. */
+/** How many rows are counted, and sessions named, at most. */
 const MOST = 10_000;
 const MOST_NAMED = 10;
 
-/** A search of so many memories takes about 50 ms. */
+/** Searching this many memories takes about 50 ms. */
 const MANY_MEMORIES = 20_000;
 
 /**
- * Checks everything that has to be right, and advises what to do about what is not. It changes no table.
+ * Checks everything that must be right, and says what to do about what is not. Nothing is written.
  *
  * @param options.readsAll false leaves out the checks that read the keys of all events and changes.
  */
@@ -56,7 +54,7 @@ export async function* examine(
   em: EntityManager,
   { readsAll = true }: { readsAll?: boolean } = {},
 ): AsyncGenerator<Finding> {
-  // It does not retry: whether the server is gone is the question.
+  // Without retries: whether the server answers is one of the questions.
   const { database, read } = readerOf(em, 'doctor', { retry: { attempts: 1 }, timeoutMs: 0 });
   const { dialect } = database;
   const poolMax = em.config.get('pool')?.max ?? dialect.connections.defaultPoolMax;
@@ -67,7 +65,7 @@ export async function* examine(
       if (!found) continue;
       const finding = { check, ...found };
       yield finding;
-      // What follows would fail by it.
+      // The following checks would fail for the same reason.
       if (finding.state === 'wrong') return;
     } catch (error) {
       if (!(error instanceof AdkMikroOrmError)) throw error;
@@ -77,7 +75,7 @@ export async function* examine(
   }
 }
 
-/** In their order, by the name that a check has if it fails. */
+/** The checks in order, with the name that one has if it fails. */
 const checksOf = ({ connections, distributed }: Dialect, readsAll: boolean): [string, Check][] => [
   ['versions', versions],
   ['connection', connection],
@@ -127,7 +125,7 @@ const tables: Check = async ({ em }) => {
   const { pending, problem } = await migrationStatus({ em });
   if (problem !== undefined) return { state: 'wrong', found: 'not as this version needs them', advice: problem };
   if (pending.length === 0) return { state: 'ok', found: 'as this version needs them' };
-  // Migrations of the host's own, or a schema that was generated.
+  // The host has migrations of its own, or generated the schema.
   return { state: 'ok', found: `as this version needs them, made without ${pending.join(', ')}` };
 };
 

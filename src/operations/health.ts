@@ -13,19 +13,19 @@ import {
 } from '../database/sql/tables.js';
 import type { SessionKey } from '../model/keys.js';
 
-/** Before all keys, none of which is empty. */
+/** Comes before all keys, since none is empty. */
 const FIRST: SessionKey = { appName: '', userId: '', sessionId: '' };
 
-/** A piece of all sessions, by their keys. */
+/** The result of checking a part of all sessions, in the order of their keys. */
 export interface CheckedSessions {
   miscounted: SessionKey[];
-  /** How many sessions were looked at. */
+  /** How many sessions were checked. */
   checked: number;
-  /** The last one that was looked at; undefined if there are no others after it. */
+  /** The last checked session; undefined if there are no others after it. */
   last: SessionKey | undefined;
 }
 
-/** How many sessions are looked at at once, and from how many of their events on no more: reading their keys takes time. */
+/** How many sessions are checked at once, fewer if they have more events than this: reading their keys takes time. */
 const AT_ONCE = { sessions: 500, events: 20_000 };
 
 interface CountedRow extends SessionKeyRow {
@@ -38,7 +38,7 @@ export async function serverSetting(sql: Sql, { select }: ServerSetting): Promis
   return String(row?.value);
 }
 
-/** @returns how many events and changes have no position yet; at most n. */
+/** @returns how many events and changes have no position yet, at most `limit`. */
 export async function countPending(sql: Sql, limit: number): Promise<number> {
   const { events, changes } = sql.tables;
   const text = `select (select count(*) from (select 1 as one from ${events} where position is null limit ?) as e)
@@ -47,14 +47,14 @@ export async function countPending(sql: Sql, limit: number): Promise<number> {
   return numberOf(row?.total);
 }
 
-/** How many memories somebody has; the user is empty for those that all users of an app share. */
+/** How many memories a user has. The user is empty for those that all users of an app share. */
 interface CountedMemories {
   appName: string;
   userId: string;
   memories: number;
 }
 
-/** @returns who has more than n memories, those with the most first. */
+/** @returns the owners of more than `least` memories, those with the most first. */
 export async function largestMemories(sql: Sql, least: number, limit: number): Promise<CountedMemories[]> {
   const rows = await sql.all<{ app_name: string; user_id: string; total: number | string }>(
     `select app_name, user_id, count(*) as total from ${sql.tables.memories}
@@ -68,9 +68,9 @@ export async function largestMemories(sql: Sql, least: number, limit: number): P
   }));
 }
 
-/** The condition that a session's row counts other events than there are. */
+/** The condition that a session's row says another number of events than there are. */
 function isMiscounted({ dialect, tables }: Sql): string {
-  // For each session by the index. MariaDB would compare each session with each group of a join.
+  // Looks up each session in the index. With a join, MariaDB would compare each session with each group.
   const ofEvents = (what: string) =>
     `(select ${what} from ${tables.events} as e ${dialect.sql.fromIndex(tables.eventsById)} where ${isSameSession('e', 's')})`;
   return `(${ofEvents('count(*)')} <> s.last_seq - s.first_seq + 1
@@ -78,9 +78,9 @@ function isMiscounted({ dialect, tables }: Sql): string {
 }
 
 /**
- * Reads the keys of all events, and no contents.
+ * Reads the keys of all events, but no contents.
  *
- * @returns sessions whose row counts other events than there are; at most n.
+ * @returns at most `limit` sessions whose row says another number of events than there are.
  */
 export async function miscounted(sql: Sql, limit: number): Promise<SessionKey[]> {
   const text = `select ${sessionColumnsOf('s')} from ${sql.tables.sessions} as s where ${isMiscounted(sql)} limit ?`;
@@ -88,9 +88,9 @@ export async function miscounted(sql: Sql, limit: number): Promise<SessionKey[]>
 }
 
 /**
- * The same of a bounded number of sessions, in two statements.
+ * The same for a limited number of sessions, in two statements.
  *
- * @param after the session behind which it begins; undefined for the first ones.
+ * @param after begins after this session; undefined for the first ones.
  */
 export async function miscountedAfter(
   sql: Sql,

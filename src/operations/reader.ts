@@ -3,7 +3,7 @@ import type { DatabaseOptions } from '../database/calls/connections.js';
 import { Database } from '../database/calls/database.js';
 import type { Run } from '../database/dialects/dialect.js';
 
-/** The tables, for a command that reads what no public method returns. */
+/** Opens the tables for commands that read what no public method returns. */
 export function readerOf(em: EntityManager, operation: string, options?: DatabaseOptions) {
   const database = new Database(em, options);
   const read: Run = (work) => database.call({ operation, key: {} }, () => database.run(work));

@@ -12,14 +12,14 @@ interface Part {
   detail: string;
 }
 
-/** What the table of an entity must have, with the statement that brings it back. */
+/** A part that an entity's table must have, with the statement that adds it. */
 interface Needed {
   kind: Part['kind'];
-  /** Undefined if any name will do. */
+  /** Undefined if it may have any name. */
   name: string | undefined;
   detail: string;
   statement: string;
-  /** Comes first if another one has the name. */
+  /** The statement to run first if another part has the name. */
   drop?: string;
 }
 
@@ -30,7 +30,7 @@ const NO_FOREIGN_KEYS_LATER =
  * Compares the indexes, foreign keys and collations of our tables with the entities. Missing tables and columns are found by
  * `migrationStatus`. Additions of the host are left as they are.
  *
- * @returns what puts each difference right, a statement as a rule.
+ * @returns how to correct each difference, usually a statement.
  */
 export async function schemaDifferences(
   em: EntityManager,

@@ -1,2 +1,2 @@
-/** As in package.json, which is not found by every bundle; a test compares them. */
+/** The version of package.json, which bundles may lack. A test compares them. */
 export const packageVersion = '0.1.0';

@@ -1,9 +1,9 @@
 /**
- * Characters that a terminal takes as commands, or that reorder what is shown: somebody may have said them to an agent.
+ * Characters that a terminal treats as commands, or that change the direction of text. A user may have sent them to an agent.
  */
 const COMMANDS = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-/** @returns a line of text with such characters written out, as `\u001b`; in JSON that means the same. */
+/** @returns a text in which such characters are written out, as `\u001b`, which JSON reads as the same character. */
 export function printable(text: string): string {
   return text.replace(COMMANDS, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
@@ -12,10 +12,10 @@ export function printable(text: string): string {
 export const printableLines = (text: string): string[] =>
   text.split(/\r?\n/).map((line) => printable(line.replaceAll('\t', '  ')));
 
-/** JSON in which nothing is a command for the terminal. */
+/** JSON without characters that a terminal treats as commands. */
 export const json = (value: unknown): string => printable(JSON.stringify(value) ?? 'undefined');
 
-/** As an argument of a shell. */
+/** Quotes an argument for a shell. */
 export const quoted = (text: string): string =>
   /^[\w.:@/-]+$/.test(text) ? text : `'${printable(text).replaceAll("'", "'\\''")}'`;
 
