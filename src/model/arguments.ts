@@ -147,5 +147,10 @@ function isWhole(value: unknown): boolean {
 }
 
 function isArrayOf(type: 'string' | 'object', value: unknown): boolean {
-  return Array.isArray(value) && value.every((each: unknown) => typeof each === type && each !== null);
+  // `every` passes over what an array lacks, as in `new Array(1)`.
+  return (
+    Array.isArray(value) &&
+    !value.includes(undefined) &&
+    value.every((each: unknown) => typeof each === type && each !== null)
+  );
 }

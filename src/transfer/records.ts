@@ -279,6 +279,9 @@ const checkCall = object<WaitingCall>(
   { seq, number: seq, name: aString, timestamp: aTime, id: aString, branch: aString, about: aString, openUntil: seq },
   ...(['seq', 'number', 'name', 'timestamp', 'id'] as const),
 );
+const isType = (type: unknown): type is TransferRecord['type'] =>
+  typeof type === 'string' && Object.hasOwn(CHECKS, type);
+
 /** Two levels more than a value: the change, and its object of state. */
 const RECORDED_LEVELS = MOST_LEVELS + 2;
 
@@ -297,8 +300,8 @@ export interface AcceptedTexts {
 export function storableRecord(record: unknown, number: number, accepted: AcceptedTexts = {}): StorableRecord {
   const name = `Record ${number}`;
   aRecord(record, name);
-  const { type } = record as TransferRecord;
-  if (!Object.hasOwn(CHECKS, type))
+  const { type }: { type?: unknown } = record as object;
+  if (!isType(type))
     throw new InvalidArgumentError(
       `${name} has no type of a record: app, user, session, event, artifact, part or memory.`,
     );

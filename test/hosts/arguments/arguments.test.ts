@@ -240,9 +240,11 @@ test.each<[string, keyof typeof TAKERS, object]>([
   ['event must be an object.', 'appendEvent', { event: undefined }],
   ['events must be an array of objects.', 'appendEvents', { events: createEvent() }],
   ['events must be an array of objects.', 'appendEvents', { events: [undefined] }],
+  ['events must be an array of objects.', 'appendEvents', { events: new Array(1) }],
   ['set must be a plain object.', 'updateState', { set: null }],
   ['set must be a plain object.', 'updateState', { set: new Map([['a', 1]]) }],
   ['remove must be an array of strings.', 'updateState', { remove: 'a' }],
+  ['remove must be an array of strings.', 'updateState', { remove: new Array(1) }],
 ])('%s (%s)', async (message, taker, argument) => {
   const before = await everythingStored();
   const error = await refusal(() => TAKERS[taker]!.call(argument as never));

@@ -658,6 +658,7 @@ test('L1 what is no record, or another session, is refused', async () => {
     [[5], /Record 1 must be an object/],
     [[{ type: 'event' }], /Record 1: seq must be/],
     [[{ type: 'other' }], /Record 1 has no type/],
+    [[{ type: Object.create(null) as object }], /Record 1 has no type/],
     [[{ ...first, extra: 1 }], /Record 1 may not have 'extra'/],
     [[event], /Record 1 is an event/],
     [[first, { ...event, sessionId: 'other' }], /Record 2 is an event/],
