@@ -39,6 +39,12 @@ const PHRASES = [
   ['(?:is|are|be|was|were) tried again', 'Write "retried".'],
   ['gone on with', 'Write "continued".'],
   ['takes? no other with (?:it|them)', 'Write "does not affect the others".'],
+  ['option (?:that )?is not known', 'Write "if an option is unknown".'],
+  ['(?:has )?a value that it cannot have', 'Write "its value is invalid".'],
+  ['stays away after', 'Write "is still unavailable after".'],
+  ['such as when', 'Write "for example if" or "for example when".'],
+  ['as one (?:has|reads|sees|writes) (?:it|them)', 'Name the person, or write "literal".'],
+  ['in silence', 'Write "silently".'],
   ['in whose place', 'Write "that came instead of".'],
   [
     "(?:transaction|savepoint|call|function|value|parser) of the host's(?! (?:own|ORM|transaction|data|driver))",
