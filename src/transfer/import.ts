@@ -370,11 +370,10 @@ export class Import {
 function encodedCreation(texts: StoredTexts, key: KnownSession, { session, state }: ImportedSession): NewChange[] {
   const { created, encodedCreated } = session;
   if (encodedCreated !== undefined) return [{ session: key, kind: 'created', seq: 0, data: encodedCreated }];
-  const given = Object.entries(created ?? {}).map(([key, value]) => ({
-    key,
-    json: JSON.stringify(value),
-    eventId: null,
-  }));
+  // Records that no JSON was read from may have what JSON drops.
+  const given = Object.entries(created ?? {}).flatMap(([key, value]) =>
+    value === undefined ? [] : [{ key, json: JSON.stringify(value), eventId: null }],
+  );
   // A session of another store: its events have the values that they wrote. An encoded text is not a value.
   const unwritten = state.filter(({ json, eventId }) => eventId === null && !isEncoded(json));
   return creationChanges(texts, key, byScope(created ? given : unwritten));

@@ -645,6 +645,16 @@ test('L1 a session that is marked as deleted here, and not in the records, is br
   expectSame(await folded(new EventLog(to.em), 'app'), await tablesOf(to, 'app'));
 });
 
+test('L1 a record that no JSON was read from counts as its JSON', async () => {
+  const to = await emptyStore('sqlite');
+  const times = { createTime: 1, lastUpdateTime: 1, firstSeq: 1, lastSeq: 0 };
+  const record = { type: 'session', appName: 'app', userId: 'u', sessionId: 's', ...times, state: [] };
+  await new SessionMaintenance(to.em).importSessions([
+    { ...record, title: undefined, created: { a: undefined, b: 1 } },
+  ]);
+  expect(parsed(await linesOf(to))).toEqual([{ ...record, created: { b: 1 } }]);
+});
+
 test('L1 what is no record, or another session, is refused', async () => {
   const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
   const [there, here] = [new MikroOrmSessionService(from.em), new MikroOrmSessionService(to.em)];
