@@ -9,7 +9,7 @@ export interface Payment {
 /** The worker that waits for it is killed meanwhile. */
 const CONFIRMATION_MS = 30_000;
 
-/** Plays someone else's system: what it has done stays done, even if the process that asked dies. */
+/** Stands in for an external system: its payments are not undone if the process that ordered them dies. */
 export class Bank {
   readonly #file: string;
   readonly #onPaid: () => void;
@@ -19,7 +19,7 @@ export class Bank {
     this.#onPaid = onPaid;
   }
 
-  /** Pays at once, and takes its time to say so. */
+  /** Pays at once, but answers late. */
   async pay(payment: Payment): Promise<Payment> {
     await appendFile(this.#file, JSON.stringify(payment) + '\n');
     this.#onPaid();

@@ -34,7 +34,7 @@ function script(conversation: Content[]): Part[] {
   const parts = conversation.flatMap((content) => content.parts ?? []);
   const calls = parts.flatMap(({ functionCall }) => functionCall ?? []);
   const responses = parts.flatMap(({ functionResponse }) => functionResponse ?? []);
-  // As models do. Without the repair, a session whose worker was killed in a tool ends here.
+  // Models refuse this, too. Without the repair, a session whose worker was killed in a tool could not continue.
   if (calls.length !== responses.length) throw new Error('A call has no response.');
 
   const { response } = responses.at(-1) ?? {};

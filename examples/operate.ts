@@ -1,8 +1,8 @@
 /**
  * A year of conversations, and what is done with them. Run it with `npm run example:operate`.
  *
- * Some thousand conversations of three apps are in an SQLite file. Whoever runs the agents wants to know what is there,
- * deletes what is old, tries another way on from the middle of one conversation, and moves everything elsewhere.
+ * An SQLite file has about a thousand conversations of three apps. The operator counts what is stored, deletes old sessions,
+ * continues one conversation differently from its middle, and moves everything to another database.
  */
 import { createEvent, type Event } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
@@ -27,10 +27,9 @@ const APPS = [
   { appName: 'tutor', users: 25, conversations: 300, turns: 9 },
 ];
 const CONVERSATIONS = APPS.reduce((sum, { conversations }) => sum + conversations, 0);
-/** How many are filled in one transaction. */
+/** How many conversations one transaction writes. */
 const AT_ONCE = 100;
 
-/** Of the conversations, by the days since they ended. */
 const AGES = [
   { name: 'this week', from: 0, to: 7 },
   { name: 'this month', from: 7, to: 30 },
@@ -66,8 +65,8 @@ const now = Date.now();
 
 print.title({ title: 'A year of conversations, and what is done with them', database: `SQLite, ${folder}` });
 
-// Step 1. The conversations, as a year of use would have left them, with the time stamps of then. A hundred of them are in
-// one transaction of ours, which the service joins: they wait for the disk together.
+// Step 1. The conversations, with time stamps as after a year of use. A hundred of them share a transaction of ours, which the
+// service joins, so that they wait for the disk only once.
 print.heading('FILL');
 let filled = 0;
 for (const { appName, users, conversations, turns } of APPS) {
@@ -76,7 +75,7 @@ for (const { appName, users, conversations, turns } of APPS) {
       const service = sessionService.withEntityManager(tx);
       for (const end = i + AT_ONCE; i < Math.min(end, conversations); i++) {
         const session = await service.createSession({ appName, userId: `user-${i % users}`, state: { topic: i % 7 } });
-        // More of them are young than old, and each 50th is a long one.
+        // More are young than old, and every 50th is long.
         const age = Math.floor(365 * (i / conversations) ** 1.5) + 0.5;
         const events = conversation(appName, i % 50 === 0 ? turns * 10 : turns, now - age * DAY);
         await service.appendEvents({ session, events });
@@ -88,7 +87,7 @@ for (const { appName, users, conversations, turns } of APPS) {
 const trip = await sessionService.createSession(TRIP);
 await sessionService.appendEvents({ session: trip, events: eventsOf(TALK) });
 
-// Step 2. What is there. The server adds up; no content is read into this process.
+// Step 2. Count what is stored. The database adds up; no content is read into this process.
 print.heading('STATS');
 const before = await maintenance.stats();
 const apps = await maintenance.stats({ groupBy: 'app' });
@@ -106,7 +105,7 @@ print.bars(
 const agesBefore = await ages();
 print.bars('WHEN THEY ENDED', 'table adk_sessions, last_update_time', agesBefore);
 
-// Step 3. What nobody has touched for 90 days goes. First without writing anything, to see how much that is.
+// Step 3. Delete what nobody has touched for 90 days. First a dry run, to see how much that is.
 print.heading('PRUNE');
 const old = { idleFor: 90 * DAY };
 const planned = await maintenance.prune({ ...old, dryRun: true });
@@ -122,7 +121,7 @@ print.bars(
   (await ages()).map(({ name, value }, i) => ({ name, value, of: agesBefore[i]?.value })),
 );
 
-// Step 4. SQLite keeps the space for what comes. `vacuum` gives it back, and needs the file for itself.
+// Step 4. SQLite keeps the free space for new rows. `vacuum` returns it to the disk, but needs the file for itself.
 const after = await maintenance.stats();
 const sizeAfter = await fileBytes();
 await orm.em.getConnection().execute('vacuum');
@@ -137,7 +136,7 @@ print.bars(
   ].map((row) => ({ ...row, shown: megabytes(row.value) })),
 );
 
-// Step 5. Another way on from an earlier point, with the state that the session had there. The session itself stays.
+// Step 5. Continue differently from an earlier point, with the state at that point. The session itself does not change.
 print.heading('FORK');
 const fork = await sessionService.forkSession(TRIP, { at: 2, as: 'lisbon-by-train' });
 print.said('fork', `after event 2 of ${TRIP.sessionId}, with the state of then:`);
@@ -150,12 +149,12 @@ for (const sessionId of [TRIP.sessionId, fork.id]) {
   print.note(`  state of ${sessionId}: ${JSON.stringify(session.state)}`);
 }
 
-// Step 6. Out: one record after the other, each a line of a file.
+// Step 6. Export: one record after the other, each a line of a file.
 print.heading('EXPORT AND IMPORT');
 const exported = await exportTo('export.jsonl', maintenance);
 print.said('export', `${count(exported.records)} records, ${megabytes(exported.bytes)}, in export.jsonl`);
 
-// Step 7. In: any other database takes them. This one is a second file; it could be a server.
+// Step 7. Import into any other database. Here it is a second file; it could be a server.
 const copy = await openOrm('copy.sqlite');
 const { maintenance: copyMaintenance } = adkServices(copy.em);
 const imported = await copyMaintenance.importSessions(recordsOf('export.jsonl'), {
@@ -163,7 +162,7 @@ const imported = await copyMaintenance.importSessions(recordsOf('export.jsonl'),
 });
 print.said('import', `${count(imported.sessions)} sessions with ${count(imported.events)} events, in copy.sqlite`);
 
-// Step 8. The proof: what is exported there is the same file.
+// Step 8. The proof: an export from there is the same file.
 await exportTo('copy.jsonl', copyMaintenance);
 assert.deepEqual(await readFile(file('copy.jsonl')), await readFile(file('export.jsonl')));
 print.said('proof', 'exported from there, the file is the same, byte for byte');
@@ -214,7 +213,7 @@ async function exportTo(name: string, from: SessionMaintenance) {
   return written;
 }
 
-/** Read line by line: a file of any size fits. */
+/** Read line by line, so the file may have any size. */
 async function* recordsOf(name: string): AsyncGenerator {
   for await (const line of createInterface({ input: createReadStream(file(name)) })) yield JSON.parse(line);
 }
@@ -225,7 +224,7 @@ function describe({ sessions, users, events, eventsPerSession: { median, percent
 }
 
 async function fileBytes(): Promise<number> {
-  // What is new is in a file beside it until then.
+  // Until then, new data is in a file beside it.
   await orm.em.getConnection().execute('pragma wal_checkpoint(truncate)');
   return (await stat(file('operate.sqlite'))).size;
 }

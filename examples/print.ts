@@ -55,7 +55,7 @@ export function said(who: string, text: string): void {
 export interface Bar {
   name: string;
   value: number;
-  /** How long the bar would be without what is missing; that is drawn light. */
+  /** The length with the missing part, which is drawn light. */
   of?: number | undefined;
   /** Instead of the number. */
   shown?: string;
@@ -72,7 +72,7 @@ export function bars(heading: string, hint: string, rows: readonly Bar[]): void 
   }
 }
 
-/** How far something is: one line, written over on a terminal; elsewhere only when it is done. */
+/** A line of progress: overwritten on a terminal, elsewhere written only at the end. */
 export function gauge(what: string, done: number, total: number): void {
   const isDone = done >= total;
   if (!isDone && !process.stdout.isTTY) return;
@@ -82,10 +82,9 @@ export function gauge(what: string, done: number, total: number): void {
   if (isDone) line();
 }
 
-/** What is there is seen. */
 const barLength = (part: number) => (part > 0 ? Math.max(1, Math.round(part * BAR)) : 0);
 
-/** What a run yields, as it happens. */
+/** Prints the events of a run as they happen. */
 export function progress(event: Event): void {
   for (const part of event.content?.parts ?? []) {
     if (part.text) said('agent', part.text);
@@ -99,7 +98,7 @@ export function killed(pid: number | undefined, signal: string | null, who = 'pr
   line(bold(red(`  ✖ kill -9 ${pid}`)) + `  ${who} has ended by ${signal}, without a goodbye`);
 }
 
-/** An event as the log has it. */
+/** Prints an event of the log. */
 export function logged(seq: number, { author = '', content }: Event): void {
   for (const part of content?.parts ?? []) {
     said('log', `${seq}  ${author.padEnd(6)}  ${fitted(describe(part), WIDTH - 20)}`);
@@ -113,7 +112,7 @@ export function modelRequest(heading: string, contents: Content[] = []): void {
   }
 }
 
-/** The events as they are in the table; `killedAfter` is the last one of the process that was killed. */
+/** Prints the events in the table; `killedAfter` is the last one of the killed process. */
 export async function events(em: EntityManager, { appName, userId, id }: Session, killedAfter?: number): Promise<void> {
   const rows = await em.find(AdkEvent, { session: { appName, userId, id } }, { orderBy: { seq: 'asc' } });
   subheading('EVENTS', 'table adk_events');
@@ -130,7 +129,7 @@ export async function events(em: EntityManager, { appName, userId, id }: Session
   }
 }
 
-/** The state as it is in the tables, one row for each key. */
+/** Prints the state in the tables, one row for each key. */
 export async function state(em: EntityManager, { appName, userId, id }: Session): Promise<void> {
   const scopes = {
     app: await em.find(AdkAppState, { appName }),

@@ -5,13 +5,13 @@ const PATIENCE_MS = 60_000;
 
 export interface Started {
   process: ChildProcess;
-  /** Its exit code, or the signal that has ended it. */
+  /** Its exit code, or the signal that ended it. */
   ended: Promise<[number | null, NodeJS.Signals | null]>;
 }
 
 /**
- * Starts copies of a program, and hands out their messages on request. So the output of several
- * processes is printed in one order, whichever of them is the faster.
+ * Starts copies of a program, and returns their messages on request, so that the output of several processes is printed in the
+ * same order, whichever is faster.
  */
 export class Processes<News extends { what: string }> {
   readonly #program: string;
@@ -35,7 +35,7 @@ export class Processes<News extends { what: string }> {
     return { process: child, ended };
   }
 
-  /** Waits for news of a kind. */
+  /** Waits for a message of a kind. */
   async next<What extends News['what']>(what: What): Promise<Extract<News, { what: What }>> {
     const isWanted = (news: News): news is Extract<News, { what: What }> => news.what === what;
     for (;;) {
@@ -49,9 +49,9 @@ export class Processes<News extends { what: string }> {
   }
 }
 
-/** Calls back when the process that has started this one is done with it, or has died. */
+/** Calls back when the process that started this one needs it no more, or has died. */
 export function onceAbandoned(callback: () => void): void {
   process.once('disconnect', callback);
-  // Listening is no reason to live on.
+  // Listening must not keep the process alive.
   process.channel?.unref();
 }

@@ -1,9 +1,9 @@
 /**
  * A session that outlives its worker. Run it with `npm run example:recover`.
  *
- * Two workers want the same session, and the one that gets its lease is killed while a tool runs: money has left, and
- * nobody knows. When the lease has run out, the other worker takes over, repairs the turn and ends the conversation. A
- * third process follows the log meanwhile; what it sees is what is printed.
+ * Two workers want the same session, and the one that gets its lease is killed while a tool runs: money was sent, and nobody
+ * knows. When the lease has expired, the other worker takes over, repairs the turn and ends the conversation. A third process
+ * follows the log meanwhile, and prints what it sees.
  */
 import { LogLevel, Runner, getFunctionCalls, isFinalResponse, setLogLevel, type Event } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
@@ -22,7 +22,7 @@ import { Processes, onceAbandoned } from './processes.js';
 const APP = { appName: 'office', userId: 'ada' };
 const TASK = 'Pay invoice 17: 240 euros to Vienna Print.';
 
-/** How long the others wait for a worker that has died. In production, the default of 30 seconds is a good one. */
+/** How long the others wait for a dead worker. In production, use the default of 30 seconds. */
 const LEASE = { ttlMs: 3_000 };
 
 type WorkerName = 'A' | 'B';
@@ -40,7 +40,7 @@ async function openOrm(): Promise<MikroORM> {
   return MikroORM.init({ ...(await databaseOptions(process.env.ADK_DATABASE_URL ?? '')), entities: adkEntities() });
 }
 
-/** One of the pool. It gets a session's key, and finds out by itself whether to begin, to continue or to do nothing. */
+/** A worker. It gets a session's key, and decides itself whether to begin, to continue or to do nothing. */
 async function work(sessionId: string, name: WorkerName, bankFile: string): Promise<void> {
   onceAbandoned(() => process.exit(1));
   const orm = await openOrm();
@@ -48,7 +48,7 @@ async function work(sessionId: string, name: WorkerName, bankFile: string): Prom
   const bank = new Bank(bankFile, () => report({ what: 'paid' }));
   const key = { ...APP, sessionId };
 
-  // Step 1. The lease. Of all that ask one gets it, and the others wait until it's given back or has run out.
+  // Step 1. The lease. One worker gets it; the others wait until it is released or expires.
   report({ what: 'asks' });
   const holder = `worker ${name} (pid ${process.pid})`;
   await leases.run(key, { holder, waitMs: 60_000 }, async ({ token, signal, sessionService }) => {
@@ -60,11 +60,10 @@ async function work(sessionId: string, name: WorkerName, bankFile: string): Prom
     const last = session.events.at(-1);
     if (last && isAnswer(last)) return;
 
-    // Step 3. The repair: a call without a response is one that a worker died in. There is none in a new session.
+    // Step 3. The repair. If a call has no response, a worker died in it. A new session has no such call.
     await sessionService.appendEvents({ session, events: interruptedToolResponses(session) });
 
-    // Step 4. A run. It writes through the lease's own service, which refuses once the lease is somebody else's, and
-    // ends when that happens.
+    // Step 4. A run. It writes with the lease's own service, which refuses once somebody else has the lease; then the run ends.
     const text = last ? 'Please go on.' : String(session.state.task);
     const newMessage = { role: 'user', parts: [{ text }] };
     const runner = new Runner({ appName: APP.appName, agent: officeAgent(bank), sessionService });
@@ -75,7 +74,7 @@ async function work(sessionId: string, name: WorkerName, bankFile: string): Prom
   await orm.close();
 }
 
-/** Follows the log of the session, from its beginning and for as long as it's wanted. */
+/** Follows the log of the session from its beginning. */
 async function watch(sessionId: string): Promise<void> {
   const stop = new AbortController();
   onceAbandoned(() => stop.abort());
@@ -88,7 +87,7 @@ async function watch(sessionId: string): Promise<void> {
   await orm.close();
 }
 
-/** The agent has said what it had to say. */
+/** The agent has given its last answer. */
 const isAnswer = (event: Event) => event.author !== 'user' && isFinalResponse(event);
 
 /** Starts the others, kills the worker that holds the lease, and prints what happens. */

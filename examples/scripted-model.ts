@@ -3,10 +3,10 @@ import { BaseLlm, type BaseLlmConnection, type Event, type LlmRequest, type LlmR
 export type Content = NonNullable<Event['content']>;
 export type Part = NonNullable<Content['parts']>[number];
 
-/** Says what a model answers to a conversation, with the instruction that it was given. */
+/** Returns the model's answer to a conversation and an instruction. */
 export type Script = (conversation: Content[], instruction: string) => Part[] | Promise<Part[]>;
 
-/** A model that needs no key and no network. It keeps nothing between calls: all it knows is what it is shown. */
+/** A model that needs no key and no network. It remembers nothing between calls: it knows only its request. */
 export class ScriptedModel extends BaseLlm {
   readonly #script: Script;
 

@@ -2,8 +2,8 @@
  * A full-text search over conversations: FTS5 on SQLite, tsvector on PostgreSQL, a fulltext index on MySQL and MariaDB. Run it
  * with `npm run example:search`; ADK_DATABASE_URL names another database than SQLite in memory.
  *
- * The index is a table of ours beside those of the sessions. A projection keeps it in step with the log: what is deleted, rewound or
- * trimmed can't be found any more.
+ * The index is a table of the host. A projection keeps it in step with the log: what is deleted, rewound or trimmed can't be found
+ * any more.
  */
 import { createEvent, type Event } from '@google/adk';
 import { MikroORM, type EntityManager } from '@mikro-orm/core';
@@ -32,7 +32,7 @@ const INDEXES = {
     words: (words: string) => words,
   },
   mysql: {
-    // The keys are compared byte for byte, as those of the sessions.
+    // Keys are compared byte for byte, like those of the sessions.
     create: `create table message_search (
       app_name varchar(128) not null, user_id varchar(191) not null, session_id varchar(191) not null, seq int not null,
       text longtext character set utf8mb4 collate utf8mb4_unicode_ci not null,
@@ -43,7 +43,7 @@ const INDEXES = {
   },
 };
 
-/** The index, and what keeps it in step. */
+/** The index, with the projection that keeps it in step. */
 class SearchIndex {
   readonly projection: SessionProjection;
   readonly #em: EntityManager;
@@ -61,7 +61,7 @@ class SearchIndex {
     });
   }
 
-  /** As a migration of the host's would. */
+  /** In production, use a migration. */
   async create(): Promise<void> {
     for (const sql of this.#index.create.split(';')) await run(this.#em, sql);
   }
@@ -106,13 +106,13 @@ class SearchIndex {
         if (entry.event && entry.eventSeq !== undefined) await index(entry.eventSeq, entry.event);
         return;
       case 'deleted':
-        // A session that may come back is found until it is deleted for good: the log does not emit its events again.
+        // Keeps soft-deleted sessions in the index: if one is restored, the log does not emit its events again.
         if (!entry.soft) await deleteWhere('seq > 0');
     }
   }
 }
 
-/** In the transaction of the `EntityManager`, if it has one. */
+/** Runs in the transaction of the `EntityManager`, if it has one. */
 async function rows(em: EntityManager, sql: string, values: (string | number)[]): Promise<{ session_id: string }[]> {
   return (await em.getConnection().execute(sql, values, 'all', em.getTransactionContext())) as { session_id: string }[];
 }

@@ -8,7 +8,7 @@ const FLIGHTS = [
   { flight: 'TP 1273', departs: '17:55', price: 142 },
 ];
 
-/** An ordinary tool. What it writes to the state is stored with the event that carries its result. */
+/** An ordinary tool. What it writes to the state is stored with the event that has its result. */
 const findFlights = new FunctionTool({
   name: 'find_flights',
   description: 'Finds the flights between two airports on a day.',
@@ -43,7 +43,7 @@ const bookFlight = new FunctionTool({
   },
 });
 
-/** What a model would say. It knows nothing but the conversation, so it can only finish when all of that is there. */
+/** Answers like a model. It knows only the conversation, so it can finish only if all of it was stored. */
 function script(conversation: Content[], instruction: string): Part[] {
   const parts = conversation.flatMap((content) => content.parts ?? []);
   if (parts[0]?.text?.startsWith('Which seat')) {

@@ -21,10 +21,10 @@ const MOST_READABLE = 10_000;
 const FOLDER = 'dist/api';
 
 /**
- * Writes the declarations of all public names down, by entry and name, without comments. A test sees that the types that they
- * mention are public themselves.
+ * Lists the declarations of all public names, by entry and name, without comments. A test checks that the types in them are public,
+ * too.
  *
- * @param {Record<string, string>} sources contents of files to take in place of those on the disk, by their paths in the repository.
+ * @param {Record<string, string>} sources contents that replace files on the disk, by their paths in the repository.
  * @returns {string}
  */
 export function apiReport(sources = {}) {
@@ -58,7 +58,7 @@ export function apiReport(sources = {}) {
 /**
  * @param {string[]} roots
  * @param {ts.CompilerOptions} options
- * @param {Map<string, string>} files contents that take the place of those on the disk.
+ * @param {Map<string, string>} files contents that replace those on the disk.
  * @param {boolean} isAlone whether there are no other files.
  */
 function programOf(roots, options, files, isAlone = false) {
@@ -88,7 +88,7 @@ function textsOf(symbol, checker) {
     const node = ts.isVariableDeclaration(declaration) ? declaration.parent.parent : declaration;
     const text = node.getText().replace(/^\s*#private;\n/gm, '');
     if (text.length <= MOST_READABLE) return text;
-    // MikroORM infers the types of entities. Nobody reads them, but whether they change must show.
+    // MikroORM infers the types of entities. Nobody reads them, but a change must show.
     return `// ${declared.name}: inferred, with the checksum ${createHash('sha256').update(text).digest('hex').slice(0, 16)}`;
   });
 }

@@ -1,5 +1,5 @@
-// Runs the benchmark with its own options. Its files are transformed beforehand as those of the package are: tsx keeps the names
-// of functions, which costs an append as much as some of its statements.
+// Runs the benchmark with its own options. Its files are transformed beforehand, like those of the package: tsx keeps the names of
+// functions, which costs an append as much as some of its statements.
 import { build } from 'esbuild';
 import { cpSync, readdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
@@ -21,7 +21,7 @@ await build({
   target: 'node20',
   format: 'esm',
 });
-// What they read, import or start besides.
+// Other files that they read, import or start.
 for (const file of ['package.json', 'scripts', ...javaScriptOf('test/support'), ...javaScriptOf('test/hosts/schema')])
   cpSync(path.join(repository, file), path.join(folder, file), { recursive: true });
 await import(pathToFileURL(path.join(folder, 'bench/run.js')).href);

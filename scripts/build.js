@@ -29,16 +29,16 @@ const entries = Object.values(manifest.exports).flatMap((entry) =>
 );
 const programs = Object.values(manifest.bin).map(sourceOf);
 keepReachable(ESM);
-// Those of CommonJS are the same: it is the package.json of a folder that says which of the two they are.
+// The declarations of CommonJS are the same: the package.json of their folder says what they are.
 cpSync(ESM, CJS, { recursive: true });
 for (const { path: file, text } of await bundled([...entries, ...programs])) write(file, text);
-// A program is run, never imported.
+// A program is never imported, so it has no declarations.
 for (const { path: file, text } of await bundled(entries)) {
-  // esbuild splits ES modules alone; each of the files becomes CommonJS by itself.
+  // esbuild splits only ES modules, so each file is converted to CommonJS afterwards.
   const { code } = await transform(text, { ...TARGET, format: 'cjs', supported: { 'dynamic-import': false } });
   write(path.join(CJS, path.relative(ESM, file)), code);
 }
-// Says what the .js files of the folder are, whatever the package.json above says.
+// The .js files of this folder have their own type, whatever the package.json above says.
 write(path.join(ESM, 'package.json'), JSON.stringify({ type: 'module', sideEffects: false }) + '\n');
 write(path.join(CJS, 'package.json'), JSON.stringify({ type: 'commonjs', sideEffects: false }) + '\n');
 
@@ -48,7 +48,7 @@ function sourceOf(built) {
 }
 
 /**
- * Removes the declarations that no entry leads to: two thirds of them.
+ * Removes the declarations that no entry needs: two thirds of them.
  *
  * @param {string} folder
  */
@@ -71,7 +71,7 @@ async function bundled(entryPoints) {
     ...TARGET,
     entryPoints,
     bundle: true,
-    // What two entries share is a file of its own: the classes of entities must exist once.
+    // Code that two entries share is a file of its own, since the classes of entities must exist only once.
     splitting: true,
     chunkNames: 'chunks/[name]-[hash]',
     packages: 'external',

@@ -1,4 +1,4 @@
-// Fails where a package that is installed with this one, or for work on it, has a licence that is not permissive.
+// Fails if a package that is installed with this one, or for work on it, has a licence that is not permissive.
 import { readFileSync } from 'node:fs';
 
 const PERMISSIVE = new Set([
@@ -14,7 +14,7 @@ const PERMISSIVE = new Set([
   'Python-2.0',
 ]);
 
-/** Not permissive, and for work on this package alone: nobody gets them with it. The name in node_modules, and the licence. */
+/** Not permissive, but only for work on this package: they are not installed with it. The name in node_modules, and the licence. */
 const FOR_WORK = {
   'axe-core': 'MPL-2.0',
   'caniuse-lite': 'CC-BY-4.0',

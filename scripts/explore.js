@@ -11,7 +11,7 @@ const { values } = parseArgs({ options: { minutes: { type: 'string', default: '3
 const minutes = Number(values.minutes);
 if (!(minutes > 0)) throw new Error('--minutes takes a number above 0');
 
-/** Those that have random tests, which say so in their names. */
+/** The files with random tests, which have it in their names. */
 const FILES = 'test/(unit|contract/differential|contract/[^/]+\\.test)';
 
 const until = Date.now() + minutes * 60_000;

@@ -14,7 +14,7 @@ const newest = [
   ...names.filter((name) => name.startsWith('@google/adk')).map((name) => `${name}@latest`),
   ...names.filter((name) => name.startsWith('@mikro-orm/')).map((name) => `${name}@${major}`),
 ];
-// The pinned versions stay in package.json, and contradict.
+// Forces npm, since the pinned versions in package.json contradict.
 const { status } = spawnSync('npm', ['install', '--no-save', '--force', '--no-audit', '--no-fund', ...newest], {
   cwd: folder,
   stdio: 'inherit',

@@ -9,7 +9,7 @@ export const folder = path.join(repository, 'test/mikro-orm-7');
 export const copy = path.join(folder, 'copy');
 
 /**
- * Where it fails, this process ends with the same code.
+ * If it fails, this process ends with the same code.
  *
  * @param {string} command
  * @param {string[]} args
@@ -21,7 +21,7 @@ function run(command, args, options) {
   if (status !== 0) process.exit(status ?? 1);
 }
 
-/** MikroORM 7 asks for Node.js 22.17; on Node.js 20 it ends the process without a word. */
+/** MikroORM 7 needs Node.js 22.17. On Node.js 20 it ends the process without a message. */
 function findNode() {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
   if (major > 22 || (major === 22 && minor >= 17)) return process.execPath;
@@ -30,7 +30,7 @@ function findNode() {
   throw new Error('MikroORM 7 needs Node.js 22.17 or later.');
 }
 
-/** Installs MikroORM 7 where it is missing, and makes the copy. */
+/** Installs MikroORM 7 if it is missing, and makes the copy. */
 export function prepareCopy() {
   if (!existsSync(path.join(folder, 'node_modules/.package-lock.json'))) {
     run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error'], { cwd: folder });
@@ -49,7 +49,7 @@ export function prepareCopy() {
     cpSync(from, path.join(copy, file), { preserveTimestamps: true });
   }
 
-  // What stays MikroORM 6. The command line of MikroORM 7 does not work in a project that names it.
+  // These stay on MikroORM 6. The command line of MikroORM 7 does not work in a project that names them.
   const onlyIn6 = ['better-sqlite', 'reflection'].map((name) => `devDependencies.@mikro-orm/${name}`);
   run('npm', ['pkg', 'delete', '--loglevel=error', ...onlyIn6], { cwd: copy });
 }

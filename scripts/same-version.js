@@ -1,5 +1,5 @@
-// Gives the packages in packages/ the version of this one: they are released together. They are no npm workspaces, which
-// `changeset version` would ask for a changeset of each.
+// Gives the packages in packages/ the version of this one, since they are released together. They are not npm workspaces, for each
+// of which `changeset version` would need a changeset.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 

@@ -1,5 +1,5 @@
-// Makes the text of the studio's script of its source, which is typed and linted for browsers: tests and hosts' bundlers take
-// the sources as they are, so the text cannot be made while they are built. With --check it only says whether it is current.
+// Compiles the studio's script, which is typed and linted for browsers, to the text that is served. Tests and hosts' bundlers use
+// the sources directly, so the text must exist before they are built. With --check it only says whether the text is current.
 import { build } from 'esbuild';
 import { readFileSync, writeFileSync } from 'node:fs';
 

@@ -28,7 +28,7 @@ for (const [, name = '', url = ''] of servers.stdout.matchAll(/^export (\w+)=(.*
 const results = PARTS.map((part) => {
   console.log(`=== npm run ${part}`);
   const start = performance.now();
-  // What long runs look for is not in MikroORM: on the other major they would only take their time again.
+  // Not on the other major: long runs look for faults that do not depend on MikroORM.
   const { ADK_TEST_LONG: _, ...short } = env;
   const { status } = spawnSync('npm', ['run', ...part.split(' ')], {
     env: part === 'test:7' ? short : env,

@@ -1,4 +1,4 @@
-/** Finds exports that no other file imports; `npm run lint` fails by them. Whoever changes an export looks for who relies on it. */
+/** Finds exports that no other file imports, for which `npm run lint` fails: whoever changes an export must look for its users. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';

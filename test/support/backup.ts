@@ -2,7 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { OwnStore } from './harnesses/harness.js';
 import { TABLES } from '../contract/tools.js';
 
-/** A copy of all tables of this package beside them, and back: what a restore, or a failover to a replica that was behind, does. */
+/** Copies all tables of this package, and copies them back, like a restore or a failover to a replica that was behind. */
 export class Backup {
   readonly #store: Pick<OwnStore, 'peer' | 'query'>;
 

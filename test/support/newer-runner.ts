@@ -14,8 +14,8 @@ export const ABORTED = { errorCode: 'INVOCATION_ABORTED', errorMessage: 'Invocat
 type RunRequest = Parameters<Runner['runAsync']>[0];
 
 /**
- * Does what Runners newer than `@google/adk` 2.0.0 do, after the sources of adk-js: creates a session that does not exist, and
- * appends the ends of an aborted run. They cannot be installed yet.
+ * Imitates Runners newer than `@google/adk` 2.0.0, by the sources of adk-js, which cannot be installed yet: they create a missing
+ * session, and append the ends of an aborted run.
  */
 export class NewerRunner extends Runner {
   readonly #autoCreateSession: boolean;
@@ -45,7 +45,7 @@ export class NewerRunner extends Runner {
   }
 }
 
-/** One event for the open calls of each agent in each branch; one without content where no call is open. */
+/** One event for the open calls of each agent in each branch, or one without content if no call is open. */
 export function abortEvents(events: readonly Event[], rootAgent: string): Event[] {
   const { invocationId } = events.at(-1)!;
   const ofRun = events.filter((event) => event.invocationId === invocationId);

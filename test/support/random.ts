@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { SEED } from './random-numbers.js';
 import { FAILED_SEEDS, type PropertyName, type Seed } from './seeds.js';
 
-/** The file to which `scripts/explore.js` wants what fails appended. */
+/** The file to which failures are appended for `scripts/explore.js`. */
 const found = process.env['ADK_TEST_EXPLORE'];
 
 /** In ms, from the first failure: making a counterexample shorter has taken a quarter of an hour. */
@@ -12,13 +12,12 @@ const SHRINK_MS = found ? 120_000 : 20_000;
 export interface RandomOptions {
   /** How many cases of a sequence are drawn. */
   runs?: number;
-  /** Whether a shorter case is looked for that fails, too. */
+  /** Whether to search for a shorter case that also fails. */
   shrinks?: boolean;
 }
 
 /**
- * Expects of random cases what `expectation` does. They are the same on every machine, and other ones where `npm run explore`
- * runs the test.
+ * Runs `expectation` with random cases: the same ones on every machine, or new ones if `npm run explore` runs the test.
  */
 export async function expectOfRandom<T>(
   name: PropertyName,
@@ -41,7 +40,7 @@ export async function expectOfRandom<T>(
   }
 }
 
-/** After the time for it, what is shorter counts as held, so that the shortest case by then is reported. */
+/** Once the time is over, shorter cases count as held, so that the shortest failure found until then is reported. */
 function whileItMayShrink<T>(expectation: (value: T) => unknown): (value: T) => Promise<void> {
   let end = Infinity;
   return async (value) => {

@@ -20,8 +20,8 @@ const REFUSED: [title: string, params: EventParams][] = [
 /**
  * The state deltas of two branches that write the same keys, one after the other.
  *
- * @throws CannotJudge if the service extends the base class of another copy of ADK, as CommonJS beside ES modules is: each copy
- * knows the order of its own writes alone.
+ * @throws CannotJudge if the service extends the base class of another copy of ADK, such as CommonJS beside ES modules: each copy
+ *   knows only the order of its own writes.
  */
 function twoWrites({ service }: RuleContext, { state }: Session, keys: readonly string[]) {
   if (!(service instanceof BaseSessionService)) throw new CannotJudge();
@@ -33,7 +33,7 @@ function twoWrites({ service }: RuleContext, { state }: Session, keys: readonly 
   return { first, second };
 }
 
-/** Of section A: what an append does. */
+/** Rules of section A about appends. */
 export const APPEND_RULES: readonly ServiceRule[] = [
   {
     rule: 'A5',

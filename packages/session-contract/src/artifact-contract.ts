@@ -3,12 +3,12 @@ import { ARTIFACT_RULES } from './artifact-rules.js';
 import type { Verdict } from './contract.js';
 import { judge } from './judge.js';
 
-/** A store of an artifact service that is judged, empty at first. */
+/** An empty store of the artifact service to judge. */
 export interface ArtifactStore {
   service: BaseArtifactService;
   /** Another instance on the same store, as another process has it. Without it the rules of the level `shared` are left out. */
   another?: BaseArtifactService;
-  /** Ends what `open` began. */
+  /** Closes the store. */
   close?(): Promise<void>;
 }
 
@@ -20,10 +20,10 @@ export interface ArtifactHarness {
 }
 
 /**
- * Judges an artifact service by the rules that any of them must keep.
+ * Judges an artifact service by the rules that each must keep.
  *
  * @param harness how to open the service.
- * @returns what became of each rule, in the order of docs/contract.md.
- * @throws what opening or closing the store throws.
+ * @returns the result of each rule, in the order of docs/contract.md.
+ * @throws errors of opening or closing the store.
  */
 export const checkArtifactService = (harness: ArtifactHarness): Promise<Verdict[]> => judge(harness, ARTIFACT_RULES);

@@ -5,7 +5,6 @@ import type { CommonRule, Level } from './rule.js';
 
 type Part = SaveArtifactRequest['artifact'];
 
-/** What a rule of artifacts is tested with. */
 interface ArtifactContext {
   service: BaseArtifactService;
   /** Another instance on the same store. */
@@ -29,7 +28,7 @@ const bytes = (values: readonly number[], mimeType = 'application/octet-stream')
   inlineData: { data: base64(values), mimeType },
 });
 
-/** Calls of one session of an app's alice, or of another one: a service that ignores the app breaks the rules of apps alone. */
+/** Calls for a session of `alice` in an app, or of somebody else. The name has the app: a service that ignores it breaks only the rules about apps. */
 function filesOf(
   service: BaseArtifactService,
   appName: string,
@@ -54,7 +53,7 @@ const named = (key: CompositeSessionKey, filename: string, version: number | und
   ...(version !== undefined && { version }),
 });
 
-/** A Part of each kind, with all that ADK and Gemini put into it. */
+/** A Part of each kind, with everything that ADK and Gemini put into it. */
 const PARTS: Readonly<Record<string, Part>> = {
   'a text': text('Grüezi\r\n\u{1f600}'),
   'an empty text': text(''),

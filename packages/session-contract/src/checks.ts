@@ -2,9 +2,9 @@ import type { Session } from '@google/adk';
 import { inspect, isDeepStrictEqual } from 'node:util';
 
 /**
- * Compares what JSON makes of two values.
+ * Compares two values as JSON.
  *
- * @param what the value is, for the error.
+ * @param what the name of the value in the error.
  * @throws Error with both, if they differ.
  */
 export function same(actual: unknown, expected: unknown, what: string): void {
@@ -13,7 +13,7 @@ export function same(actual: unknown, expected: unknown, what: string): void {
   throw new Error(`${what} should be ${shown(shouldBe)}, and is ${shown(is)}.`);
 }
 
-/** @throws Error with the words, unless it is so. */
+/** @throws Error with this message, unless the condition holds. */
 export function holds(isSo: boolean, words: string): asserts isSo {
   if (!isSo) throw new Error(words);
 }
@@ -25,9 +25,9 @@ export class UsageError extends RangeError {}
 export class CannotJudge extends Error {}
 
 /**
- * @param call what should fail.
- * @param what the call is, for the error.
- * @throws Error unless it fails, with such a message if one is given.
+ * @param call the call that should fail.
+ * @param what the name of the call in the error.
+ * @throws Error unless it fails, and with a matching message if one is given.
  */
 export async function refuses(call: Promise<unknown>, what: string, message = /^/): Promise<void> {
   const [outcome] = await Promise.allSettled([call]);
@@ -35,13 +35,13 @@ export async function refuses(call: Promise<unknown>, what: string, message = /^
   fails(outcome.reason, what, message);
 }
 
-/** @throws Error unless what was thrown has such a message. */
+/** @throws Error unless the message of the thrown value matches. */
 export function fails(error: unknown, what: string, message: RegExp): void {
   const is = messageOf(error);
   holds(message.test(is), `${what} should fail with ${String(message)}, and failed with: ${is}`);
 }
 
-/** @throws Error if what a caller could print of an error contains one of the secrets, or a statement of SQL. */
+/** @throws Error if the printed error contains one of the secrets, or a statement of SQL. */
 export function discreet(error: unknown, secrets: readonly string[]): void {
   const printed = [messageOf(error), String(error), inspect(Object.entries(error ?? {}), { depth: 6 })].join('\n');
   const found = secrets.filter((secret) => printed.includes(secret));
@@ -53,7 +53,7 @@ export function discreet(error: unknown, secrets: readonly string[]): void {
 /**
  * Remembers a session object.
  *
- * @returns what throws an Error, unless the object, its state and its events are those that they were, with the same contents.
+ * @returns a function that throws an Error unless the object, its state and its events are the same, with the same contents.
  */
 export function remember(session: Session): () => void {
   const { state, events } = session;
@@ -69,17 +69,17 @@ export function remember(session: Session): () => void {
 }
 
 /**
- * Waits until every call has ended, so that none is under way any more when the next rule begins.
+ * Waits until every call has ended, so that none runs while the next rule begins.
  *
- * @returns what they gave.
- * @throws what the first of those that failed threw.
+ * @returns their results.
+ * @throws the error of the first one that failed.
  */
 export async function all<T>(calls: readonly Promise<T>[]): Promise<T[]> {
   await Promise.allSettled(calls);
   return Promise.all(calls);
 }
 
-/** What JSON makes of a value. */
+/** The value after encoding and decoding as JSON. */
 export function plain(value: unknown): unknown {
   const text: string | undefined = JSON.stringify(value);
   return text === undefined ? undefined : JSON.parse(text);

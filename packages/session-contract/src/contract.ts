@@ -32,7 +32,7 @@ export const SERVICE_RULES: readonly (ServiceRule | DurableRule)[] = [
   ...SESSION_RULES,
   ...KEY_RULES,
   ...CONCURRENCY_RULES,
-  // Last: after them the store is another one.
+  // Last, since they replace the store.
   ...DURABILITY_RULES,
 ];
 
@@ -62,7 +62,7 @@ export interface Verdict {
    * another copy of `@google/adk`.
    */
   result: 'held' | 'broken' | 'left out';
-  /** What was thrown where it is broken. */
+  /** The error, if it is broken. */
   error?: unknown;
 }
 
@@ -100,9 +100,8 @@ export function describeSessionServiceContract(harness: ServiceHarness, globals:
   });
 }
 
-/** What `checkSessionService` judges by. */
 export interface CheckOptions {
-  /** The rules of this level and of those before it. By default it is all that the store has what they need for. */
+  /** The highest level to check. By default, all levels that the store can be checked for. */
   level?: Level;
 }
 
@@ -110,12 +109,12 @@ export interface CheckOptions {
  * Judges a session service without a test framework.
  *
  * @param harness how to open the service.
- * @returns what became of each rule, in the order of docs/contract.md.
- * @throws RangeError when there is no such level, or the store lacks what its rules need; and what opening or closing the store throws.
+ * @returns the result of each rule, in the order of docs/contract.md.
+ * @throws RangeError if there is no such level, or the store lacks what its rules need; and errors of opening or closing the store.
  */
 export async function checkSessionService(harness: ServiceHarness, { level }: CheckOptions = {}): Promise<Verdict[]> {
   if (level !== undefined && !LEVELS.includes(level))
-    throw new UsageError(`level has to be one of ${LEVELS.join(', ')}.`);
+    throw new UsageError(`level must be one of ${LEVELS.join(', ')}.`);
   const judged: Judged = { store: await harness.open() };
   try {
     const wanted = LEVELS.slice(0, level === undefined ? undefined : LEVELS.indexOf(level) + 1);

@@ -24,7 +24,7 @@ async function judge(args: string[]): Promise<number> {
   const [file, ...more] = positionals;
   if (file === undefined || more.length > 0) throw new UsageError(USAGE);
   const level = LEVELS.find((each) => each === values.level);
-  if (values.level !== undefined && !level) throw new UsageError(`--level has to be one of ${LEVELS.join(', ')}.`);
+  if (values.level !== undefined && !level) throw new UsageError(`--level must be one of ${LEVELS.join(', ')}.`);
   const harness = await harnessOf(file);
   const verdicts = await loggingToStderr(() => checkSessionService(harness, level && { level }));
   const results = verdicts.map(({ error, ...verdict }) => ({

@@ -14,7 +14,7 @@ export interface ServiceStore {
   /** Another instance on the same store, as another process has it. Without it the rules of the level `shared` are left out. */
   another?: BaseSessionService;
   /**
-   * Opens the same store again, as a process does that was started anew. The rules go on with what it returns, and its `close` is
+   * Opens the same store again, as a restarted process does. The rules continue with what it returns, and its `close` is
    * the one that is called. Without it the rules of the level `durable` are left out.
    *
    * @param how if `killed` is true, the process before was killed: nothing of it may be closed or written any more before the store
@@ -70,7 +70,7 @@ export interface RuleContext {
   create(this: void, request?: Partial<CreateSessionRequest>): Promise<Session>;
   /** Makes an event and appends it. */
   append(this: void, session: Session, params?: EventParams, service?: BaseSessionService): Promise<Event>;
-  /** Reads a session anew, from the other service. */
+  /** Reads a session again, from the other service. */
   fresh(this: void, session: Session, config?: GetSessionConfig): Promise<Session>;
   /** What is in storage. */
   stored(

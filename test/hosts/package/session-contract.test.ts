@@ -87,7 +87,7 @@ test.each([
   [[], /^Usage: /],
   [['nowhere.mjs'], /There is no file nowhere\.mjs/],
   [['nameless.mjs'], /no default export with a name and a function open/],
-  [['in-memory.mjs', '--level', 'all'], /--level has to be one of every, shared, durable/],
+  [['in-memory.mjs', '--level', 'all'], /--level must be one of every, shared, durable/],
   [['in-memory.mjs', '--level', 'shared'], /level shared need another/],
   [['in-memory.mjs', '--url', 'sqlite::memory:'], /Unknown option '--url'/],
 ])('%j is a wrong command line', async (args, message) => {

@@ -1,31 +1,31 @@
 import type { MikroORM, Options } from '@mikro-orm/core';
 import type { DialectName } from '../../../entities/dialect-name.js';
 
-/** What tests know of a database and its driver: all in which they differ from others. */
+/** A database and its driver, with everything in which they differ from others. */
 export interface Database {
   /** Its key in `DATABASES`, its name in `ADK_TEST_DATABASES`, and that of its file in test/contract. */
   name: string;
   /**
-   * On a `file` or a `server` all tests run. On an `embedded` one, which has another's dialect, the contract alone runs, and
-   * the number of statements.
+   * All tests run on a `file` or a `server`. On an `embedded` one, which has the dialect of another, only the contract and the count
+   * of statements run.
    */
   kind: 'file' | 'server' | 'embedded';
   dialect: DialectName;
   /** Its name in the docs. */
   title: string;
-  /** Of the driver. */
+  /** The package of the driver. */
   packageName: string;
-  /** Loaded when it is needed, since a test file mostly needs one. */
+  /** Loads the driver on demand: most test files need only one. */
   driver(): Promise<NonNullable<Options['driver']>>;
-  /** Whether `databaseOptions` and the command line take this driver for a URL of the database. */
+  /** Whether `databaseOptions` and the command line use this driver for a URL of the database. */
   isOfUrl: boolean;
-  /** What a process needs beside the URL where many start at once. */
+  /** Options that a process needs, besides the URL, if many start at once. */
   processOptions?: Options;
-  /** Whether it is there: with this MikroORM, and its server. */
+  /** Whether its driver exists for this MikroORM, and its server is running. */
   isAvailable(): boolean;
-  /** Makes an empty database that nobody else uses, or a copy of what `template` has returned. */
+  /** Creates an empty database that nobody else uses, or a copy of a template. */
   create(template?: string): Promise<NewDatabase>;
-  /** @returns what `create` copies: the path of a file, the name of a database, or statements. */
+  /** @returns the template for `create`: the path of a file, the name of a database, or statements. */
   template(orm: MikroORM): Promise<string>;
   /** Options for `MikroORM.init` that lead nowhere, with a password or a path that nobody may see. */
   unreachable: { options: Options; secret: string };
@@ -34,16 +34,16 @@ export interface Database {
   schema: Schema;
   plan: Plan;
   statements: Statements;
-  /** What of docs/durability.md it decides. */
+  /** What docs/durability.md says about it. */
   durability: {
-    /** What a setting is without a configuration, and whether the service's connection has what the server gives to all. */
+    /** The server's default of a setting, and whether the service's connection keeps the configured value. */
     defaultOf(query: Query, setting: string): Promise<{ value: string | undefined; isKept: boolean }>;
   };
   /** What a host may set for the driver. */
   driverOptions: { harmless: readonly DriverSetting[]; refused: readonly RefusedDriverSetting[] };
   /** The tables of other stores on it. */
   otherStores: OtherStores;
-  /** Where it is one. */
+  /** Only for a server. */
   server?: Server;
 }
 
@@ -75,40 +75,40 @@ export interface NewDatabase {
 interface Columns {
   /** Selects JSON as the text that was written. */
   json(column: string): string;
-  /** Whether a column of JSON refuses text that is none. */
+  /** Whether a column of JSON refuses other text. */
   refuseOtherThanJson: boolean;
-  /** Makes a column of JSON take any text; undefined if it does. */
+  /** Makes a column of JSON accept any text; undefined if it does already. */
   takeAnyText?(table: string, column: string): string;
-  /** Selects a double, as a number or as its text: mysql2 does not parse every one exactly. */
+  /** Selects a double as a number or as text: mysql2 does not parse all of them exactly. */
   double(column: string): string;
-  /** The type of a number that the database gives; a primary key. */
+  /** The type of a primary key that the database numbers. */
   autoIncrement: string;
   /** The type of bytes. */
   bytes: string;
-  /** Whether a large event is kept in parts. */
+  /** Whether large events are stored in parts. */
   keepLargeEventsInParts: boolean;
-  /** The database's clock in ms, in other words than the package's. */
+  /** The database's clock in ms, by another expression than the package's. */
   now: string;
 }
 
-/** What may be set on a connection, by statements. */
+/** Settings of a connection. */
 interface ConnectionSettings {
-  /** By the names of tests: modes under which everything works. */
+  /** Settings under which everything works, by the names of tests. */
   harmless: Readonly<Record<string, readonly string[]>>;
-  /** Under these a call is refused. */
+  /** Settings under which a call is refused. */
   refused: readonly RefusedSetting[];
-  /** What makes it read-only, what ends that, and the driver's code of the error of a write. */
+  /** The statements that make it read-only and writable, and the driver's code when a write is refused. */
   readOnly: readonly [on: string, off: string, code: string];
-  /** Makes it give up on a lock at once, or soon. */
+  /** The statement after which it hardly waits for a lock. */
   impatience: string;
-  /** Whether MikroORM has a pool of connections for it, which gives up waiting for one. */
+  /** Whether it has a pool of connections, and the wait for one of them ends. */
   hasPatientPool: boolean;
 }
 
 export interface RefusedSetting {
-  /** What sets it. */
+  /** The statement that sets it. */
   set: string;
-  /** What the error names. */
+  /** The name in the error. */
   named: RegExp;
   /** The advice in the error. */
   advice: RegExp;
@@ -116,63 +116,63 @@ export interface RefusedSetting {
   hasNoTransactions?: boolean;
 }
 
-/** Its tables, as it and MikroORM see them. */
+/** How it and MikroORM describe its tables. */
 interface Schema {
   /** Selects type and name of every table, index and sequence of the database. */
   everything: string;
   /** Selects type and name of the tables. */
   tables: string;
-  /** What makes a schema, as the database itself describes it. */
+  /** Selects everything of the schema, as the database itself describes it. */
   describe(query: Query): Promise<unknown[]>;
-  /** Whether a foreign key needs its table when it is made, not only when a row is written. */
+  /** Whether a foreign key needs its table when it is created, and not only when a row is written. */
   checksForeignKeys: boolean;
   /** Drops a schema, with what is in it; undefined if there are none. */
   dropSchema?(name: string): string;
-  /** Whether MikroORM's generator reads schemas beside that of the connection. */
+  /** Whether MikroORM's generator reads other schemas than the connection's. */
   readsOtherSchemas: boolean;
   /** What keeps two migrations from running at once: a transaction's lock, or a row with an end. */
   migrationLock: 'transaction' | 'row';
-  /** The last statement that has it. */
+  /** The statement that ends the lock. */
   migrationUnlock: RegExp;
   dropIndex(index: string, table: string): string;
-  /** Drop a foreign key and a primary key, and change a collation; none if that means a new table. */
+  /** Drop a foreign key and a primary key, and change a collation; empty if that needs a new table. */
   damageKeys: readonly string[];
-  /** Begins the numbers of `adk_changes` anew, where emptying the table does not. */
+  /** Restarts the numbers of `adk_changes`, if emptying the table does not. */
   restartChanges?: string;
 }
 
-/** How a database says what it reads. */
+/** How a database explains what it reads. */
 interface Plan {
-  /** Makes the planner know the tables. */
+  /** Updates the planner's statistics. */
   analyze: string;
-  /** The tables, or the lines that name them, that a statement reads from end to end; not the few rows of the counters. */
+  /** The tables, or the lines that name them, that a statement reads completely, except the counters. */
   scans(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;
-  /** The tables whose rows a statement sorts, and so reads all that match, whatever its limit; left out if plans have no names. */
+  /** The tables whose rows a statement sorts, for which it reads all that match; absent if plans have no names. */
   sorts?(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;
-  /** The lines that say that all events of a session are read by the index of their ids, of which the statement names none. */
+  /** The lines that say that all events of a session are read by the index of ids, though the statement names no id. */
   wholeSessions(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;
 }
 
-/** What our statements are, in short: `insert events`. */
+/** Our statements, in short form: `insert events`. */
 interface Statements {
-  /** Of an append that writes to these scopes. */
+  /** The statements of an append that writes to these scopes. */
   append(scopes: readonly string[]): string[];
-  /** Of a poll of the log where nothing has happened since: what it has, and where it does without our tables. */
+  /** The statement of a poll of the log if nothing has happened, and whether it reads our tables. */
   poll: { text: string; hasTables: boolean };
-  /** The first of an import of a session. */
+  /** The first statement of the import of a session. */
   lock: string;
-  /** Whether a transaction that writes keeps others from writing anything. */
+  /** Whether a transaction that writes blocks all other writers. */
   lockEverything: boolean;
 }
 
 /** What a host may set for its driver. */
 export interface DriverSetting {
   name: string;
-  /** Of the driver's connections. */
+  /** Options of the driver's connections. */
   connection?: object;
-  /** Parsers of node-postgres, by the number of the type; they hold for the process. */
+  /** Parsers of node-postgres, by the number of the type. They apply to the whole process. */
   parsers?: Readonly<Record<number, (text: string) => unknown>>;
-  /** Whether MikroORM itself works with it: its migrator takes no bytes for a name. */
+  /** Whether MikroORM's own migrator fails with it, for example because it gets bytes instead of a name. */
   spoilsMigrator?: boolean;
   /** Called with the driver's connection. */
   onConnection?: (raw: never) => void;
@@ -184,9 +184,9 @@ export interface RefusedDriverSetting extends DriverSetting {
 }
 
 interface OtherStores {
-  /** Whether ADK's own service gives rows of the same time in the order in which they were inserted. */
+  /** Whether ADK's own service returns rows with equal times in the order in which they were inserted. */
   keepOrderOfRows: boolean;
-  /** Whether they take empty text where JSON should be. */
+  /** Whether their columns of JSON accept an empty text. */
   takeEmptyText: boolean;
   /** Quotes names that are words of SQL. */
   quote: string;
@@ -196,30 +196,30 @@ interface OtherStores {
   goTime(seconds: string): string;
   /** The types of adk-python's columns: JSON, times. */
   pythonTypes: readonly [json: string, time: string];
-  /** What the latter keep of 1600000000123.456 ms. */
+  /** The value that the latter stores for 1600000000123.456 ms. */
   pythonTime: number;
 }
 
-/** A server, as an administrator and a network see it. */
+/** A server, as its administrator and a network see it. */
 export interface Server {
-  /** The database that it gives to everybody who may log in. */
+  /** The database to which every account may connect. */
   adminDatabase: string;
   /** Selects the name of every database. */
   databases: string;
-  /** Drops a database, though connections that a failed test left are open. */
+  /** Drops a database even if a failed test has left connections open. */
   drop(database: string): string;
   /** The driver's option for how long it waits for a connection. */
   connectTimeout(ms: number): object;
-  /** Whether the driver leaves errors of connections that end where nobody can handle them. */
+  /** Whether the driver throws errors of closed connections where nobody can handle them. */
   leavesErrorsUnhandled: boolean;
   /** Selects something while a connection to the database of the test waits for a lock. */
   waiting: string;
   connections: ServerConnections;
   /** The driver's codes of a login that is refused, a database that is unknown, and a right that is missing. */
   refusals: readonly [login: RegExp, database: string, right: string];
-  /** What limits the time of a statement, an expression that takes longer and is '', and the driver's code of the error. */
+  /** The statement that limits the time of others, a slow expression whose value is '', and the driver's code of the error. */
   slow: readonly [limit: string, slow: string, code: string];
-  /** The statements that make an account with rights on all tables or one, by default to read them, and those that take it away. */
+  /** Statements that create an account with rights on all tables or one, by default to read, and those that drop it. */
   account(account: { name: string; password: string; database: string; table?: string; rights?: string }): {
     create: readonly string[];
     drop: readonly string[];
@@ -229,33 +229,33 @@ export interface Server {
 
 /** How an administrator sees and ends connections. */
 interface ServerConnections {
-  /** Selects the id of the own. */
+  /** Selects the id of this connection. */
   own: string;
-  /** Selects the ids of those to a database. */
+  /** Selects the ids of the connections to a database. */
   ids: string;
-  /** Selects what they are doing. */
+  /** Selects what the connections are doing. */
   list: string;
   /** Selects something while a connection waits for a table that is being used. */
   waitingForTable(id: number): string;
   end(id: number): string;
   /** Selects how many prepared statements the server keeps for the connection, as `n`. */
   prepared: string;
-  /** How many of ours there are at most: `KEPT_STATEMENTS`, or as many as a driver keeps that drops them by itself. */
+  /** How many of our prepared statements there are at most: `KEPT_STATEMENTS`, or the driver's own limit. */
   mostPrepared: number;
-  /** Selects the limit of a packet, where the server has one. */
+  /** Selects the limit of a packet, if the server has one. */
   maxPacket?: string;
 }
 
-/** What goes over the wire. */
+/** Messages between client and server. */
 interface Messages {
-  /** By what a proxy finds an append on a connection that has made one before. */
+  /** How a proxy recognises an append on a connection that has already made one. */
   append: RegExp;
-  /** A server's answer that a statement was refused, with the transaction as it was. */
+  /** The server's answer to a refused statement. The transaction continues. */
   refusal(): Buffer;
-  /** That of a statement that is a transaction of its own. */
+  /** The answer to a deadlock of a statement that is its own transaction. */
   deadlock(): Buffer;
-  /** That of a commit which has failed, or may have, where the connection stays. */
+  /** The answer to a commit that has failed, or may have, if the connection stays. */
   commitFailed?(): Buffer;
-  /** That of a server which crashes at a commit. */
+  /** The answer of a server that crashes during a commit. */
   crash?(): Buffer;
 }

@@ -12,7 +12,7 @@ export interface OwnHarness extends Database {
   open(): Promise<OwnStore>;
 }
 
-/** What a session is in storage, whatever a service's objects say. */
+/** A session as it is stored, read without the service. */
 export interface StoredSession {
   state: Record<string, unknown>;
   events: Event[];
@@ -22,13 +22,13 @@ export interface StoredSession {
 /** A place where sessions are kept, empty at first; one for all rules of a harness. */
 export interface OwnStore {
   service: MikroOrmSessionService;
-  /** Another service on the same storage, as another process has it. */
+  /** Another service on the same storage, as in another process. */
   another: MikroOrmSessionService;
   stored(key: SessionKey): Promise<StoredSession | undefined>;
   close(): Promise<void>;
   /** Of `service`. */
   orm: MikroORM;
-  /** Another, to look at the same database; in memory the same. */
+  /** Another ORM on the same database; the same one if the database is in memory. */
   peer: MikroORM;
   /** A statement on `peer`'s connection, in a transaction where one is given. */
   query<Row extends object>(sql: string, values?: readonly unknown[], em?: EntityManager): Promise<Row[]>;
