@@ -296,10 +296,13 @@ concurrencySuite.own(
     await peer.em.fork().transactional(async (em) => {
       const row = await em.nativeUpdate(AdkSession, { appName: session.appName }, { lastSeq: 0 });
       expect(row).toBe(1);
-      appending.push(
-        service.appendEvent({ session: handle, event: saying('x', { actions: { stateDelta: { a: 1 } } }) }),
-      );
-      await until(() => attempts() >= 2);
+      const append = service.appendEvent({
+        session: handle,
+        event: saying('x', { actions: { stateDelta: { a: 1 } } }),
+      });
+      appending.push(append);
+      // It fails if the wait does not end.
+      await Promise.race([until(() => attempts() >= 2), append]);
     });
     await Promise.all(appending);
     expect(textsOf(await fresh(session))).toEqual(['x']);
