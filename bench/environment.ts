@@ -35,7 +35,7 @@ export function machineFacts(): Record<string, string | number> {
     memoryGb: Math.round(totalmem() / 2 ** 30),
     system: `${type()} ${release()} ${process.arch}`,
     node: process.version,
-    /** Of the minute before the run: others that use the machine make the numbers worthless. */
+    /** The load of the minute before the run: if others use the machine, the numbers are worthless. */
     loadBefore: Math.round((loadavg()[0] ?? 0) * 100) / 100,
   };
 }
@@ -43,7 +43,7 @@ export function machineFacts(): Record<string, string | number> {
 export async function packageVersions(): Promise<Record<string, string>> {
   const versions: Record<string, string> = {};
   for (const name of PACKAGES) {
-    // Where Node.js finds it: on MikroORM 7 that is not the repository's own folder.
+    // Found like any import: on MikroORM 7 it is not in the repository's own folder.
     const file = createRequire(import.meta.url).resolve(`${name}/package.json`);
     versions[name] = (JSON.parse(await readFile(file, 'utf8')) as { version: string }).version;
   }

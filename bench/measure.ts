@@ -11,7 +11,7 @@ export interface Lane {
   ms?(): number;
   /** The most memory that a run took, in MB, where that is a promise. */
   memoryMb?(): number;
-  /** After the last round: fails when the database does not hold what was written. */
+  /** Runs after the last round, and fails if the database does not have what was written. */
   verify?(): Promise<void>;
 }
 

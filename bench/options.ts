@@ -11,7 +11,7 @@ export const COMMAND = isMikroOrm7 ? 'npm run bench:7' : 'npm run bench';
 
 export const commandOf = (args: readonly string[]) => (args.length === 0 ? COMMAND : `${COMMAND} -- ${args.join(' ')}`);
 
-/** Where the published numbers are, in the folder that npm runs it in: the code for MikroORM 7 runs in a copy. */
+/** The folder of the published numbers, relative to where npm runs: the code for MikroORM 7 runs in a copy. */
 export const RESULTS_FOLDER = path.resolve('docs/benchmarks', isMikroOrm7 ? 'mikro-orm-7' : '');
 
 export const USAGE = `${COMMAND} -- [options]

@@ -22,7 +22,7 @@ export function spreadOf(values: readonly number[]): Spread | undefined {
 export interface Percentiles {
   p50: number;
   p99: number;
-  /** How many values there are. Of fewer than 100 the p99 is near the largest. */
+  /** The number of values. With fewer than 100, the p99 is near the largest. */
   samples: number;
 }
 
@@ -48,5 +48,5 @@ export function ratioOf(series: Readonly<Series>, to: Readonly<Series>): Spread 
   );
 }
 
-/** A time for each round, undefined where there was none. */
+/** A time for each round; undefined if there was none. */
 export type Series = (number | undefined)[];

@@ -16,7 +16,7 @@ export interface Verdict {
   title: string;
   database: DatabaseName;
   wanted: string;
-  /** Undefined where it was not measured. */
+  /** Undefined if it was not measured. */
   found: number | undefined;
   isMet: boolean;
 }

@@ -45,6 +45,8 @@ const PHRASES = [
   ['such as when', 'Write "for example if" or "for example when".'],
   ['as one (?:has|reads|sees|writes) (?:it|them)', 'Name the person, or write "literal".'],
   ['in silence', 'Write "silently".'],
+  ['(?:writes?|makes?|written|loads?|created|filled) (?:it |them )?anew', 'Write "again", or a verb with re-.'],
+  ['Of section [A-Z] what', 'Write "Tests of section …: what".'],
   ['in whose place', 'Write "that came instead of".'],
   [
     "(?:transaction|savepoint|call|function|value|parser) of the host's(?! (?:own|ORM|transaction|data|driver))",

@@ -11,7 +11,7 @@ export const CONTENDERS: readonly ContenderName[] = isMikroOrm7 ? ['ours', 'floo
 /** A session to put into the tables without any service. */
 export interface SessionContent {
   key: SessionKey;
-  /** With the prefixes of ADK. `app:` and `user:` keys only where none are stored yet. */
+  /** With ADK's prefixes. `app:` and `user:` keys only if none are stored yet. */
   state: Record<string, unknown>;
   events: readonly Event[];
 }

@@ -47,7 +47,7 @@ export class Ours implements Contender<Session> {
     return orm;
   }
 
-  /** What makes a connection that hears notifications; undefined if the server has none. */
+  /** Opens a connection that listens for notifications; undefined if the server has none. */
   listen(): (() => NotificationClient) | undefined {
     return this.#database.name === 'postgresql' ? () => new pg.Client(this.#database.url) : undefined;
   }

@@ -26,7 +26,7 @@ export class Peer implements Contender<Session> {
 
   async fill(sessions: Iterable<SessionContent>): Promise<void> {
     const contents = [...sessions];
-    // Rows for app and user even where they are empty: two first appends at once make them twice, and one fails.
+    // Rows for app and user even if they are empty: otherwise two first appends at once insert them twice, and one fails.
     const apps = new Map<string, Record<string, unknown>>();
     const users = new Map<string, { appName: string; userId: string; state: Record<string, unknown> }>();
     for (const { key, state } of contents) {

@@ -16,7 +16,7 @@ const WATCHERS = 1_000;
 
 const POLLS_MS = 1_000;
 
-/** Of each session that a handle is of. */
+/** How many events each session with a handle has. */
 const EVENTS = 20;
 
 /** Megabytes. */
@@ -58,7 +58,7 @@ async function measured(job: Job): Promise<MemoryUse[]> {
 async function measure({ kind, name, url, keys }: Job): Promise<MemoryUse[]> {
   const orm = await connect(name, url);
   const service = new MikroOrmSessionService(orm.em);
-  // What the first call loads is no part of what it returns.
+  // Call once before measuring: the first call loads code.
   await service.listSessions({ appName: 'none' });
   const uses = [use('before')];
   const kept: unknown[] = [];

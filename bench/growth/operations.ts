@@ -169,7 +169,7 @@ function logOperation({ orm, driver, size }: Population, random: () => number): 
   };
 }
 
-/** Each run has sessions of its own, which are older than all others: the population stays what it is. */
+/** Each run has its own sessions, older than all others, so that it does not change the population. */
 function pruneOperation({ orm, sessions, filler }: Population, day: Size): Operation {
   const maintenance = new SessionMaintenance(orm.em);
   let ordinal = sessions.length + 1;

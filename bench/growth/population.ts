@@ -11,7 +11,7 @@ import { migrated, openBareDriver } from '../contenders/open.js';
 import { conversations, type Conversation, type Size } from './conversations.js';
 import { Filler } from './filler.js';
 
-/** Another one when other rows are filled: what was kept is filled anew. */
+/** Change this if other rows are filled, so that kept databases are filled again. */
 const VERSION = 1;
 
 /** A database with the sessions of a size. */

@@ -54,7 +54,7 @@ export async function runGrowth(args: string[]): Promise<void> {
   }
 }
 
-/** Where a machine has its files is no part of what it has measured. */
+/** Removes paths of this machine from the results. */
 function withoutFolders(args: readonly string[]): string[] {
   const isFolder = (arg: string | undefined) => arg !== undefined && /^--(data|out)\b/.test(arg);
   return args.filter((arg, i) => !isFolder(arg) && !(isFolder(args[i - 1]) && !args[i - 1]?.includes('=')));

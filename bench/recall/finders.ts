@@ -28,7 +28,7 @@ export async function ours(em: EntityManager, memories: Memories): Promise<Finde
   };
 }
 
-/** ADK's own, which keeps no order: the first ten of what it gives. */
+/** ADK's own service, which does not rank: its first ten results count. */
 export async function inMemory(memories: Memories): Promise<Finder> {
   const service = new InMemoryMemoryService();
   const ids = new Map(memories.map(({ id, text }) => [text, id]));

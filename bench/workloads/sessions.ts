@@ -78,7 +78,7 @@ export function appendLane(contender: Contender, options: AppendOptions = {}): L
   );
 }
 
-/** Appends one event after the other to a session that is there already. */
+/** Appends one event after the other to an existing session. */
 export function appendToOneLane(contender: Contender, session: OpenSession): Lane {
   return appendTo(contender, newPayloads(1), async () => [session]);
 }

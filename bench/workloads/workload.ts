@@ -56,7 +56,7 @@ export interface Comparison {
   less: string;
 }
 
-/** Ours alone, where the others would only take up the server's connections. */
+/** Only for our own service: the others would only use up the server's connections. */
 export async function oursOf(open: Open): Promise<Ours> {
   const { ours } = await open(['ours']);
   if (!(ours instanceof Ours)) throw new Error('Ours is not ours.');

@@ -246,7 +246,7 @@ const given = (id: string): Event =>
 const ids = async (entries: Promise<{ event?: Event }[]> | AsyncIterable<{ event?: Event }>) =>
   (await ('then' in entries ? entries : read(entries))).map(({ event }) => event?.id);
 
-/** Changes all that a caller can reach of what was passed, but what stays the caller's: handles' events, events and codecs. */
+/** Changes everything that a caller can reach in the arguments, except what stays the caller's: events, handles' events, codecs. */
 function change(value: unknown): void {
   if (typeof value !== 'object' || value === null || 'author' in value || 'encode' in value) return;
   for (const [name, each] of Object.entries(value)) {
@@ -281,7 +281,7 @@ async function prepare(context: OwnContext, app: string): Promise<Given> {
   return { ...context, service, app, key, session: (await service.getSession(key))!, log, leases, held, maintenance };
 }
 
-/** All that the tables have of an app, and of what its name may be changed to, without times and what is chosen at random. */
+/** All rows of an app, and of the name that it may be changed to, without times and random values. */
 async function rowsOf({ query }: OwnContext, app: string): Promise<object[][]> {
   const tables = [
     ['sessions', 'user_id, session_id, first_seq, last_seq, lease_holder, title, labels'],

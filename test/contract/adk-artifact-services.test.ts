@@ -65,7 +65,7 @@ test.each([inMemory, inFiles])('the published contract finds the deviations of $
   found.set(reference.name, reference.deviations);
 });
 
-/** `ADK_TEST_UPDATE=1 npx jest test/contract/adk-artifact-services` writes it anew. */
+/** `ADK_TEST_UPDATE=1 npx jest test/contract/adk-artifact-services` rewrites it. */
 test('the table in docs/artifacts.md is what was found', async () => {
   const services = Array.from(found, ([name, deviations]) => ({ name, deviations }));
   await expectGenerated('docs/artifacts.md', 'deviations', deviationsTable(services));

@@ -33,7 +33,7 @@ test('the published contract finds the deviations of ADK’s own service', async
   expect(broken.sort()).toEqual(Object.keys(inMemory.deviations).sort());
 });
 
-/** `ADK_TEST_UPDATE=1 npx jest test/contract/adk-memory-services` writes it anew. */
+/** `ADK_TEST_UPDATE=1 npx jest test/contract/adk-memory-services` rewrites it. */
 test('the table in docs/memory.md is what was found', async () => {
   const { name, deviations } = inMemory;
   await expectGenerated('docs/memory.md', 'deviations', deviationsTable([{ name, deviations }]));

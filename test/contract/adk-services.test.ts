@@ -48,7 +48,7 @@ for (const reference of REFERENCES) {
   );
 }
 
-/** The README says so. By all rules it is judged on two databases alone: that takes minutes. */
+/** The README says so. Only two databases are judged by all rules, since that takes minutes. */
 for (const { name, isAvailable, open } of [adkDatabase('mysql'), adkDatabase('mariadb')]) {
   (isAvailable() ? test : test.skip)(`${name} reads the sessions of Alice for alice`, async () => {
     const { service, close } = await open();
@@ -59,7 +59,7 @@ for (const { name, isAvailable, open } of [adkDatabase('mysql'), adkDatabase('ma
   });
 }
 
-/** `ADK_TEST_FULL=1 ADK_TEST_UPDATE=1 npx jest test/contract/adk-services` writes it anew. */
+/** `ADK_TEST_FULL=1 ADK_TEST_UPDATE=1 npx jest test/contract/adk-services` rewrites it. */
 (REFERENCES.every(({ isAvailable }) => isAvailable()) ? test : test.skip)(
   'the table in docs/adk-services.md is what was found',
   () => {

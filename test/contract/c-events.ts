@@ -46,7 +46,7 @@ eventSuite.own('C1', 'appendEvents takes large and small events at once', async 
   expect(textsOf(await fresh(session, { numRecentEvents: 2 }))).toHaveLength(2);
 });
 
-/** Where in the value it is that JSON would damage. */
+/** The place in the value that JSON would damage. */
 const INNER_PATHS: Readonly<Record<string, string>> = {
   'a Set in a class': '.sides',
   'a cycle': '.self.cycle',

@@ -140,7 +140,7 @@ pagesSuite.own('C6', 'messages of a page say which call or answer lies on anothe
     { toolCalls: [{ id: 'c1', isCallMissing: true, response: { found: true } }] },
     { text: 'after' },
   ]);
-  // Of an open call in the newest page it is known that nothing has answered it.
+  // Nothing has answered an open call in the newest page.
   await service.appendEvent({
     session,
     event: eventOf({ content: { role: 'model', parts: [{ functionCall: { ...call, id: 'c2' } }] } }),

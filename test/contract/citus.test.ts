@@ -9,6 +9,6 @@ test('the tests that are expected to fail on Citus are tests of the contract', (
 });
 
 test('docs/scale.md has what does not hold on Citus', async () => {
-  // `ADK_TEST_UPDATE=1 npx jest test/contract/citus` writes it anew.
+  // `ADK_TEST_UPDATE=1 npx jest test/contract/citus` rewrites it.
   await expectGenerated('docs/scale.md', 'citus', deviationsOnCitus());
 });

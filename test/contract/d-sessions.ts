@@ -165,7 +165,7 @@ sessionSuite.own('D7', 'the key of a row has at most 2,600 bytes', async ({ serv
   await expectCode(append(session, { id: `${longest}x` }), 'ADK_INVALID_KEY', /2600 bytes/);
   await expectCode(append(session, { delta: { [`${longest}x`]: 1 } }), 'ADK_INVALID_KEY', /2600 bytes/);
   await expectCode(create({ ...key, sessionId: name(191, 'emoji'), state: { [`${longest}x`]: 1 } }), 'ADK_INVALID_KEY');
-  // Of a user's row the session id is no part.
+  // The row of a user has no session id.
   await append(session, { delta: { [`user:${longest}x`]: 1 } });
   expect((await fresh(session)).events).toHaveLength(2);
 });
@@ -236,7 +236,7 @@ sessionSuite.own(
     // On SQLite the reader has the only connection.
     const service = new MikroOrmSessionService((await connect()).em);
     for (const config of [{ afterTimestamp: 1 }, { afterTimestamp: 1, numRecentEvents: 3 }]) {
-      for (const change of ['deleted', 'created anew', 'appended to']) {
+      for (const change of ['deleted', 'created again', 'appended to']) {
         const session = await create({ state: { life: 'old' } });
         await service.appendEvents({ session, events: range(4).map((i) => saying('old', { id: `e${i}` })) });
         await query(`delete from adk_events where session_id = ? and seq = 3`, [session.id]);
@@ -247,7 +247,7 @@ sessionSuite.own(
               if (!text.startsWith("select 'head'") || ++reads !== 2) return;
               if (change === 'appended to') await service.appendEvent({ session, event: saying('new', { id: 'e9' }) });
               else await service.deleteSession(keyOf(session));
-              if (change !== 'created anew') return;
+              if (change !== 'created again') return;
               const anew = await service.createSession({ ...keyOf(session), state: { life: 'new' } });
               await service.appendEvents({ session: anew, events: range(3).map(() => saying('new')) });
             },

@@ -241,7 +241,7 @@ concurrencySuite.own(
     expect(short.length).toBeLessThanOrEqual(5);
     for (const text of short) expect(text).not.toMatch(/^select .* adk_events|from .?adk_events/i);
     expect(await sectionAfter(300, 0)).toEqual(short);
-    // Behind as well: what it missed is read when the lock is gone.
+    // This handle is behind, too: it reads what it missed after the lock was released.
     expect(await sectionAfter(300, 30)).toEqual(short);
   },
 );
@@ -663,7 +663,7 @@ concurrencySuite.own(
     const timeout = 15_000;
     await onOwn(`pragma busy_timeout = ${timeout}`);
 
-    // Of another part of the process, which can go on only while nothing stops it.
+    // Another part of the process, which runs only while nothing blocks the event loop.
     const holding = peer.em.fork();
     await holding.begin();
     await query('update adk_sessions set last_seq = last_seq', [], holding);

@@ -102,7 +102,7 @@ const shown = (value: unknown) => {
   return [of({ ...(id !== undefined && { id }), ...(events && { events }) }), sessions?.map((each) => each.id), state];
 };
 
-/** All that the tables have of an app, without times and what is chosen at random. */
+/** All rows of an app, without times and random values. */
 async function tablesOf({ query }: OwnContext, appName: string): Promise<object[][]> {
   const rows: object[][] = [];
   for (const text of [

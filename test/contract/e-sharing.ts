@@ -187,7 +187,7 @@ sharingSuite.own('E9', 'an event that is stored already does not affect new ones
     );
   });
   expect(results).toEqual(range(8).map((i) => (i === 5 ? 'ADK_EVENT_CONFLICT' : 'stored')));
-  // The statement of all, one for each alone, and for two of them a transaction that finds out.
+  // The shared statement, then one for each append, and for two of them a transaction that finds the reason.
   if (onPostgresql(context.harness)) {
     const texts = statements.map(({ text }) => text);
     expect(texts.filter((text) => text.startsWith('with'))).toHaveLength(9);

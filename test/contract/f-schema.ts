@@ -18,7 +18,7 @@ import { inBatchesOf } from '../support/positions.js';
 import { Suite, onServers, oncePerDialect } from './rule.js';
 import { TABLES, errorOf, eventOf, expectCode, range, saying, withAccount } from './tools.js';
 
-/** Of section F what needs the service; test/hosts/schema has the rest. */
+/** Tests of section F: what needs the service; test/hosts/schema has the rest. */
 export const schemaSuite = new Suite();
 
 schemaSuite.own(
@@ -268,7 +268,7 @@ schemaSuite.own(
     const key = { appName: 'app', userId: 'alice', sessionId: 's' };
     const session = await service.createSession(key);
     await service.appendEvents({ session, events: range(60).map((i) => eventOf({ id: `event ${i}`, timestamp: i })) });
-    // So many that a planner which takes the columns of the key for independent expects one event for a session.
+    // With this many, a planner that treats the columns of the key as independent expects one event for each session.
     for (const i of range(60)) {
       for (const [table, columns] of [
         ['adk_sessions', 'incarnation, origin, last_seq, create_time, last_update_time'],

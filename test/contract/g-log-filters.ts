@@ -16,12 +16,12 @@ import {
 } from './log-tools.js';
 import { eventOf, range, saying, until } from './tools.js';
 
-/** Of section G what a reader leaves out, and what it cannot read. */
+/** Tests of section G: what a reader leaves out, and what it cannot read. */
 export const logFilterSuite = new Suite();
 
 const NAMES = { appName: 'app', userId: 'alice', sessionId: 's' };
 
-/** An event and the session that it goes to; what is not said is as in `NAMES`. */
+/** An event and its session. Names that are missing are those in `NAMES`. */
 interface Written extends Partial<typeof NAMES> {
   id: string;
   author?: string;

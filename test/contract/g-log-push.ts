@@ -17,7 +17,7 @@ import {
 } from './log-tools.js';
 import { eventOf, range, until, withAccount } from './tools.js';
 
-/** Of section G what depends on the reader's connection: PostgreSQL's push, and accounts that may not write. */
+/** Tests of section G: what depends on the reader's connection: PostgreSQL's push, and accounts that may not write. */
 export const logPushSuite = new Suite();
 
 const ALICE = { appName: 'app', userId: 'alice' };

@@ -24,7 +24,7 @@ import {
 import { Suite, oncePerDialect, onServers, onSqlite, withConnections } from './rule.js';
 import { errorOf, eventOf, expectCode, faulty, plain, range, saying, until } from './tools.js';
 
-/** Of section G what all databases do: positions, and reading with and without an end. */
+/** Tests of section G: what all databases do: positions, and reading with and without an end. */
 export const logSuite = new Suite();
 
 const ALICE = { appName: 'app', userId: 'alice' };
@@ -188,7 +188,7 @@ logSuite.own(
   'an append does not wait while positions are assigned, to its session or others',
   async ({ scratch, harness }) => {
     const store = await scratch();
-    // So few that a server would rather read them all, and lock what is between them, unless it is set not to.
+    // With this few, a server would rather read all of them and lock the gaps, unless a setting prevents it.
     for (const id of ['b', 'd']) await write(store, id, [`${id}1`]);
     const other = await store.connect({ pool: { min: 1, max: 1 } });
     const writer = new MikroOrmSessionService(other.em, { retry: { attempts: 1 } });
@@ -367,7 +367,7 @@ logSuite.own(
     const { service, orm } = store;
     const session = await service.createSession({ ...ALICE, sessionId: 's' });
     let hasPassed = false;
-    // The poll has read what is without a position, and does not know of this one.
+    // The poll has read the events without a position, and does not know this one.
     const { em } = observed(orm.em, async (text) => {
       if (hasPassed || !/set (e\.)?position/.test(text)) return;
       hasPassed = true;
@@ -858,7 +858,7 @@ logSuite.own(
     for (let n = 0; n < MANY; n += BATCH) {
       const events = range(BATCH).map(() => saying('x'.repeat(5_000)));
       await service.appendEvents({ session, events });
-      // The handle is not what is measured.
+      // Without the handle, which is not to be measured.
       session.events.length = 0;
     }
     setFlagsFromString('--expose-gc');

@@ -385,7 +385,7 @@ leaseTest(
       await expectCode(others.acquire(keyOf(session), { holder: 'next' }), 'ADK_LEASE_HELD');
       expect(lease.signal.aborted).toBe(false);
 
-      // Of its next renewal and of its deadline. A lease that an earlier test has left may have renewed itself meanwhile.
+      // The timers of its next renewal and its deadline. A lease of an earlier test may have renewed itself meanwhile.
       const timers = time.due.length;
       await lease.release();
       expect(time.due).toHaveLength(timers - 2);
@@ -410,7 +410,7 @@ leaseTest(
     expect(renewals).toBe(0);
     expect(await row(session)).toMatchObject({ holder: null });
     await (await others.acquire(keyOf(session), { holder: 'next' })).release();
-    // Once more it leaves the next one alone.
+    // A second release does not touch the lease of the next holder.
     const next = await acquire(session, { by: others });
     await lease.release();
     expect(await row(session)).toMatchObject({ token: next.token, holder: 'holder' });
@@ -574,7 +574,7 @@ leaseTest(
     expect(lease.token).toBeGreaterThan(faster!.token);
     expect(await row(session)).toMatchObject({ token: lease.token });
   },
-  // Where there is one connection the one that waits has it.
+  // If there is only one connection, the waiting call has it.
   withConnections,
 );
 
@@ -954,7 +954,7 @@ leaseTest(
       const held = [];
       for (const each of faults) {
         const session = await create();
-        // Where an ORM has one connection, the renewal that waits has it.
+        // If the ORM has only one connection, the waiting renewal has it.
         const { em } = await connect();
         held.push({ session, lease: await acquire(session, { by: new SessionLeases(faulty(em, each), { ttlMs }) }) });
       }

@@ -74,7 +74,7 @@ openCallSuite.own('H5', 'an open call is a row until the user answers it', async
   await service.appendEvent({ session, event: { ...says('Never mind.'), author: 'agent', id: 'y' } });
   expect(await openIn(context, session)).toEqual([]);
 
-  // An append that neither opens nor answers reads none of this.
+  // An append that neither opens nor answers a call does not read these rows.
   const statements = await recorded(() => service.appendEvent({ session, event: saying('x') }));
   expect(statements.filter(({ text }) => text.includes('open_calls'))).toEqual([]);
 });
@@ -328,7 +328,7 @@ openCallSuite.own('K7', 'the turns of open calls are returned, wherever they are
   // The turns of calls whose answer is given come along, too: a process may have died before the agent read it.
   expect(await given(4)).toEqual([1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14]);
   expect(await given(4, CODEC)).toEqual([1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14]);
-  // Only what is given is looked at.
+  // Only the given properties are compared.
   await query('delete from adk_events where session_id = ? and seq in (2, 11)', [session.id]);
   expect(await given(1)).toEqual([7, 8, 9, 13, 14]);
 });

@@ -16,7 +16,7 @@ export const damageSuite = new Suite();
 
 const OF_SESSION = 'app_name = ? and user_id = ? and session_id = ?';
 
-/** What a test does to the rows of a session of five events, and what is wrong with them then. */
+/** How a test damages the rows of a session with five events, and the damage that must be reported. */
 interface Damaging {
   title: string;
   sql: string;
@@ -259,7 +259,7 @@ damageSuite.own(
 
 const STATE_TABLES = ['adk_session_states', 'adk_user_states', 'adk_app_states'];
 
-/** A store whose columns take any text for state, as those of the other databases do. */
+/** A store whose columns of state accept any text, like those of the other databases. */
 async function stateStore({ scratch, harness }: OwnContext): Promise<OwnStore> {
   const store = await scratch();
   const { takeAnyText } = harness.columns;
@@ -292,7 +292,7 @@ damageSuite.own('I1', 'a state value that is not JSON is reported by its key, in
   }
   await expectCode(another.getUserState(KEY), 'ADK_DAMAGED_SESSION', /state of user alice in app app .* user:a/);
   await expectCode(another.getAppState(KEY), 'ADK_DAMAGED_SESSION', /state of app app .* app:a/);
-  // What is set anew can be read.
+  // A value that is set again can be read.
   await service.updateState({ ...KEY, set: { a: 1, 'user:a': 3 }, remove: ['app:a'] });
   expect((await another.getSession(KEY))?.state).toEqual({ a: 1, b: 2, 'user:a': 3, 'user:b': 4, 'app:b': 6 });
 });

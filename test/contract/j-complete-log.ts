@@ -242,7 +242,7 @@ completeLogSuite.own('J2', 'a session whose changes wait behind those of others 
     await append(one, { delta: { c: 1 } });
     await createOthers(5);
     await service.updateState({ ...key, remove: ['c'] });
-    // A change that goes with the events before it.
+    // A change that belongs to the events before it.
     for (const n of upTo(5)) await append(other, { delta: { n } });
     await service.updateState({ ...otherKey, set: { n: 0 } });
     await service.rewindSession(otherKey, { at: 0 });
@@ -294,7 +294,7 @@ completeLogSuite.own(
       const rest = await readAll(log.complete().since(cursor, { appName: app }));
       expect(rest).toEqual(all.slice(i + 1));
     }
-    // A position alone leaves nothing out; changes that follow its event come again.
+    // With a bare position nothing is missed: changes after its event come again.
     const event = all[4]!;
     expect((await readAll(log.complete().since(event.position!, { appName: app }))).map(summary)).toEqual(
       all.slice(5).map(summary),

@@ -13,12 +13,12 @@ import { observed } from './log-tools.js';
 import { Suite, onInnodb, withConnections, type OwnContext } from './rule.js';
 import { count, deadlock, errorOf, expectCode, range, saying, until } from './tools.js';
 
-/** Of section J what a host makes of the complete log in tables of its own. */
+/** Tests of section J: what a host makes of the complete log in tables of its own. */
 export const projectionSuite = new Suite();
 
 type Query = OwnStore['query'];
 
-/** A ledger of what was applied, in which an entry that was applied twice is there twice. */
+/** A ledger of applied entries: one that is applied twice has two rows. */
 const ledgerOf = (query: Query) => ({
   make: () => query('create table ledger (entry varchar(60) not null)'),
   add: async (entries: readonly CompleteLogEntry[], tx: EntityManager) => {

@@ -24,7 +24,7 @@ async function left({ query, service }: OwnContext, key: SessionKey) {
   if (sessions.length + events.length + states.length === 0) return undefined;
   const session = await service.getSession(key);
   const ids = events.map((row) => row.event_id);
-  // What is read is what is stored, or nothing is.
+  // A read returns what is stored, or there is nothing.
   if (session) expect(idsOf(session)).toEqual(ids);
   return { ids, isSeen: session !== undefined };
 }
@@ -238,7 +238,7 @@ interleavingSuite.own(
             true,
             isDeleted ? { ids, isSeen: false } : whole(ids),
           ]);
-          // Whoever restores it has what is left.
+          // A restored session has the remaining events.
           if (isDeleted) {
             await prepared.restore();
             expect(await left(context, prepared.key)).toEqual(whole(ids));

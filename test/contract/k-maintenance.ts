@@ -496,7 +496,7 @@ async function trimmed(context: OwnContext, keepLast = 4): Promise<Session> {
 
 const E = (...numbers: number[]) => numbers.map((n) => `e${n}`);
 
-/** Sessions whose rows are deleted as a host might have done it, and one that is kept, with what is recorded of them. */
+/** Sessions whose rows are deleted without this package, and one that is kept, with their recorded changes. */
 async function leftovers(store: OwnStore, count = 3) {
   const { service, query, orm } = store;
   for (const sessionId of [...upTo(count).map((n) => `gone ${n}`), 'kept']) {

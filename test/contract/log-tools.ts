@@ -7,7 +7,7 @@ import { faulty, range } from './tools.js';
 
 export const onPostgresql = ({ dialect, hasConnections }: OwnHarness) => dialect === 'postgresql' && hasConnections;
 
-/** Where large events are kept in parts. */
+/** Databases that store large events in parts. */
 export const onMysql = ({ columns }: OwnHarness) => columns.keepLargeEventsInParts;
 
 /** So long that whatever arrives was not found by polling. */
@@ -16,7 +16,7 @@ export const NEVER_MS = 3_600_000;
 /** So short that whatever polls does it again and again during a test. */
 export const OFTEN_MS = 2;
 
-/** Of all sessions' log, or one's. */
+/** The log of all sessions, or of one. */
 export type AnyEntry = LogEntry | SessionLogEntry;
 
 /** What the logs of a union of types give. */

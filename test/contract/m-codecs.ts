@@ -385,7 +385,7 @@ codecSuite.own(
     for (const [name, call] of Object.entries(calls)) {
       await during(call, async () => {
         await another.appendEvent({ session: plain(session), event: saying(name, { id: name }) });
-        // Of the same ORM, which may have one connection.
+        // With the same ORM, which may have only one connection.
         await orm.em.fork().getConnection().execute('select 1');
       });
     }
@@ -394,7 +394,7 @@ codecSuite.own(
     const rows = await query(`select event_id from adk_events where ${OF_SESSION} order by seq`, valuesOf(session));
     const ids = ['e1', 'e2', 'e3', 'created', 'updated', 'replaced', 'forked', 'appended', 'new', 'remembered'];
     expect(rows).toEqual(ids.map((event_id) => ({ event_id })));
-    // Everything is bound to where it is now; what was recorded for the past, too.
+    // All texts are bound to their new place, including those that were recorded for the past.
     const fork = await service.forkSession(key, { as: 'fork' });
     const texts = [`${SECRET}!`, `${SECRET}!`, SECRET, ...ids.slice(3)];
     expect(textsOf(fork)).toEqual(texts);
@@ -1278,7 +1278,7 @@ codecSuite.own(
     const whole = (await again(restored, bob))!;
     expect(textsOf(whole)).toEqual([SECRET, SECRET, SECRET]);
     expect(whole.state).toMatchObject({ 'user:u': SECRET, 'app:x': SECRET });
-    // Reading makes no key anew.
+    // Reading does not create a key.
     expect(kept.has('user alice')).toBe(false);
   },
 );
@@ -1323,7 +1323,7 @@ codecSuite.own(
     expect(await shown(serviceOf(context, { codec }), app)).toEqual(before);
     expectSame(await foldOf(new EventLog(orm.em, { codec }), app), folded);
     expect(await ofRows()).toEqual(rows);
-    // A part of a large event does not begin anew.
+    // Only the first part of a large event begins with the mark.
     const encoded = (await textsIn(context)).filter((text) => text.startsWith('['));
     expect(encoded).toHaveLength(texts.filter((text) => !text.startsWith('y')).length);
     expect(encoded.filter((text) => !/^\[ ?"adk-codec", ?\[\{[^\]]*"key":"k2"/.test(text))).toEqual([]);
@@ -1399,7 +1399,7 @@ codecSuite.own('M3', 'reencode skips and counts what cannot be read, and refuses
 /** Random text of n characters, which no codec makes shorter than the packets of a server. */
 const noise = (length: number) => [{ text: randomBytes(length / 2).toString('hex') }];
 
-/** Of a value that would be too long in the message of a failed test. */
+/** Shortens a value, which would be too long in the message of a failed test. */
 const digest = (value: unknown) => createHash('sha256').update(JSON.stringify(value)).digest('hex');
 
 /** The rows of events and state, with the texts as they are stored. */

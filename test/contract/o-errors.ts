@@ -334,7 +334,7 @@ failureSuite.own(
   'O1',
   'a deleteSession whose answer was lost spares the session that somebody has made since',
   async ({ harness, orm, connect, stored }) => {
-    // Of another process: in this one the call would wait for the delete.
+    // In another process: in this one, the call would wait for the delete.
     const another = new MikroOrmSessionService((await connect()).em);
     // With `reject` the second try is a transaction, which keeps others from writing to a file of SQLite.
     const rules = harness.statements.lockEverything ? (['allow'] as const) : (['allow', 'reject'] as const);
@@ -454,7 +454,7 @@ failureSuite.own(
     const service = new MikroOrmSessionService(orm.em, { retry: { forMs: 300 } });
     const session = await create();
     const handle = (await service.getSession(keyOf(session)))!;
-    // Of another part of the program, which nobody can see from here.
+    // In another part of the program, which cannot be recognised here.
     const holding = orm.em.fork();
     await holding.begin();
     try {

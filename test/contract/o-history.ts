@@ -18,7 +18,7 @@ import { NEVER_MS, OFTEN_MS, following, idsIn, observed, positioned, read, readS
 import { Suite, oncePerDialect, withConnections } from './rule.js';
 import { errorOf, eventOf, expectCode, faulty, idsOf, plain, range, remember, until, type Faults } from './tools.js';
 
-/** Of section O what a restore or a failover to a replica that was behind leaves. */
+/** Tests of section O: what a restore or a failover to a replica that was behind leaves. */
 export const historySuite = new Suite();
 
 const KEY = { appName: 'app', userId: 'alice', sessionId: 's' };
@@ -105,7 +105,7 @@ historySuite.own(
         cursor: { position: 2, epoch: 0 },
       });
     }
-    // Of a number nothing is known: what its reader has of the events 1 and 2 may be gone, too.
+    // A bare number says nothing about history: the events 1 and 2 that its reader has seen may be gone, too.
     for (const entries of [log.since(3), log.watch(3), log.since({ position: 3, epoch: 0 })]) {
       expect(await errorOf(read(entries))).toMatchObject({
         code: 'ADK_LOG_WENT_BACK',
@@ -193,7 +193,7 @@ for (const ofSession of [false, true]) {
 
 type Entry = (LogEntry | LogChange) & { cursor: LogCursor };
 
-/** Keeps what it reads with each entry's cursor, and does what `LogWentBackError` says. */
+/** Keeps entries with their cursors, and follows the advice of `LogWentBackError`. */
 class Reader {
   kept: Entry[] = [];
   readonly errors: LogWentBackError[] = [];
@@ -261,7 +261,7 @@ const positionOf = async (store: OwnStore) =>
     (await store.query<{ value: number | string }>("select value from adk_counters where name = 'position'"))[0]?.value,
   );
 
-/** Events and changes of several kinds, of which later ones change what is read of earlier ones. */
+/** Events and changes of several kinds. Later ones change what a reader gets for earlier ones. */
 class Writer {
   #count = 0;
 
@@ -343,7 +343,7 @@ for (const isComplete of [false, true]) {
         if (!isComplete) expect([seen, await positionOf(store)]).toEqual([position + lost, position + written]);
         await expectTables(store, reader);
       }
-      // The error's cursor is near: the reader begins again where it was last up to date, at most.
+      // The error's cursor is near: it is not before the place at which the reader was last up to date.
       if (isComplete)
         expect(Math.min(...reader.errors.slice(-10).map(({ cursor }) => cursor!.position))).toBeGreaterThan(10);
     },

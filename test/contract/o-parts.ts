@@ -159,7 +159,7 @@ partsSuite.own(
       let begun = 0;
       const faults: Faults = {
         error: () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }),
-        // Of each transaction, and not of the next try.
+        // Fails the commit of each transaction, but not that of its retry.
         before: async (text) => {
           if (text === 'begin') faults.commit = ++begun % 2 === 1;
         },

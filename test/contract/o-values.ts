@@ -53,7 +53,7 @@ const HOSTILE = [
 
 const HARNESSES = Object.values<Database>(DATABASES);
 
-/** Of the connection's modes those under which everything works. */
+/** The modes of a connection under which everything works. */
 const HARMLESS = new Set(HARNESSES.flatMap(({ connection }) => Object.keys(connection.harmless)));
 
 const REFUSED = new Set(HARNESSES.flatMap(({ connection }) => connection.refused.map(({ set }) => set)));
@@ -106,7 +106,7 @@ async function writeVictim({ service }: Pick<OwnStore, 'service'>): Promise<Sess
   return session;
 }
 
-/** Gives the calls these texts for whatever they take, and expects them to find what they stored, and nothing else. */
+/** Uses these texts for all arguments of the calls, and expects them to find exactly what they stored. */
 async function throughEveryCall(em: EntityManager, texts: readonly string[]): Promise<void> {
   const [appName = '', userId = '', sessionId = '', text = ''] = texts;
   const service = new MikroOrmSessionService(em);

@@ -25,7 +25,7 @@ import { scriptedModel, type ScriptedAnswer } from '../../src/testing/index.js';
 import { Suite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty, range } from './tools.js';
 
-/** Of section P: artifacts. */
+/** Tests of section P: artifacts. */
 export const artifactSuite = new Suite();
 
 for (const { rule, title, test } of ARTIFACT_RULES)
@@ -144,7 +144,7 @@ artifactSuite.own('P1', "a Runner saves a user's files if its config says so", a
   const given = { ...key, newMessage, runConfig: { saveInputBlobsAsArtifacts: true } };
   for await (const event of runner.runAsync(given)) expect(event.errorMessage).toBeUndefined();
   expect(await filesOf(context).load('mine.png')).toEqual(file);
-  // An address that is ours alone reaches no model.
+  // Our own addresses are never sent to a model.
   expect(JSON.stringify(model.requests)).not.toContain('artifact://');
 });
 
@@ -352,7 +352,7 @@ artifactSuite.own('P6', 'nor is a name that cannot be, whatever a model asks for
 
 artifactSuite.own('A3', 'read opens the file that it was called for', async (context) => {
   const { service, key, save } = filesOf(context);
-  // Of such a text the bytes are read later.
+  // For such a text, the bytes are read later.
   await save('one', text('one \ud800'));
   await save('other', text('other \ud800'));
   const request = { ...key, filename: 'one' };
@@ -480,7 +480,7 @@ for (const [how, options] of [
       expect((await bytesOf(file!.bytes({ start: start!, end: end! }))).equals(bytes.subarray(start, end))).toBe(true);
     const sent = await context.recorded(() => bytesOf(file!.bytes({ start: 491_520, end: 600_000 })));
     expect(sent).toHaveLength(1);
-    // Of a text that its bytes would not give back, the bytes.
+    // This base64 has another alphabet, so it is stored as it is; `read` returns its bytes nonetheless.
     await save('url', { inlineData: { data: Buffer.from([251, 255]).toString('base64url') } });
     const url = await service.read({ ...key, filename: 'url' });
     expect([url!.size, [...(await bytesOf(url!.bytes()))]]).toEqual([2, [251, 255]]);

@@ -9,7 +9,7 @@ import { readerOf } from '../../src/operations/reader.js';
 import { Suite, onSqlite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty } from './tools.js';
 
-/** Of section P: artifacts that are saved from streams. */
+/** Tests of section P: artifacts that are saved from streams. */
 export const streamSuite = new Suite();
 
 /** More than one transaction writes, and no multiple of what one row takes. */
@@ -176,7 +176,7 @@ streamSuite.own(
       expect([n, await service.listVersions(file), await service.listArtifactKeys(key)]).toEqual([n, [], []]);
       const rows = await rowsOf(context);
       if (rows[0] === 0) continue;
-      // Of the last commit nobody knows whether it was one.
+      // Nobody knows whether the last commit succeeded.
       left.push(rows);
       await service.deleteArtifact(file);
     }
@@ -241,7 +241,7 @@ streamSuite.own('K1', 'prune removes what is left of a stream that nobody ends, 
   const found: number[] = [];
   const pruning = async () => {
     found.push((await maintenance.prune(owner)).uploads);
-    // All that is there, a day later.
+    // A day later, for all uploads.
     await context.query('update adk_artifact_versions set create_time = 0 where app_name = ?', [context.app]);
     found.push((await read((sql) => countAbandoned(sql, 100))) - before);
     found.push((await maintenance.prune({ ...owner, userId: 'bob' })).uploads);
@@ -275,7 +275,7 @@ streamSuite.own('P9', 'versions that lack parts are found without reading any', 
   const lose = (part: number) =>
     store.query('delete from adk_artifact_parts where part = ? and app_name = ?', [part, context.app]);
   await lose(5);
-  // Of what is encoded nobody knows how many there were.
+  // Nobody knows how many parts an encoded version had.
   expect(await incomplete()).toEqual([0]);
   await lose(1);
   expect(await incomplete()).toEqual([0, 3, 5]);

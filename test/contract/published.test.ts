@@ -33,7 +33,7 @@ test('they are in the order of docs/contract.md, and docs/session-contract.md ha
   const order = Object.keys(RULES);
   const places = SERVICE_RULES.map(({ rule }) => order.indexOf(rule));
   expect(places).toEqual([...places].sort((a, b) => a - b));
-  // `ADK_TEST_UPDATE=1 npx jest test/contract/published -t order` writes it anew.
+  // `ADK_TEST_UPDATE=1 npx jest test/contract/published -t order` rewrites it.
   await expectGenerated('docs/session-contract.md', 'published', publishedTable(SERVICE_RULES));
 });
 
@@ -42,7 +42,7 @@ async function openOwn({ open, hasConnections }: OwnHarness): Promise<ServiceSto
   const { orm, peer, service, another, connect, close } = await open();
   if (!hasConnections) return { service, another, close };
   const reopen = async ({ killed }: { killed: boolean }) => {
-    // Of a process that was killed nothing is closed before.
+    // A killed process closes nothing.
     if (!killed) for (const each of [orm, peer]) await each.close(true);
     const [service, another] = [await connect(), await connect()].map(({ em }) => new MikroOrmSessionService(em));
     return { service: service!, another: another!, reopen, close };

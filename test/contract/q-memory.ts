@@ -23,7 +23,7 @@ import { scriptedModel } from '../../src/testing/index.js';
 import { Suite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty, range, saying } from './tools.js';
 
-/** Of section Q: memory. */
+/** Tests of section Q: memory. */
 export const memorySuite = new Suite();
 
 for (const { rule, title, test } of MEMORY_RULES)
@@ -558,7 +558,7 @@ memorySuite.own('Q2', 'what cannot be stored is refused before anything is writt
 /** What words mean, for a model that knows no others. */
 const MEANINGS = [/dog|puppy|hound/i, /car|truck|van/i, /tea|coffee|drink/i];
 
-/** A model that says how often a text has words of each meaning; with what it was asked. */
+/** A model whose vector counts the words of each meaning, with the texts that it got. */
 function embedding(model = 'counting', more: Partial<MemoryEmbedding> = {}) {
   const asked: { texts: readonly string[]; of: string }[] = [];
   const vectors: MemoryEmbedding['vectors'] = async (texts, of) => {

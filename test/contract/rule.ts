@@ -7,7 +7,7 @@ export interface Rule {
   /** Such as `A10`. */
   rule: string;
   title: string;
-  /** Where it applies; everywhere by default. */
+  /** The databases to which it applies; all by default. */
   where?: (harness: OwnHarness) => boolean;
   test(context: OwnContext): Promise<void>;
 }
@@ -40,10 +40,10 @@ export class Suite {
 /** Several connections to one database, which PGlite does not have. */
 export const onServers = ({ server }: OwnHarness) => server !== undefined;
 
-/** What depends on statements and tables alone, and not on a driver: other drivers of the same database would repeat it. */
+/** For tests that depend only on statements and tables: other drivers of the same database would only repeat them. */
 export const oncePerDialect = ({ name, dialect }: OwnHarness) => name === databasesOf(dialect)[0];
 
-/** Where a deadlock rolls back, and what follows it is stored by itself. */
+/** Databases on which a deadlock rolls back the transaction, and later statements are stored by themselves. */
 export const onInnodb = ({ dialect }: OwnHarness) => dialect === 'mysql' || dialect === 'mariadb';
 
 export const onSqlite = ({ dialect }: OwnHarness) => dialect === 'sqlite';

@@ -34,7 +34,7 @@ export function runContract(harnessName: string): void {
       );
     }
 
-    // Last: it is about the statements of all tests before it.
+    // Last, since it checks the statements of all other tests.
     if (harness.dialect === 'postgresql' && harness.kind === 'server') {
       const crossing = new CrossingStatements();
       watchStatements(crossing.watch);

@@ -5,7 +5,7 @@ import { scriptedModel } from '../../src/testing/index.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
 import { expectCode, faulty } from './tools.js';
 
-/** Of section S: credentials. */
+/** Tests of section S: credentials. */
 export const credentialSuite = new Suite();
 
 const TOKEN = 'ya29.secret';

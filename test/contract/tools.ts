@@ -187,7 +187,7 @@ export class LeaseClock {
   }
 }
 
-/** Where an `EntityManager` is to fail. */
+/** The point at which an `EntityManager` must fail. */
 export interface Faults {
   /** What happens before a statement is run. */
   before?: (text: string) => Promise<void>;

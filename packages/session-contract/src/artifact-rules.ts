@@ -88,7 +88,7 @@ const NAMES = [
   '\u{1f600}',
 ];
 
-/** Of section P: artifacts. */
+/** Tests of section P: artifacts. */
 export const ARTIFACT_RULES: readonly ArtifactRule[] = [
   {
     rule: 'P2',

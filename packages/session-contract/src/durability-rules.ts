@@ -8,7 +8,7 @@ const ENDS: [how: string, killed: boolean][] = [
   ['its process was killed', true],
 ];
 
-/** Of section O, about a store that is opened again. */
+/** Tests of section O, about a store that is opened again. */
 export const DURABILITY_RULES: readonly DurableRule[] = [
   ...ENDS.flatMap(([how, killed]): DurableRule[] => [
     {

@@ -56,7 +56,7 @@ const CONFIGS: [title: string, expected: [GetSessionConfig, string][]][] = [
 /** Milliseconds, within what a `Date` can hold. */
 const TIMES = [57.57842848181674, 1e-3, -1e-3, 8.64e15, -8.64e15, 2 ** 41 + 1 / 3, 2 ** 41 + 2 ** -12, 1e12 + 1e-3];
 
-/** Of section C: times, and what `getSession` gives for them. */
+/** Tests of section C: times, and what `getSession` gives for them. */
 export const EVENT_RULES: readonly ServiceRule[] = [
   {
     rule: 'C3',

@@ -42,7 +42,7 @@ function spoil(value: unknown): void {
   else Object.assign(value, { spoiled: true });
 }
 
-/** Of section A: the requests, and the session objects that callers hold. */
+/** Tests of section A: the requests, and the session objects that callers hold. */
 export const HANDLE_RULES: readonly ServiceRule[] = [
   {
     rule: 'A1',

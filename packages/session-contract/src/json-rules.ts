@@ -89,7 +89,7 @@ export const DAMAGED_BY_JSON: readonly (readonly [title: string, value: unknown]
   ['a toJSON that gives NaN', { toJSON: () => ({ a: NaN }) }],
 ];
 
-/** Of section C: values, and JSON. */
+/** Tests of section C: values, and JSON. */
 export const JSON_RULES: readonly ServiceRule[] = [
   {
     rule: 'C1',

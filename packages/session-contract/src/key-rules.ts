@@ -12,7 +12,7 @@ const ROOM: [Alphabet, stateKey: number, eventId: number][] = [
   ['emoji', 140, 140],
 ];
 
-/** Of section D: names, ids and state keys. */
+/** Tests of section D: names, ids and state keys. */
 export const KEY_RULES: readonly ServiceRule[] = [
   {
     rule: 'D6',

@@ -88,7 +88,7 @@ const WITHOUT_BLANKS = {
   ភាសាខ្មែរ: 'ខ្ញុំចេះភាសាខ្មែរ',
 };
 
-/** Of section Q: memory. */
+/** Tests of section Q: memory. */
 export const MEMORY_RULES: readonly MemoryRule[] = [
   {
     rule: 'Q1',

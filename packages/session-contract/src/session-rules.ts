@@ -39,7 +39,7 @@ const PAGES: [
 const EXISTS = /^Session with id s already exists/;
 const NOT_FOUND = /^Session .* not found/;
 
-/** Of section D: creation, deletion, lists. */
+/** Tests of section D: creation, deletion, lists. */
 export const SESSION_RULES: readonly ServiceRule[] = [
   {
     rule: 'D1',

@@ -28,7 +28,7 @@ const oddState = (): Record<string, unknown> =>
     ),
   );
 
-/** Of section B: state. */
+/** Tests of section B: state. */
 export const STATE_RULES: readonly ServiceRule[] = [
   ...WRITES.map(([way, write]): ServiceRule => ({
     rule: 'B1',

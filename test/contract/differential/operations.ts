@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 
-/** What one step of a sequence does. Numbers choose among what is there by then, so that any sequence can run. */
+/** A step of a sequence. Its numbers select among the existing sessions and events, so that any sequence can run. */
 export type Operation =
   | { do: 'create' | 'getOrCreate'; slot: Slot; state: Delta }
   | { do: 'open' | 'delete' | 'delete softly' | 'restore' | 'erase user'; slot: Slot }

@@ -31,7 +31,7 @@ export class Pair {
   readonly #reference: Reference;
   readonly #appName: string;
   readonly #handles: Handle[] = [];
-  /** Counts what was written to each session; other than before for one that was created again. */
+  /** Counts the writes to each session. A session that was created again gets a new count. */
   readonly #versions = new Map<Slot, number>();
   /** Those of soft-deleted sessions. */
   readonly #softDeletedVersions = new Map<Slot, number>();
@@ -135,7 +135,7 @@ export class Pair {
       return;
     }
 
-    // C5: both take the time of creation from the clock; one of its own for each, so that the order of a list is settled.
+    // C5: both take the time of creation from the clock. Each session gets another time, so that the order of a list is defined.
     const now = jest.spyOn(Date, 'now').mockReturnValue(1.75e12 + this.#count++);
     try {
       const ours = await (what === 'create'
@@ -169,7 +169,7 @@ export class Pair {
     await this.#reference.createSession({ ...this.#key(slot), state: Object.fromEntries(own) });
   }
 
-  /** Compares a session as it is read, and keeps it as a handle. */
+  /** Reads a session, compares it, and keeps it as a handle. */
   async #open(slot: Slot, opened?: Session): Promise<void> {
     const ours = opened ?? (await this.#ours.getSession(this.#key(slot)));
     const reference = await this.#referenceAt(slot);
@@ -454,7 +454,7 @@ export class Pair {
     expect(sessions.map(view)).toEqual(filled.map((session) => ({ ...view(session!), events: [] })));
   }
 
-  /** @returns the session as it is stored. */
+  /** @returns the stored session. */
   async #compareStored(slot: Slot): Promise<Session> {
     const ours = await this.#ours.getSession(this.#key(slot));
     const reference = await this.#referenceAt(slot);

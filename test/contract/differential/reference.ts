@@ -16,7 +16,7 @@ interface Known {
   trimmed: number;
   /** The session's own state before its first event. */
   base: Delta;
-  /** State that was set outside a run, each with the number of the event before it. */
+  /** State that was set outside a run, with the number of the previous event. */
   outside: readonly { at: number; set: Delta; remove: readonly string[] }[];
 }
 

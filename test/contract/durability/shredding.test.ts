@@ -118,7 +118,7 @@ test.each(availableDatabases())(
       const bob = await reading.getSession(keyOf('bob'));
       expect(bob && textsOf(bob)).toEqual([secretOf('bob'), `${secretOf('bob')}!`]);
       expect(bob?.state).toMatchObject({ given: secretOf('bob'), 'user:own': secretOf('bob'), later: secretOf('bob') });
-      // Reading makes no key anew.
+      // Reading does not create a key.
       expect(keys.kept.has('user ada')).toBe(false);
       // What is taken out of the dump shows nothing either.
       const taken = await new SessionMaintenance(copy.em, { codec: keys.codec() }).repair(keyOf('ada'));

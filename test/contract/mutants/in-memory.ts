@@ -26,7 +26,7 @@ export class Scope {
 export interface KeptEvent {
   id: string;
   json: string;
-  /** Of its first append among all writes to the store. */
+  /** The number of its first append among all writes to the store. */
   order: number;
 }
 
@@ -207,7 +207,7 @@ export class InMemory extends BaseSessionService {
     );
   }
 
-  /** Gives a handle what it has missed, in place. */
+  /** Adds missed events and state to a handle, in place. */
   protected catchUp(handle: Session, session: KeptSession): void {
     const known = new Map(handle.events.map((event) => [event.id, event]));
     const start = session.events.findIndex(({ id }) => id === (known.size > 1 ? handle.events[0]?.id : undefined));

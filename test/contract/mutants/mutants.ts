@@ -22,7 +22,7 @@ export interface Mutant {
   /** Which rule must find it. */
   rule: string;
   fault: string;
-  /** Of the tests that must find it: it shows in one service alone, in several at once, or after the end of a process. */
+  /** The level of the tests that must find it: with one service, with several at once, or after the end of a process. */
   level: Level;
   open(): Promise<ServiceStore>;
 }
@@ -79,7 +79,7 @@ const accepting = (json: (value: unknown, stored: () => string) => string | unde
     }
   };
 
-/** A service that takes keys for the same that `fold` makes the same. */
+/** A service that confuses keys for which `fold` gives the same text. */
 const folding = (fold: (name: string) => string): Service =>
   class extends InMemory {
     protected override nameOf({ appName, userId, sessionId }: SessionKey): string {
@@ -140,7 +140,7 @@ const catchingUp = (catchUp: (handle: Session, session: KeptSession, asUsual: Ca
     }
   };
 
-/** Shows where it keeps its state. */
+/** Exposes its internal state. */
 class Open extends InMemory {
   override sharedScope(...owner: string[]): Scope {
     return super.sharedScope(...owner);
@@ -155,7 +155,7 @@ const timeOf = (json: string) => (JSON.parse(json) as Event).timestamp;
 
 const isPlain = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** A service that writes a scope back as it was before it waited for its database. */
+/** A service that writes back a scope that it read before it waited for its database. */
 const overwriting = (
   method: 'appendEvent' | 'createSession',
   scopeOf: (service: Open, key: SessionKey) => Scope | undefined,
@@ -231,7 +231,7 @@ const keepingTemp = (isSo: (call: string) => boolean): Service =>
     }
   };
 
-/** Of one service alone. */
+/** Faults that show with one service. */
 const SEQUENTIAL: readonly Fault[] = [
   ['B1', 'createSession keeps shared keys in the session', InMemorySessionService],
   [
@@ -942,7 +942,7 @@ const SEQUENTIAL: readonly Fault[] = [
   ],
 ];
 
-/** Of several services at once. */
+/** Faults that show with several services at once. */
 const CONCURRENT: readonly Fault[] = [
   [
     'A5',

@@ -290,7 +290,7 @@ const sessionOf = (...events: Event[]): Session => ({ ...KEY, id: 's1', state: {
 
 const byId = (a: Part, b: Part) => (a.functionResponse!.id! < b.functionResponse!.id! ? -1 : 1);
 
-/** An agent whose tools never return. Its model remembers what it was shown, and why a real one would refuse it. */
+/** An agent whose tools never return. Its model keeps its requests, and the reason why a real model would refuse them. */
 function scripted(name: string, ...answers: Part[][]) {
   const conversations: Content[][] = [];
   const refusals: (string | undefined)[] = [];

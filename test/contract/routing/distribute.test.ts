@@ -4,7 +4,7 @@ import { examine, type Finding } from '../../../src/operations/doctor.js';
 import { HARNESSES } from '../../support/harnesses/index.js';
 import { availableDatabases } from '../../support/servers.js';
 
-/** What Citus has in `pg_catalog`, as far as it is used: its functions note what they are called for. */
+/** The functions of Citus in `pg_catalog` that are used. They record their calls. */
 const CITUS = [
   `create table pg_dist_partition (logicalrelid regclass, partmethod "char", repmodel "char", partkey text, colocationid int)`,
   `create table pg_dist_node as select 'primary' as noderole, true as shouldhaveshards from generate_series(1, 2)`,

@@ -34,7 +34,7 @@ export function useDatabase(name: DatabaseName) {
   return host;
 }
 
-/** Remembers what was appended where, in the order of the calls. */
+/** Records the appended events of each session, in the order of the calls. */
 export class RecordingService extends MikroOrmSessionService {
   readonly appended: { appName: string; id: string }[] = [];
 
@@ -48,7 +48,7 @@ export class RecordingService extends MikroOrmSessionService {
   }
 }
 
-/** A model that answers from a list, and remembers what it was shown. */
+/** A model that answers from a list, and keeps its requests. */
 export function model(...answers: (Part[] | Script)[]) {
   const requests: string[][] = [];
   const scripted = new ScriptedModel((conversation: Content[], instruction: string) => {

@@ -427,7 +427,7 @@ test('the statements of docs/damage.md repair by hand what they say', async () =
 
 const RETRIED = { conflict: '`attempts` times', outage: 'for `forMs`', no: 'no' };
 
-/** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/docs` writes it anew. */
+/** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/docs` rewrites it. */
 test('the table of failures in docs/errors.md has the words of every DatabaseError', () => {
   const file = path.join(root, 'docs/errors.md');
   const rows = Object.entries(FAILURES).map(

@@ -3,7 +3,7 @@ import { growthTables, type GrowthResults } from '../../../bench/growth/results.
 import type { Results } from '../../../bench/results.js';
 import { comparisonTable, excerptTable, measurementsTable } from '../../../bench/table.js';
 
-/** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/measurements` writes it anew, after `npm run bench`. */
+/** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/measurements` rewrites it, after `npm run bench`. */
 test('the measurements in README and docs are those of the last complete run', async () => {
   const results = await resultsOf<Results>('results.json');
   expect(results.isComplete).toBe(true);

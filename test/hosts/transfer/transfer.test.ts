@@ -408,7 +408,7 @@ describe.each(availableDatabases())('beside writers on %s', (name) => {
       async (_, service, key) => service.appendEvent({ session: await read(service, key), event: eventOf(EVENTS + 1) }),
     ],
     [
-      'an event that is written anew',
+      'an event that is written again',
       async (_, service, key) =>
         service.appendEvents({
           session: await read(service, key),

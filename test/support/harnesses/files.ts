@@ -4,7 +4,7 @@ import type { Options } from '@mikro-orm/core';
 import { databaseFolder, newName } from '../run.js';
 import type { NewDatabase } from './database.js';
 
-/** @param template the file to copy; without it there is none until somebody connects. */
+/** @param template the file to copy. Without it, the first connection creates the file. */
 export async function createFile(driver: NonNullable<Options['driver']>, template?: string): Promise<NewDatabase> {
   // A folder of its own: WAL mode puts more files beside the database.
   const folder = path.join(databaseFolder(), newName());

@@ -4,7 +4,7 @@ import type { DriverSetting, RefusedDriverSetting, ServerDatabase } from './data
 import { copyOf, mysql } from './mysql.js';
 import { createOn, unreachableServer } from './on-server.js';
 
-/** Of its own driver, which MikroORM 6 has; MikroORM 7 has mysql2 for it. */
+/** Settings of its own driver, which MikroORM 6 uses. MikroORM 7 uses mysql2. */
 const HARMLESS: readonly DriverSetting[] = [
   { name: 'bigIntAsNumber: false', connection: { bigIntAsNumber: false, insertIdAsNumber: false } },
   { name: 'insertIdAsNumber', connection: { insertIdAsNumber: true, checkNumberRange: true } },

@@ -7,7 +7,7 @@ const driver = async () => (await import('@mikro-orm/sqlite')).SqliteDriver;
 
 const SYNCHRONOUS = ['off', 'normal', 'full', 'extra'];
 
-/** Of better-sqlite3, which MikroORM 7 has in its package for SQLite. */
+/** Settings of better-sqlite3, which MikroORM 7 uses in its package for SQLite. */
 export const SETTINGS_OF_BETTER_SQLITE: readonly DriverSetting[] = [
   {
     name: 'defaultSafeIntegers',
