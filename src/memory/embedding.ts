@@ -17,7 +17,8 @@ export interface MemoryEmbedding {
   /**
    * @param texts at most 100 different texts.
    * @param of what the texts are, which many models must know.
-   * @returns a vector for each text, in the order of the texts. Only their directions count.
+   * @returns a vector for each text, in the order of the texts. Only their directions count. An answer that takes longer than
+   *   `timeoutMs` is a failure.
    */
   vectors: (texts: readonly string[], of: 'memories' | 'question') => Promise<readonly ArrayLike<number>[]>;
   /**
@@ -99,7 +100,8 @@ export class Embedder {
   }
 
   async #vectors(texts: readonly string[], of: 'memories' | 'question'): Promise<readonly ArrayLike<number>[]> {
-    const vectors = await this.#embedding.vectors(texts, of);
+    const late = (ms: number) => new Error(`embed did not answer within ${ms} ms.`);
+    const vectors = await this.#database.within(this.#embedding.vectors(texts, of), late);
     const areVectors =
       vectors?.length === texts.length &&
       vectors.every((vector) => vector?.length > 0 && Array.prototype.every.call(vector, Number.isFinite));

@@ -1,4 +1,5 @@
 import type { Event, MemoryEntry } from '@google/adk';
+import type { Database } from '../database/calls/database.js';
 import { isDate } from '../model/arguments.js';
 import { decode, encode } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
@@ -79,8 +80,10 @@ export function memoryOfEvent(
 const timeOf = (timestamp: unknown): number => (isDate(timestamp) ? timestamp : Date.now());
 
 /** @returns what the host remembers of an event. */
-export async function saidByHost(event: Event, text: TextOfEvent): Promise<string[]> {
-  const own = event.partial ? undefined : await text(event);
+export async function saidByHost(database: Database, event: Event, text: TextOfEvent): Promise<string[]> {
+  if (event.partial) return [];
+  const late = (ms: number) => new Error(`text did not answer within ${ms} ms.`);
+  const own = await database.within(Promise.resolve(text(event)), late);
   return own === undefined ? [] : [own];
 }
 

@@ -71,7 +71,7 @@ export function memoryProjection<Em extends EntityManager>(
       if (!event || !isKey('memoryId', event.id)) continue;
       const seq = entry.change === 'replaced' ? entry.eventSeq : entry.seq;
       const rest = { appName, userId, sessionId, ...(seq !== undefined && { seq }), ttlMs };
-      const said = text ? await saidByHost(event, text) : saidByEvent(event);
+      const said = text ? await saidByHost(database, event, text) : saidByEvent(event);
       const memory = memoryOfEvent(event, said, rest);
       if (!memory) continue;
       adding.push(entry);

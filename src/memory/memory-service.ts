@@ -305,7 +305,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const added = { ...owner, sessionId, ttlMs, ...(metadata && { customMetadata: metadata }) };
     const memories: NewMemory[] = [];
     for (const event of copies) {
-      const said = text ? await saidByHost(event, text) : saidByEvent(event);
+      const said = text ? await saidByHost(this.#database, event, text) : saidByEvent(event);
       const memory = memoryOfEvent(event, said, added);
       if (memory) memories.push(memory);
     }

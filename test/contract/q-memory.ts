@@ -683,6 +683,24 @@ memorySuite.own('Q12', 'a projection calls text and encodes in no transaction', 
   expect((await service.searchMemory({ ...key, query: 'which fox' })).memories).toHaveLength(1);
 });
 
+memorySuite.own('O3', 'an embed or a text that never answers ends with the time of an attempt', async (context) => {
+  const never = () => new Promise<never>(() => {});
+  const errors: string[] = [];
+  const options = { timeoutMs: 500, onError: (error: unknown) => errors.push(String(error)) };
+  const { service, key, say, search } = memoryOf(context, { ...options, embed: { model: 'm', vectors: never } });
+  await say('s', 'a fox');
+  expect(await search('fox hunt')).toEqual(['a fox']);
+  const late = 'embed did not answer within 500 ms.';
+  expect(errors).toEqual([`Error: ${late}`, `Error: ${late}`]);
+  await expect(service.rebuildVectors({ appName: context.app })).rejects.toThrow(late);
+  const remembering = memoryOf(context, { ...options, text: never });
+  await expect(remembering.say('t', 'a hound')).rejects.toThrow('text did not answer within 500 ms.');
+  const session = await context.service.createSession({ ...key, sessionId: 's' });
+  await context.service.appendEvent({ session, event: saying('a hound') });
+  const projection = remembering.service.projection({ name: context.app, filter: { appName: context.app } });
+  await expect(projection.catchUp()).rejects.toThrow('text did not answer');
+});
+
 memorySuite.own('Q14', 'without embed words still find, and rebuildVectors makes up for it', async (context) => {
   const errors: unknown[] = [];
   const down = new Error('the model is away');

@@ -234,19 +234,24 @@ export class Database {
   /** Decodes or encodes texts. Never call it while a connection is held, since a codec may wait. @throws CodecError. */
   code<T>(work: (texts: StoredTexts) => T): Promise<T> {
     const texts = this.codec.isNone ? PLAIN : new StoredTexts(this.codec);
-    return texts.run(work, (ready) => this.#within(ready));
+    return texts.run(work, async (ready) => {
+      await this.within(ready, (ms) => new CodecError(`A codec did not answer within ${ms} ms.`));
+    });
   }
 
-  /** Waits for a codec as long as an attempt may take (contract O3). @throws CodecError. */
-  async #within(ready: Promise<unknown>): Promise<void> {
+  /**
+   * Waits for what the host's function promised, as long as an attempt may take (contract O3).
+   *
+   * @param late gives the error for a function that took longer.
+   */
+  async within<T>(ready: Promise<T>, late: (ms: number) => Error): Promise<T> {
     const { timeoutMs } = this.connections;
     let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
-      const isLate = () => reject(new CodecError(`A codec did not answer within ${timeoutMs} ms.`));
-      timer = setTimeout(isLate, timeoutMs === 0 ? MOST_MS : timeoutMs);
+    const isLate = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(late(timeoutMs)), timeoutMs === 0 ? MOST_MS : timeoutMs);
     });
     try {
-      await Promise.race([ready, late]);
+      return await Promise.race([ready, isLate]);
     } finally {
       clearTimeout(timer);
     }
