@@ -15,15 +15,17 @@ import {
   type NewChange,
   type RecordedChange,
 } from '../database/statements/changes.js';
-import { encodedEvent } from '../database/statements/events.js';
+import { encodedEvent, keysIn } from '../database/statements/events.js';
 import { openCallsOf, replaceOpenCalls } from '../database/statements/open-calls.js';
 import { deleteSoftDeleted, insertSession } from '../database/statements/sessions.js';
 import { clearState, encodedState, writtenState } from '../database/statements/state.js';
 import type { CallInParts } from '../database/calls/call-in-parts.js';
 import { isEncoded, ofState, type KnownSession } from '../model/codec.js';
 import { InvalidArgumentError } from '../model/errors.js';
+import { decodeEvent } from '../model/event-codec.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
+import { pastState } from '../model/past-state.js';
 import type { ImportResult } from '../model/results.js';
 import { byScope, prefixed, type Scope, type StateEntries, type StateEntry } from '../model/state.js';
 import { AS_STORED, type StoredTexts } from '../model/stored-texts.js';
@@ -322,7 +324,9 @@ export class Import {
       state:
         end.kind === 'complete'
           ? encodedOwnState(texts, key, imported, { ...end, stored: here.state, hasOwn })
-          : undefined,
+          : end.kind === 'hide' && end.row.deletedAt === undefined
+            ? { set: encodedState(texts, key, byScope(stateOf(plan))), replaces: false, recorded: [] }
+            : undefined,
       changes: changes.map((change) => {
         const { kind, seq } = change;
         return encodedChange(texts, { session: key, kind, seq, data: changeData(change) });
@@ -377,6 +381,15 @@ function encodedCreation(texts: StoredTexts, key: KnownSession, { session, state
   // A session of another store: its events have the values that they wrote. An encoded text is not a value.
   const unwritten = state.filter(({ json, eventId }) => eventId === null && !isEncoded(json));
   return creationChanges(texts, key, byScope(created ? given : unwritten));
+}
+
+/** What the events of a batch leave of the session's own state. Others see the session before the last batch, which sets all of it. */
+function stateOf({ events, lastSeq }: WritePlan): StateEntry[] {
+  const plain = events.flatMap(({ seq, json, superseded }) => {
+    const event = isEncoded(json) ? undefined : decodeEvent(json);
+    return event ? [{ seq, event, superseded: superseded === undefined ? undefined : keysIn(superseded) }] : [];
+  });
+  return pastState([], plain, lastSeq);
 }
 
 /** @returns undefined if the state stays as it is. */

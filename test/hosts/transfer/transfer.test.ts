@@ -213,6 +213,14 @@ test.each([
   await append('e2', { n: 2 });
   await theirs!.updateState({ ...key, set: { b: 1 }, remove: ['a'] });
   await append('e3', { n: 3 });
+  // Interrupted after the first of its events: the state is the one after that (contract D8).
+  const [stop, brought] = [new AbortController(), await records(from.em)];
+  const more = { type: 'app', appName: 'other', state: [] };
+  await new SessionMaintenance(to.em, options).importSessions([...brought, more], {
+    ...{ batchSize: 1, signal: stop.signal },
+    onProgress: ({ events }) => events === 1 && stop.abort(),
+  });
+  expect(await ours!.getSession(key)).toMatchObject({ events: [{ id: 'e1' }, { id: 'e2' }], state: { n: 2 } });
   await bring();
   expect(await records(to.em)).toEqual(await records(from.em));
   for (const at of [0, 1, 2, 3]) {
