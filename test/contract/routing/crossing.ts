@@ -71,6 +71,10 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
     'eraseUser reads the names of the artifacts of a user, once',
   ],
   [
+    /^select (count\(\*\) as total|session_id, filename) from adk_artifacts as e where app_name = \? and user_id = \? and not exists/,
+    'eraseUser reads the artifacts of a user, once; `not exists` is a join by the same user',
+  ],
+  [
     /^select version from adk_artifact_versions as v where .* and not exists/,
     'saves of one artifact that were abandoned; `not exists` is a join by the same user',
   ],
