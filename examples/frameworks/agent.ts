@@ -6,11 +6,11 @@ import { ScriptedModel } from '../scripted-model.js';
 
 export const appName = 'support';
 
-/** What the programs in this folder serve. */
+/** The agent that the programs in this folder serve. */
 export const agent = new LlmAgent({
   name: 'support',
   instruction: 'Find orders with find_order.',
-  // In place of 'gemini-2.5-flash', which needs GEMINI_API_KEY.
+  // Instead of 'gemini-2.5-flash', which needs GEMINI_API_KEY.
   model: new ScriptedModel((conversation) => {
     const { functionResponse } = conversation.at(-1)?.parts?.at(-1) ?? {};
     const status = functionResponse?.response?.['status'];

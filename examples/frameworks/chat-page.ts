@@ -3,7 +3,7 @@
 import type { Message, MessageToolCall } from 'adk-mikro-orm';
 import type { ChatPart } from './chat.js';
 
-// The page in the browser; it imports types alone.
+// The page in the browser. It imports only types.
 
 const STYLE = `
 .chat { display: flex; flex-direction: column; height: 100dvh; max-width: 46rem; margin: 0 auto; font: 1rem/1.5 system-ui, sans-serif; }
@@ -17,14 +17,14 @@ const STYLE = `
 .chat button { padding: .6rem 1rem; font: inherit; border: 0; border-radius: .6rem; background: #1a56c4; color: #fff; }
 `;
 
-/** What a call that this part has, and a response that another part has, become together. */
+/** A call from one part of the conversation with its response from another. */
 type Shown = MessageToolCall & { element: HTMLElement };
 
 /**
- * Shows a conversation, without end: what is new comes by itself, what is older when the reader scrolls up.
+ * Shows an endless conversation: new messages arrive by themselves, older ones are loaded when the reader scrolls up.
  *
  * @param url of the session; its `part`, `events` and `messages` are below it.
- * @returns ends it.
+ * @returns a function that stops it.
  */
 export function showChat(root: HTMLElement, url: string): () => void {
   const ended = new AbortController();
@@ -65,7 +65,7 @@ export function showChat(root: HTMLElement, url: string): () => void {
     return item;
   }
 
-  /** A response goes to its call, which is in an older part. */
+  /** Adds a response to its call, which is in an older part. */
   function pairAcrossParts(): void {
     for (const orphan of calls.filter((call) => call.isCallMissing)) {
       const call = calls.find(({ id, isCallMissing }) => id !== undefined && id === orphan.id && !isCallMissing);
@@ -79,7 +79,7 @@ export function showChat(root: HTMLElement, url: string): () => void {
     }
   }
 
-  // One after the other: they move the same numbers.
+  // One after the other, since both change the same numbers.
   let turn = Promise.resolve();
   const inTurn = (work: () => Promise<void>) => {
     turn = turn.then(work).catch((error: unknown) => {
@@ -108,7 +108,7 @@ export function showChat(root: HTMLElement, url: string): () => void {
         top.after(...part.messages.map(elementOf));
         first = part.first;
         pairAcrossParts();
-        // The reader sees what was there.
+        // Keeps the messages in view that the reader was looking at.
         list.scrollTop = list.scrollHeight - below;
         onScreen.unobserve(top);
         if (part.hasOlder) onScreen.observe(top);

@@ -18,8 +18,8 @@ export interface ChatPart {
 }
 
 /**
- * @param query `before` or `after` the number of an event that the page has; the newest events without them.
- * @returns undefined when a parameter is no number.
+ * @param query `before` or `after`: the number of an event that the page has. Without them, the newest events are returned.
+ * @returns undefined if a parameter is not a number.
  */
 export async function chatPart(
   service: MikroOrmSessionService,
@@ -35,7 +35,7 @@ export async function chatPart(
     const last = page.events.at(-1)?.seq ?? page.lastSeq;
     return { messages: toMessages(page), first, last, hasOlder: first > page.firstSeq };
   } catch (error) {
-    // The first message makes the session.
+    // The first message creates the session.
     if (error instanceof SessionNotFoundError) return { messages: [], first: 1, last: 0, hasOlder: false };
     throw error;
   }

@@ -9,7 +9,7 @@ import { setTimeout } from 'node:timers/promises';
 
 const HEARTBEAT_MS = 15_000;
 
-/** Fires when the process is to end: streams end, and browsers connect again, to another process. */
+/** Fires when the process must end: streams end, and browsers reconnect to another process. */
 export const stopping = new AbortController();
 process.once('SIGTERM', () => stopping.abort());
 
@@ -26,7 +26,7 @@ export function eventStream(log: EventLog, key: SessionKey, lastEventId = '0'): 
   try {
     entries = entriesAfter(JSON.parse(lastEventId) as SessionLogCursor | number);
   } catch (error) {
-    // Not an id of ours. A browser does not ask again after another status than 200.
+    // Not one of our ids. A browser does not reconnect after any status other than 200.
     if (error instanceof SyntaxError || error instanceof InvalidArgumentError)
       return new Response(null, { status: 400 });
     throw error;
@@ -51,7 +51,7 @@ export function eventStream(log: EventLog, key: SessionKey, lastEventId = '0'): 
 
   const source = withHeartbeats(frames());
   const encoder = new TextEncoder();
-  // The next entry is read when the one before is sent: a slow browser does not fill the memory.
+  // Reads an entry only after the previous one was sent: a slow browser would otherwise fill the memory.
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       const { done, value } = await source.next();
@@ -63,7 +63,7 @@ export function eventStream(log: EventLog, key: SessionKey, lastEventId = '0'): 
   return new Response(body, { headers: { 'content-type': 'text/event-stream', 'cache-control': 'no-store' } });
 }
 
-/** Proxies close what is silent. */
+/** Proxies close idle connections. */
 async function* withHeartbeats(frames: AsyncGenerator<string>): AsyncGenerator<string> {
   let next = frames.next();
   for (;;) {

@@ -9,7 +9,7 @@ import config from './mikro-orm.config.js';
 import { send } from './send.js';
 
 const orm = await MikroORM.init(config);
-// One of each for the process. They fork the EntityManager for each call, so requests need no RequestContext for them.
+// One of each for the whole process. They fork the EntityManager for each call, so requests need no RequestContext.
 const { sessionService, log } = adkServices(orm.em);
 
 /** The user from your login, never from the URL. */
@@ -28,7 +28,7 @@ const PAGE = `<!doctype html>
 `;
 
 const queryOf = (url: string) => new URL(url, 'http://localhost').searchParams;
-/** The event after which a page begins to follow; later the browser sends the last id that it has got. */
+/** The event after which a page begins to follow. Later, the browser sends the last id that it received. */
 const after = (url: string) => queryOf(url).get('after') ?? undefined;
 
 const app = express();
@@ -49,10 +49,10 @@ app.get('/sessions/:id/part', async (request, response) => {
   const part = await chatPart(sessionService, keyOf(request.params.id), queryOf(request.url));
   response.status(part ? 200 : 400).json(part ?? null);
 });
-// A chat page without end, by these routes.
+// The routes of an endless chat page.
 app.get('/sessions/:id', (_request, response) => void response.type('html').send(PAGE));
 app.get('/chat-page.js', (_request, response) => response.sendFile(path.join(import.meta.dirname, 'chat-page.js')));
 
 const server = app.listen(Number(process.env.PORT ?? 8080), () => console.log('listening', server.address()));
-// Runs that are under way end first.
+// Waits for running turns.
 stopping.signal.addEventListener('abort', () => server.close(() => void orm.close()));

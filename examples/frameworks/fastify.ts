@@ -28,5 +28,5 @@ app.get<{ Params: { id: string }; Headers: { 'last-event-id'?: string } }>(
 
 await app.listen({ port: Number(process.env.PORT ?? 8080), host: '0.0.0.0' });
 console.log('listening', app.server.address());
-// Runs that are under way end first.
+// Waits for running turns.
 stopping.signal.addEventListener('abort', () => void app.close());

@@ -26,5 +26,5 @@ app.get('/sessions/:id/events', ({ req }) => eventStream(log, keyOf(req.param('i
 const server = serve({ fetch: app.fetch, port: Number(process.env.PORT ?? 8080) }, (address) =>
   console.log('listening', address),
 );
-// Runs that are under way end first.
+// Waits for running turns.
 stopping.signal.addEventListener('abort', () => server.close(() => void orm.close()));

@@ -23,7 +23,7 @@ import { eventStream } from './event-stream.js';
 import config from './mikro-orm.config.js';
 import { send } from './send.js';
 
-/** Made for each request: whose sessions they are comes from it. */
+/** Created for each request, which says whose sessions they are. */
 @Injectable({ scope: Scope.REQUEST })
 class Conversations {
   constructor(
@@ -41,7 +41,7 @@ class Conversations {
   }
 
   private key(sessionId: string) {
-    // In place of your guard, which puts the user into the request.
+    // Instead of your guard, which adds the user to the request.
     return { appName, userId: String(this.request.headers['x-user'] ?? 'ada'), sessionId };
   }
 }

@@ -7,7 +7,7 @@ import type { ReadableStream } from 'node:stream/web';
 export async function send({ status, headers, body }: Response, response: ServerResponse): Promise<void> {
   response.writeHead(status, Object.fromEntries(headers));
   if (!body) response.end();
-  // Rejects when the browser goes, which is not an error: it comes back with its last id. Without `fromWeb` the stream would
-  // be cancelled with its next chunk only.
+  // Rejects when the browser leaves, which is not an error: it reconnects with its last id. Without `fromWeb`, the stream would be
+  // cancelled only with its next chunk.
   else await pipeline(Readable.fromWeb(body as ReadableStream), response).catch(() => undefined);
 }

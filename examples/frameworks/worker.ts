@@ -7,8 +7,8 @@ import { setTimeout } from 'node:timers/promises';
 import { agent, appName } from './agent.js';
 import config from './mikro-orm.config.js';
 
-// Runs the sessions that are labelled `task: open`, each of which has its task in its state. Any number of workers may
-// run: one of them gets a session's lease, and another one gets it when the first has given it back or has died.
+// Runs the sessions with the label `task: open`, whose task is in their state. Any number of workers may run: one gets a
+// session's lease, and another gets it once the first has released it or died.
 
 const stopping = new AbortController();
 process.once('SIGTERM', () => stopping.abort());
@@ -48,7 +48,7 @@ async function work(key: SessionKey, { sessionService, signal, token }: Lease): 
   if (!session) return;
   if (!isAnswered(session)) {
     console.log('runs', key.sessionId, 'with token', token);
-    // A call without a response is one that a worker has died in, or was stopped in.
+    // A call without a response: a worker died or was stopped in it.
     await sessionService.appendEvents({ session, events: interruptedToolResponses(session) });
     const text = session.events.length === 0 ? String(session.state.task) : 'Please go on.';
     const runner = new Runner({ appName, agent, sessionService });

@@ -2,12 +2,12 @@ import type { NextConfig } from 'next';
 import path from 'node:path';
 
 export default {
-  // Left to Node.js to load. In a bundle, MikroORM would ask for the drivers of all databases.
+  // Loaded by Node.js: in a bundle, MikroORM would need the drivers of all databases.
   serverExternalPackages: ['@google/adk', '@mikro-orm/core', '@mikro-orm/postgresql', 'adk-mikro-orm'],
   turbopack: {
-    // For this example alone, whose agent and packages are in the folders above.
+    // Only for this example, whose agent and packages are in the folders above.
     root: path.resolve(import.meta.dirname, '../..'),
-    // Turbopack does not take a name that ends with .js for that of a .ts file.
+    // Turbopack does not find a .ts file for a name that ends with .js.
     resolveAlias: { '../scripted-model.js': '../../scripted-model.ts' },
   },
 } satisfies NextConfig;

@@ -10,7 +10,7 @@ async function connect() {
 
 const here = globalThis as { sessions?: ReturnType<typeof connect> };
 
-/** One ORM for the process: each route has its own copy of this module, and another one after each change in `next dev`. */
+/** One ORM for the process. Each route has its own copy of this module, and a new one after each change in `next dev`. */
 export const sessions = () => (here.sessions ??= connect());
 
 /** The user from your login, never from the URL. */

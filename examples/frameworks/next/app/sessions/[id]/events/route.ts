@@ -6,7 +6,7 @@ export async function GET(
   { params }: RouteContext<'/sessions/[id]/events'>,
 ): Promise<Response> {
   const [{ id }, { log }] = await Promise.all([params, sessions()]);
-  // The event after which a page begins to follow; later the browser sends the last id that it has got.
+  // The event after which a page begins to follow. Later, the browser sends the last id that it received.
   const after = new URL(url).searchParams.get('after') ?? undefined;
   return eventStream(log, keyOf(id), headers.get('last-event-id') ?? after);
 }
