@@ -26,18 +26,22 @@ export const changeData = ({ kind, set = {}, removed, encoded }: StateChangeReco
   encoded ?? JSON.stringify(kind === 'state' ? { set, removed } : set);
 
 export function freshChanges(texts: StoredTexts, session: SessionRecord, here: Continued): FreshChanges {
+  // Both sides are decoded, since a text is encoded in another way each time. Without a key they are compared as they are stored.
+  const idOf = (data: string, { kind, seq }: Pick<RecordedChange, 'kind' | 'seq'>) => {
+    const json = texts.decode(data, () => ofChange(here.key, { kind, seq }));
+    return `${seq} ${json instanceof Undecodable ? data : json}`;
+  };
   const stored = new Map<string, number>();
   for (const { kind, seq, data } of here.changes) {
     // Those of events that the exported session does not have any more are not in the records.
     if (kind !== 'state' || data === null || isTrimmed(seq, session.firstSeq, here.firstSeq)) continue;
-    const json = texts.decode(data, () => ofChange(here.key, { kind, seq }));
-    const id = `${seq} ${json instanceof Undecodable ? data : json}`;
+    const id = idOf(data, { kind, seq });
     stored.set(id, (stored.get(id) ?? 0) + 1);
   }
   const fresh = (session.changes ?? []).filter((change) => {
     const { kind, seq } = change;
     if (kind !== 'state' || isTrimmed(seq, here.firstSeq, session.firstSeq)) return false;
-    const id = `${seq} ${changeData(change)}`;
+    const id = idOf(changeData(change), change);
     const count = stored.get(id) ?? 0;
     stored.set(id, count - 1);
     return count <= 0;
@@ -52,12 +56,14 @@ const isTrimmed = (seq: number, firstSeq: number, others: number) => firstSeq > 
  * Whether the records say by events and changes how the state has become what it is. An event that was appended again with other
  * content leaves what nothing explains, and other stores do not say what was set outside a run.
  *
- * @param stored the state before the import.
+ * @param stored the state before the last batch.
+ * @param events the ids of the events that the last batch brings.
  */
 export function isExplained(
   entries: readonly StateEntry[],
   stored: readonly StateEntry[],
-  changes: readonly StateChangeRecord[] = [],
+  changes: readonly StateChangeRecord[],
+  events: ReadonlySet<string>,
 ): boolean {
   const before = new Map(stored.map((entry) => [entry.key, entry]));
   const outside = new Map<string, string | undefined>();
@@ -68,7 +74,7 @@ export function isExplained(
   const areSet = entries.every(({ key, json, eventId }) => {
     const here = before.get(key);
     if (isEncoded(json) || (here?.json === json && here.eventId === eventId)) return true;
-    return eventId === null ? outside.get(key) === json : here?.eventId !== eventId;
+    return eventId === null ? outside.get(key) === json : events.has(eventId);
   });
   const kept = new Set(entries.map(({ key }) => key));
   return areSet && stored.every(({ key }) => kept.has(key) || (outside.has(key) && outside.get(key) === undefined));

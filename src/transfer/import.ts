@@ -289,7 +289,8 @@ export class Import {
     const plan = this.#planner(batch, row).plan(heads);
     const setsState = plan.kind === 'write' && plan.end.kind === 'complete' && !plan.isNew;
     return {
-      ...{ row, events },
+      row,
+      events,
       state: setsState ? await this.#stored(sql, key, 'session') : [],
       changes: setsState ? (await recordedChanges(sql, key))(AS_STORED) : [],
     };
@@ -315,15 +316,19 @@ export class Import {
     const { end } = plan;
     const key = { ...imported.owner, origin: plan.start === 'keep' && here.row ? here.row.origin : newOrigin };
     const { firstSeq } = here.row ?? session;
-    const { fresh, hasOwn } = freshChanges(texts, session, { key, firstSeq, changes: here.changes });
-    const changes = end.kind !== 'complete' ? [] : end.isFirst ? (session.changes ?? []) : fresh;
+    const { fresh, hasOwn } =
+      end.kind === 'complete'
+        ? freshChanges(texts, session, { key, firstSeq, changes: here.changes })
+        : { fresh: [], hasOwn: false };
+    const changes = end.kind === 'complete' && end.isFirst ? (session.changes ?? []) : fresh;
+    const events = new Set(plan.events.map(({ id }) => id));
     return {
       key,
       events: plan.events.map((event) => encodedEvent(texts, key, event)),
       created: plan.start === 'keep' ? [] : encodedCreation(texts, key, imported),
       state:
         end.kind === 'complete'
-          ? encodedOwnState(texts, key, imported, { ...end, stored: here.state, hasOwn })
+          ? encodedOwnState(texts, key, imported, { ...end, stored: here.state, hasOwn, events })
           : end.kind === 'hide' && end.row.deletedAt === undefined
             ? { set: encodedState(texts, key, byScope(stateOf(plan))), replaces: false, recorded: [] }
             : undefined,
@@ -353,9 +358,14 @@ export class Import {
       await recordChanges(sql, texts.state.recorded);
     }
     await describeTransferred(sql, end.row);
+    // Of encoded events the calls are known at the end.
+    const calls = end.kind === 'complete' ? (session.openCalls ?? this.#calls.all) : this.#calls.all;
+    const isSeen = end.row.deletedAt === undefined && plan.events.length > 0 && !session.bound;
+    if (end.kind === 'complete' || isSeen) {
+      const before = start === 'keep' ? await openCallsOf(sql, key) : [];
+      await replaceOpenCalls(sql, key, before, calls);
+    }
     if (end.kind !== 'complete') return;
-    const before = start === 'keep' ? await openCallsOf(sql, key) : [];
-    await replaceOpenCalls(sql, key, before, session.openCalls ?? this.#calls.all);
     const { isFirst, wasDeleted, row } = end;
     const isDeleted = row.deletedAt !== undefined;
     const change = { session: key, seq: row.lastSeq };
@@ -392,12 +402,20 @@ function stateOf({ events, lastSeq }: WritePlan): StateEntry[] {
   return pastState([], plain, lastSeq);
 }
 
+interface StateHere {
+  isFirst: boolean;
+  stored: readonly StateEntry[];
+  hasOwn: boolean;
+  /** The ids of the events that come with it. */
+  events: ReadonlySet<string>;
+}
+
 /** @returns undefined if the state stays as it is. */
 function encodedOwnState(
   texts: StoredTexts,
   key: KnownSession,
   { session, state: entries }: ImportedSession,
-  { isFirst, stored: raw, hasOwn }: { isFirst: boolean; stored: readonly StateEntry[]; hasOwn: boolean },
+  { isFirst, stored: raw, hasOwn, events }: StateHere,
 ): StateWrite | undefined {
   const set = () => encodedState(texts, key, byScope(entries));
   const stored = comparableState(texts, key, 'session', raw, entries);
@@ -408,7 +426,7 @@ function encodedOwnState(
   const removed = stored.map((entry) => entry.key).filter((name) => !kept.has(name));
   const plain = entries.filter(({ json }) => !isEncoded(json));
   const change = { session: key, seq: session.lastSeq };
-  const explains = !hasOwn && isExplained(entries, stored, session.changes);
+  const explains = !hasOwn && isExplained(entries, stored, session.changes ?? [], events);
   const recorded = explains ? [] : stateChanges(texts, change, byScope(plain), removed);
   if (explains || plain.length < entries.length) recorded.push({ ...change, kind: 'imported' });
   return { set: set(), replaces: true, recorded };

@@ -15,6 +15,7 @@ import {
   migrate,
   type CommonOptions,
   type EventRecord,
+  type ImportOptions,
   type ImportResult,
   type SessionKey,
   type SessionRecord,
@@ -246,6 +247,64 @@ test.each([
   await foldLog(new EventLog(to.em, options).complete().since(cursor), late);
   const codec = options ? [options.codec] : [];
   expectSame(resultOf(late), await tablesOf(to, 'app', codec));
+});
+
+const KEY = { appName: 'app', userId: 'u', sessionId: 's' };
+
+test('L1 M4 an import of stored texts that is repeated with the key changes nothing', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const options = { codec: encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 1) }) };
+  const service = new MikroOrmSessionService(from.em, options);
+  await service.createSession({ ...KEY, state: { a: 0 } });
+  await service.updateState({ ...KEY, set: { a: 1 } });
+  const lines = await linesOf(from, { texts: 'asStored' });
+  const bring = () =>
+    new SessionMaintenance(to.em, options).importSessions(
+      lines.map((line) => JSON.parse(line) as unknown),
+      { texts: 'asStored' },
+    );
+  await bring();
+  const head = await new EventLog(to.em, options).complete().head();
+  await bring();
+  expect(await new EventLog(to.em, options).complete().head()).toEqual(head);
+});
+
+test('L1 K4 state of an event that was rewritten after an import is part of the past of the next one', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const [theirs, ours] = [from, to].map(({ em }) => new MikroOrmSessionService(em));
+  const session = await theirs!.createSession(KEY);
+  const event = (id: string, stateDelta = {}) => createEvent({ id, actions: createEventActions({ stateDelta }) });
+  const bring = async () =>
+    new SessionMaintenance(to.em).importSessions((await linesOf(from)).map((line) => JSON.parse(line) as unknown));
+  await theirs!.appendEvent({ session, event: event('e1') });
+  await bring();
+  await theirs!.appendEvent({ session, event: event('e1', { k: 1 }) });
+  await theirs!.appendEvent({ session, event: event('e2') });
+  await bring();
+  const here = (await ours!.getSession(KEY))!;
+  await ours!.appendEvent({ session: here, event: event('e3', { k: 3 }) });
+  expect((await ours!.forkSession(KEY, { at: 2 })).state).toEqual({ k: 1 });
+});
+
+test('L1 H5 an import that is interrupted leaves the calls that wait after the events that are there', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const [theirs, ours] = [from, to].map(({ em }) => new MikroOrmSessionService(em));
+  const session = await theirs!.createSession(KEY);
+  const bring = async (options: ImportOptions = {}) =>
+    new SessionMaintenance(to.em).importSessions(
+      (await linesOf(from)).map((line) => JSON.parse(line) as unknown),
+      options,
+    );
+  await bring();
+  const call = { id: 'c', name: 'approve', args: {} };
+  const asks = createEvent({ id: 'e1', content: { parts: [{ functionCall: call }] }, longRunningToolIds: ['c'] });
+  await theirs!.appendEvent({ session, event: asks });
+  for (const id of ['e2', 'e3']) await theirs!.appendEvent({ session, event: createEvent({ id }) });
+  const stop = new AbortController();
+  const onProgress = ({ events }: { events: number }) => events === 1 && stop.abort();
+  await bring({ batchSize: 1, signal: stop.signal, onProgress });
+  expect((await ours!.getSession(KEY))?.events).toHaveLength(1);
+  expect(await ours!.findOpenCalls({ appName: KEY.appName })).toMatchObject({ calls: [{ id: 'c' }] });
 });
 
 test('M4 memories as they are stored need no key, and are read with it', async () => {
