@@ -48,7 +48,7 @@ export interface Compared {
 const CONTENT = ['time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
 const WHERE_OWNER = 'app_name = ? and user_id = ?';
 
-/** As much as one statement may insert: less than a packet of 1 MB, the default of MariaDB before 10.2. */
+/** As much as one statement may insert: with words and vectors far less than the smallest default of a packet, 4 MB. */
 const MOST_ROWS = 100;
 const MOST_CHARACTERS = 100_000;
 

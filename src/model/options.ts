@@ -109,7 +109,7 @@ export interface CommonOptions extends ReportingOptions, CodecOptions {
    * How long one attempt of a call may take, in ms, including the wait for a connection of the pool; 30,000 by default, 0 for no
    * limit (contract O3). After that its connection is closed, and the attempt counts as an outage. `stats` of large tables may need
    * more time. It has no effect on SQLite and PGlite, which run in this process, on a kysely instance in MikroORM 7's
-   * `driverOptions`, or inside a host's transaction.
+   * `driverOptions`, or inside a host's transaction. A codec, `embed` and `text` have as long for an answer, on every database.
    */
   timeoutMs?: number;
   postgresql?: PostgresqlOptions;

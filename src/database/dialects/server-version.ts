@@ -3,8 +3,8 @@
  */
 const OTHER_ENGINES: readonly { name: string; version: RegExp; because: string }[] = [
   { name: 'TiDB', version: /-TiDB-/, because: 'its "for update skip locked" locks nothing' },
-  { name: 'CockroachDB', version: /^CockroachDB/, because: 'it has no advisory locks, and its "json" is "jsonb"' },
-  { name: 'YugabyteDB', version: /-YB-/, because: 'no test runs on it' },
+  { name: 'CockroachDB', version: /^CockroachDB/, because: 'its "json" is "jsonb", which loses the order of keys' },
+  { name: 'YugabyteDB', version: /-YB-/, because: 'it has no "ctid", which appends use' },
   { name: 'Vitess', version: /-vitess/i, because: 'no test runs on it' },
   { name: 'OceanBase', version: /-OceanBase/, because: 'no test runs on it' },
   { name: 'Amazon Redshift', version: / Redshift /, because: 'it does not enforce primary keys' },

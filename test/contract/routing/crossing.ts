@@ -68,7 +68,7 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
   [/^delete from adk_changes where \(/, 'prune deletes what is left of several sessions'],
   [
     /^select user_id, session_id, filename, \(select v\.version/,
-    'eraseUser reads the names of the artifacts of a user, once',
+    'prune walks through the artifacts of an app, for saves that were abandoned',
   ],
   [
     /^select (count\(\*\) as total|session_id, filename) from adk_artifacts as e where app_name = \? and user_id = \? and not exists/,
