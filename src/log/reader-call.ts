@@ -41,7 +41,7 @@ export class ReaderCall {
 
   /** Waits for work that others share: the signal ends only the wait. @throws as `run`. */
   waitOrAbort<T>(work: () => Promise<T>): Promise<T> {
-    return this.#call(() => this.#orAborted(work()));
+    return this.#call(() => this.orAborted(work()));
   }
 
   /** Yields entries until the signal fires. */
@@ -76,7 +76,8 @@ export class ReaderCall {
     return this.#database.call(this.#context, work);
   }
 
-  #orAborted<T>(work: Promise<T>): Promise<T> {
+  /** Waits for work that may be abandoned. @throws Aborted when the signal fires. */
+  orAborted<T>(work: Promise<T>): Promise<T> {
     let stop = () => {};
     const aborted = new Promise<never>((_, reject) => {
       stop = onAbort(this.signal, () => reject(new Aborted()));

@@ -1,4 +1,5 @@
 import type { EntityManager } from '@mikro-orm/core';
+import { Aborted } from '../database/calls/connection.js';
 import { Database } from '../database/calls/database.js';
 import { FromWork } from '../database/calls/public-error.js';
 import {
@@ -183,13 +184,14 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
       const content = new CompleteLog(call, this.#heads, readerCursorOf(cursorOf(stored.cursor)), this.#filter);
       try {
         for await (const { entries, cursor } of read(new LogReader(call, this.#heads, content.pages))) {
-          if (entries.length > 0) await this.#prepare?.(entries);
+          if (entries.length > 0 && this.#prepare) await call.orAborted(this.#prepare(entries));
           stored = await this.#write(context, stored, JSON.stringify(cursor), async (tx) => {
             if (entries.length > 0) await this.#options.apply(entries, tx);
           });
         }
         return;
       } catch (error) {
+        if (error instanceof Aborted) return;
         if (error instanceof LogWentBackError) {
           await this.#write(context, stored, BEGINNING, (tx) => this.#options.clear(tx)).catch(unlessOvertaken);
         } else unlessOvertaken(error);

@@ -699,6 +699,12 @@ memorySuite.own('O3', 'an embed or a text that never answers ends with the time 
   await context.service.appendEvent({ session, event: saying('a hound') });
   const projection = remembering.service.projection({ name: context.app, filter: { appName: context.app } });
   await expect(projection.catchUp()).rejects.toThrow('text did not answer');
+  // Without a limit the signal ends it.
+  const stop = new AbortController();
+  const text = () => (setImmediate(() => stop.abort()), never());
+  const endless = memoryOf(context, { timeoutMs: 0, text });
+  const filter = { appName: context.app };
+  await endless.service.projection({ name: `${context.app} endless`, filter }).watch({ signal: stop.signal });
 });
 
 memorySuite.own('Q14', 'without embed words still find, and rebuildVectors makes up for it', async (context) => {
