@@ -35,7 +35,7 @@ beforeAll(async () => {
 
 afterAll(() => orm.close(true));
 
-/** Everything that takes options, a filter or a request: what it lists as known, and how it is called with it. */
+/** Everything that takes options, a filter or a request: the names that it lists as known, and a call with an argument. */
 const TAKERS: Record<string, { known: string; call: (argument: never) => unknown }> = {
   adkServices: {
     known:
@@ -186,7 +186,7 @@ describe.each(Object.entries(TAKERS))('%s', (_name, { known, call }) => {
   });
 
   test('refuses no known name', async () => {
-    // The values here are no good, but none is refused for its name.
+    // The values here are invalid, but none is refused because of its name.
     for (const name of known.split(', ')) {
       const error: unknown = await (async () => pass({ [name]: Symbol('none') })())().catch(
         (reason: unknown) => reason,
@@ -283,7 +283,7 @@ test("null is nothing in a request where it is to ADK's own services", async () 
 });
 
 describe('D9 what is not understood is refused', () => {
-  /** Nothing can be read of it: a call that gets as far as the database fails in another way. */
+  /** Has no tables: a call that gets as far as the database fails with another error. */
   let empty: MikroORM;
   beforeAll(async () => {
     empty = await MikroORM.init({ driver: BetterSqliteDriver, dbName: ':memory:', entities: adkEntities() });
@@ -304,7 +304,7 @@ describe('D9 what is not understood is refused', () => {
   const KEYS = { ...ADA, sessionTree: 's' };
   const projection = { name: 'p', apply: async () => undefined, clear: async () => undefined };
 
-  /** Every public call with names whose absence means more: each of these names with a value, and how it is called. */
+  /** Every public call in which a missing name widens the selection: these names with values, and the call. */
   const QUESTIONS: Record<string, { conditions: object; rest?: object; call: (argument: never) => unknown }> = {
     since: { conditions: { ...KEYS, ...EVENTS }, call: (it) => all(new EventLog(empty.em).since(0, it)) },
     watch: { conditions: { ...KEYS, ...EVENTS }, call: (it) => all(new EventLog(empty.em).watch(0, it)) },
@@ -377,7 +377,7 @@ describe('D9 what is not understood is refused', () => {
     readonly appName = 'shop';
   }
 
-  /** What has no names of its own that can be listed, or has its names from elsewhere. */
+  /** Calls whose argument has no names of its own, or takes them from elsewhere. */
   const NO_OBJECTS: readonly (() => unknown)[] = [
     () => null,
     () => 'shop',
@@ -423,7 +423,7 @@ describe('D9 what is not understood is refused', () => {
 
     test.each(Object.keys(conditions))('refuses a value of %s that is none', async (name) => {
       for (const value of [undefined, null, [], {}, ['ada'], Symbol('a'), NaN, false, new Map(), Object('ada')]) {
-        // A list of hosts may be empty: then none is answered. So may a filter and labels be, in which no condition stands.
+        // An empty list of hosts is valid: none is answered. So are an empty filter and empty labels: they have no condition.
         if (
           (name === 'hosts' && Array.isArray(value)) ||
           (/^(filter|labels)$/.test(name) && isDeepStrictEqual(value, {}))
@@ -431,7 +431,7 @@ describe('D9 what is not understood is refused', () => {
           continue;
         expect([value, await ask({ ...given, [name]: value })]).toEqual([value, expect.objectContaining(refused)]);
       }
-      // An event may have the empty text as its author or its invocation.
+      // The author and the invocation of an event may be empty texts.
       if (!/^(author|invocationId|beforeInvocationId)$/.test(name))
         expect(await ask({ ...given, [name]: '' })).toMatchObject(refused);
     });
@@ -469,7 +469,7 @@ describe('a name or an id that is missing', () => {
 
   test.each(Object.entries(CALLS))("%s says so in the words of ADK's own service", async (name, call) => {
     for (const kind of KINDS) {
-      // Without an id one is made, and a user's state has none.
+      // `createSession` makes a missing id, and a user's state has none.
       if (kind === 'sessionId' && /create|user/i.test(name)) continue;
       for (const missing of [undefined, null]) {
         await expect(call({ ...ADA, [kind]: missing } as never)).rejects.toMatchObject({

@@ -57,7 +57,7 @@ test('a host that keeps sessions loads neither the importers of other stores nor
     platform: 'node',
     format: 'esm',
     metafile: true,
-    // What is imported is loaded, used or not.
+    // Imported modules are loaded even if they are not used.
     treeShaking: false,
   });
   const files = Object.keys(metafile.inputs);

@@ -6,7 +6,7 @@ import { prepare, remove, run, runAlone } from './command.js';
 beforeAll(prepare);
 afterAll(remove);
 
-/** As the proxy gets them. */
+/** The bytes of a text, as the proxy sees them. */
 const bytes = (text: string) => Buffer.from(text).toString('latin1');
 
 const checkDatabases = async (name: ServerName) =>
@@ -14,7 +14,7 @@ const checkDatabases = async (name: ServerName) =>
     row.name.startsWith('adk_check_'),
   );
 
-// One is enough: the rules themselves run on each in test/contract.
+// One server is enough: test/contract runs the rules themselves on each.
 const name = availableServers().at(-1);
 
 (name ? test : test.skip)('check-engine finds that a server of ours keeps all, and leaves nothing', async () => {

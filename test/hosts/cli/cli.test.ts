@@ -30,7 +30,6 @@ import { until } from '../../contract/tools.js';
 import { Proxy } from '../../faults/fire/proxy.js';
 import { ended, prepare, remove, run, runAlone, runOnTerminal, start } from './command.js';
 
-/** Those that a URL leads to. */
 const databases = databasesOfUrls();
 
 const support = { appName: 'support', userId: 'ada' };
@@ -59,7 +58,7 @@ describe.each(databases)('on %s', (name) => {
         advice: expect.stringMatching(/ Run npx adk-mikro-orm migrate --url …, or call migrate\(orm\)/),
       }),
     );
-    // It advises about what the caller gave: a URL.
+    // The advice is about what the caller passed: a URL.
     expect(await run(['stats', '--url', url])).toMatchObject({
       code: 1,
       err: expect.stringMatching(/Run 'npx adk-mikro-orm migrate --url …', or 'await migrate\(orm\)'\.$/m),
@@ -107,7 +106,7 @@ describe.each(databases)('on %s', (name) => {
     const execute = (sql: string) => orm.em.getConnection().execute(sql);
     await expect(execute('select 1 from adk_sessions')).rejects.toThrow();
     await expect(execute('select 1 from mikro_orm_migrations')).rejects.toThrow();
-    // No statement has a semicolon in it.
+    // No statement contains a semicolon.
     for (const statement of out.split(';').map((each) => each.replace(/^--.*$/gm, '').trim()))
       if (statement) await execute(statement);
     await new MikroOrmSessionService(orm.em).createSession(support);
@@ -121,7 +120,7 @@ describe.each(databases)('on %s', (name) => {
     const { dropIndex, damageKeys } = DATABASES[name].schema;
     await execute('create table notes (id int primary key, title varchar(10))');
     await execute('create index notes_title on notes (title)');
-    // Of the host's own.
+    // An index of the host's own.
     await execute('create index host_events on adk_events (timestamp)');
     const found = async (code: number) => {
       const findings: { check: string; state: string; advice?: string }[] = await json(['doctor', '--url', url], code);
@@ -129,7 +128,7 @@ describe.each(databases)('on %s', (name) => {
     };
     expect(await found(0)).toMatchObject({ state: 'ok' });
     await execute(dropIndex('adk_events_position', 'adk_events'));
-    // Under the same name, on other columns.
+    // The same name, on other columns.
     await execute(dropIndex('adk_sessions_app_update', 'adk_sessions'));
     await execute('create index adk_sessions_app_update on adk_sessions (app_name)');
     for (const statement of damageKeys) await execute(statement);
@@ -162,7 +161,7 @@ describe.each(databases)('on %s', (name) => {
 
     expect(await json(['list', '--url', url])).toEqual(['support']);
     expect((await run(['list', '--url', url])).out).toBe('app\nsupport\n');
-    // What was meant for one app is no list of all apps.
+    // A request for one app must not become a list of all apps.
     expect(await run(['list', '--user', 'ada', '--url', url])).toMatchObject({
       code: 2,
       err: expect.stringContaining('--app'),
@@ -208,7 +207,7 @@ describe.each(databases)('on %s', (name) => {
       code: 0,
       out: 'This would delete 9 events in 3 sessions.\n',
     });
-    // Nobody is there to answer.
+    // There is no terminal to ask.
     expect(await run(prune)).toMatchObject({ code: 2, out: '', err: expect.stringContaining('--yes') });
     expect(await json([...prune, '--user', 'ada', '--yes', '--batch-size', '4', '--max-batches', '1'])).toMatchObject({
       sessions: 1,
@@ -342,7 +341,7 @@ describe.each(databases)('on %s', (name) => {
       codec,
       `export default { name: 'reversed', encode: ${reversed}, decode: ({ data }) => Uint8Array.from(data).reverse() };`,
     );
-    // With `required` plain texts are damage, unless they are to be adopted.
+    // With `required`, plain texts count as damage unless they are adopted.
     const strict = path.join(folder, `${name}-strict.mjs`);
     await writeFile(strict, `import codec from ${JSON.stringify(codec)}; export default { ...codec, required: true };`);
     const counting = ['reencode', '--url', url, '--codec', strict, '--dry-run'];
@@ -507,7 +506,7 @@ describe('in general', () => {
     const { service, url } = await open();
     for (let n = 0; n < 60; n++) await service.createSession({ ...support, sessionId: `s${n}` });
     const prune = ['prune', '--idle-for', '0s', '--yes', '--batch-size', '1', '--url', url];
-    // Far more than the time of the test, were it not ended.
+    // Far longer than the test may take, if the process were not ended.
     const child = start([...prune, '--pause', '1h', '--json']);
     const seen = ended(child);
     const begun = async () => (await service.listSessions(support)).sessions.length < 60;
@@ -525,7 +524,7 @@ describe('in general', () => {
     const { orm, url } = await open();
     await conversation(orm);
     const nowhere = path.join(folder, 'nowhere', 'all.jsonl');
-    // A process of its own: one that stayed would be found here.
+    // A process of its own: if it did not exit, the test would fail.
     expect(await runAlone(['export', nowhere, '--url', url])).toEqual({
       code: 1,
       out: '',
@@ -598,7 +597,7 @@ describe('in general', () => {
       const stats = ['stats', '--json', '--config', 'mikro-orm.config.ts'];
       const { out } = await runAlone(stats, { cwd, env: { NODE_OPTIONS: '--import tsx' } });
       expect(JSON.parse(out)).toMatchObject({ sessions: 1 });
-      // Later versions of Node.js, and the loaders of MikroORM 7, read the file itself, but not the sources it imports.
+      // Later versions of Node.js, and the loaders of MikroORM 7, read the file itself, but not the sources that it imports.
       expect(await runAlone(stats, { cwd, env: { NODE_OPTIONS: '' } })).not.toMatchObject({ code: 0 });
     } finally {
       await rm(cwd, { recursive: true });
@@ -736,7 +735,7 @@ describe('in general', () => {
     const text = await readFile('docs/operations.md', 'utf8');
     const shown = [...text.matchAll(/^npx adk-mikro-orm (.*)$/gm)].map(([, line]) => line!.split(' '));
     expect(shown.length).toBeGreaterThan(10);
-    // What deletes comes last, or there would be nothing to show.
+    // Commands that delete come last, or the others would have nothing to show.
     const last = ['prune', 'trim', 'erase-user'];
     const isLast = ([command]: string[]) => last.includes(command!);
     const cwd = await mkdtemp(path.join(folder, 'docs-'));
@@ -794,7 +793,7 @@ describe('in general', () => {
   });
 });
 
-/** Databases of one test. */
+/** The databases of one test. */
 function store(name: DatabaseName) {
   const opened: { orm: MikroORM; database: TestDatabase }[] = [];
   return {
@@ -836,7 +835,7 @@ async function conversation({ em }: MikroORM, userId = 'ada') {
   return session;
 }
 
-/** The result of a command that is to end with a code. */
+/** The JSON that a command prints; it must end with this code. */
 async function json(args: readonly string[], code = 0, input?: string) {
   const line = [...args, '--json'];
   const result = await (input === undefined ? run(line) : runAlone(line, { input }));

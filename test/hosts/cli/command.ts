@@ -9,7 +9,7 @@ const main = new WorkerBundle('src/cli/main.ts');
 const commands = new WorkerBundle('test/hosts/cli/commands-process.ts');
 
 let commandsProcess: ChildProcess | undefined;
-/** The command line that the process of the commands is at. */
+/** The command that the process of the commands is running. */
 let current: Promise<unknown> = Promise.resolve();
 
 export async function prepare(): Promise<void> {
@@ -73,18 +73,18 @@ export async function run(args: readonly string[], { cwd }: { cwd?: string } = {
   return result;
 }
 
-/** Runs its arguments on a terminal of its own, and passes on what is typed and shown. */
+/** A script that runs its arguments on a terminal of their own, and forwards input and output. */
 const TERMINAL = `
 import os, pty, sys
 def master(fd): return os.read(fd, 1024)
 sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], master)))
 `;
 
-/** As `run`, on a terminal. Stdout and stderr come as one. */
+/** Like `run`, but on a terminal. Stdout and stderr are one text. */
 export async function runOnTerminal(args: readonly string[], typed = ''): Promise<Ended> {
   const { NO_COLOR: _, ...env } = process.env;
   const child = spawn('python3', ['-c', TERMINAL, process.execPath, main.path, ...args], { env });
-  // Typed when it is asked for: what comes before the question is lost to the line editor.
+  // Types only after the question: the line editor loses earlier input.
   let shown = '';
   child.stdout.on('data', (chunk: Buffer) => {
     const before = shown.includes('[y/N]');

@@ -9,7 +9,7 @@ export interface CommandLine {
 const home = process.cwd();
 let written = { out: '', err: '' };
 
-/** Keeps what a command writes, instead of `process.stdout` and `process.stderr`. */
+/** Collects the output of a command, which would otherwise go to `process.stdout` and `process.stderr`. */
 const collect =
   (stream: keyof typeof written): typeof process.stdout.write =>
   (chunk: string | Uint8Array, encoding?: unknown, done?: unknown) => {

@@ -19,7 +19,7 @@ import { connectionOptions, isMikroOrm7 } from '../../support/mikro-orm.js';
 const available = availableServers();
 const POOL_SIZE = 2;
 
-/** For what changes a setting of the whole server: before a merge both majors are tested on one server at once. */
+/** Skips tests that change a setting of the whole server if both majors run on it at once, as before a merge. */
 const testOfServer = isMikroOrm7 && !process.env['ADK_TEST_FULL'] ? test.skip : test;
 
 /** An event that writes to all three scopes. */
@@ -28,13 +28,13 @@ function eventOf(id: string): Event {
   return createEvent({ id, author: 'agent', actions: { stateDelta } });
 }
 
-/** @returns how many prepared statements the server takes, but for a test beside this one that has no room at present. */
+/** @returns the server's limit of prepared statements, or the default if another test has lowered it for now. */
 async function roomOf(execute: (sql: string) => Promise<{ n: number | string }[]>): Promise<number> {
   const [row] = await execute('select @@max_prepared_stmt_count as n');
   return Math.max(Number(row?.n), 16_382);
 }
 
-/** Closes the prepared statements on the server, and not in mysql2: as a pooler does that resets its connections. */
+/** Closes the prepared statements on the server but not in mysql2, like a pooler that resets its connections. */
 async function forgetStatements(orm: MikroORM): Promise<number> {
   interface Raw {
     _statements: Map<string, { close(): void }>;
@@ -61,7 +61,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
     let key: ReturnType<typeof keyOf>;
 
     beforeAll(async () => {
-      // Where knex reports each connection that it loses.
+      // knex logs each connection that it loses.
       jest.spyOn(console, 'log').mockImplementation();
       database = await createDatabase(name);
       orm = await MikroORM.init({ ...database.options, entities: adkEntities(), pool: { min: 0, max: POOL_SIZE } });
@@ -71,7 +71,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
     });
 
     afterAll(async () => {
-      // First: where the other one could not be opened, it would stay open.
+      // First, since it would stay open if the other one could not be opened.
       await orm.close(true);
       await server.close();
       await database.drop();
@@ -82,7 +82,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       key = keyOf(expect.getState().currentTestName!.slice(-100));
     });
 
-    /** What a session must look like after whatever happened. */
+    /** Expects a session to have these events, whatever happened. */
     async function expectStored(ids: string[]): Promise<void> {
       const stored = await readTables(orm.em, key.sessionId);
       expect(stored.ids).toEqual(ids);
@@ -133,7 +133,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       const session = await service.createSession(key);
       const ids = upTo(200).map((n) => `event ${n}`);
       for (let next = 0; next < ids.length; next += 4) {
-        // Somewhere in these four.
+        // At some moment during these four appends.
         const ending = server.end();
         for (const id of ids.slice(next, next + 4)) await service.appendEvent({ session, event: eventOf(id) });
         await ending;
@@ -169,7 +169,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
         for (const em of hosts) await em.begin();
         const early = new MikroOrmSessionService(other.em);
         const calls = sessions.map((session) => early.appendEvent({ session, event: eventOf(session.id) }));
-        // They wait for the connections of the host's transactions by then.
+        // By now they wait for the connections of the host's transactions.
         await setImmediate();
         for (const em of hosts) await em.rollback();
         await Promise.all(calls);
@@ -194,7 +194,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
         const unknown = jest.spyOn(KyselyDriver.prototype, 'send');
         try {
           const running = new MikroOrmSessionService(other.em);
-          // The first use of a connection is the host's.
+          // The host is the first to use each connection.
           const session = await other.em.fork().transactional((tx) => running.withEntityManager(tx).createSession(key));
           taken.length = 0;
           await running.appendEvent({ session, event: eventOf('a') });
@@ -216,7 +216,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
 
     (isMikroOrm7 ? test : test.skip)('E1 a kysely of the host’s own writes and reads the same', async () => {
       const driverOptions = (orm.em.getConnection() as unknown as { getClient(): object }).getClient();
-      // It is not closed: that would close the kysely of `orm`.
+      // Not closed: that would close the kysely of `orm`.
       const other = await MikroORM.init({ ...database.options, entities: adkEntities(), driverOptions });
       const own = new MikroOrmSessionService(other.em);
       const text = `'"\\\0?%_é😀`;
@@ -224,7 +224,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       const others = await Promise.all(upTo(8).map((i) => own.createSession({ ...key, sessionId: `other ${i}` })));
       await Promise.all([session, ...others].map((each) => own.appendEvent({ session: each, event: eventOf('a') })));
       await own.appendEvents({ session, events: [eventOf('b'), eventOf('c')] });
-      // It is stored already, and the handle has not read it.
+      // The event is already stored, but the handle has not read it.
       await own.appendEvent({ session: structuredClone(session), event: eventOf('c') });
       await own.updateState({ ...key, set: { number: 1.5 } });
       await expectStored(['a', 'b', 'c']);
@@ -261,7 +261,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       let attempts = 0;
       const proxy = createServer((socket) => {
         socket.on('error', () => undefined);
-        // Silence for the first attempt.
+        // The first attempt gets no answer.
         if (++attempts === 1) return;
         pipeline(socket, connect(Number(server.port), server.hostname), socket, () => undefined);
       }).listen(0, server.hostname);
@@ -276,7 +276,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
         connect: false,
       });
       try {
-        // A loaded machine may miss the second as well.
+        // On a busy machine the second attempt may fail as well.
         const patient = new MikroOrmSessionService(other.em, { retry: { attempts: 30 } });
         await patient.appendEvent({ session, event: eventOf('a') });
       } finally {
@@ -301,7 +301,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
     test('E5 a transaction of the host whose connection ends leaves nothing, and the next one works', async () => {
       const session = await service.createSession(key);
       await service.appendEvent({ session, event: eventOf('before') });
-      // Not closed on PostgreSQL: there MikroORM 7 loses the pool's slot of its own transaction, and would wait for it.
+      // Not closed on PostgreSQL: MikroORM 7 loses the slot of its own transaction in the pool, and would wait for it.
       const host =
         isMikroOrm7 && name === 'postgresql'
           ? await MikroORM.init({ ...database.options, entities: adkEntities() })
@@ -338,7 +338,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
         const lengths = upTo(harness.connections.mostPrepared + 50);
         for (const n of lengths) await several.createSession({ ...app, sessionId: `session ${n}` });
         const before = await prepared();
-        // Another text for each length of a page, and on MySQL and MariaDB for each size of a batch and of a delta.
+        // Each length of a page has its own text, and on MySQL and MariaDB each size of a batch and of a delta.
         for (const n of lengths) await several.listSessions({ ...app, limit: n });
         for (const n of upTo(2_000)) {
           const stateDelta = Object.fromEntries(upTo(n % 41).map((i) => [`key ${i}`, n]));
@@ -407,7 +407,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
           await execute('discard all');
           await append('e');
           await append('f');
-          // Each use was in vain: it is not tried any more.
+          // Every use has failed, so statements are not prepared any more.
           expect(await prepared()).toEqual([]);
           await expectStored(['d', 'a', 'b', 'c', ...upTo(8).map(String), 'e', 'f']);
         } finally {
@@ -433,7 +433,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
             const read = await full.getSession(key);
             expect(read?.state['text']).toBe(text);
             expect(read?.events).toMatchObject([{ id: "a'\\?", author: text, timestamp: 902895004.4580133 }]);
-            // mysql2 reads a double of a text not to its last digit.
+            // mysql2 does not read the last digit of a double in a text.
             expect(read?.lastUpdateTime).toBe(902895004.4580133);
             await expectStored(["a'\\?"]);
           } finally {
@@ -477,7 +477,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
           const running = new MikroOrmSessionService(other.em, { onError: (error) => errors.push(error) });
           const session = await running.createSession(key);
           const ids: string[] = [];
-          // Each number of events and keys is another text, of which the server has prepared those before.
+          // Each number of events and keys has its own text; the server has already prepared the earlier ones.
           const append = async (count: number) => {
             const stateDelta = Object.fromEntries(upTo(count).map((i) => [`key ${i}`, count]));
             const events = upTo(count).map((i) => createEvent({ id: `${ids.length} ${i}`, actions: { stateDelta } }));
@@ -500,7 +500,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
         },
       );
 
-      // Through MikroORM 6, which gives out the driver's connection.
+      // MikroORM 6 only: it exposes the driver's connection.
       (name === 'mysql' && !isMikroOrm7 ? test : test.skip)(
         'statements that the server has forgotten are sent again',
         async () => {
@@ -564,7 +564,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       expect(sessions.length).toBeLessThanOrEqual(POOL_SIZE);
       await expectStored(['a']);
 
-      // Two at once, each with a connection to itself.
+      // Two at once, each with its own connection.
       let entered = 0;
       let open: () => void = () => undefined;
       const both = new Promise<void>((resolve) => (open = resolve));

@@ -11,13 +11,13 @@ import { DATABASES } from '../../support/harnesses/databases.js';
 import { connectionOptions } from '../../support/mikro-orm.js';
 import { availableDatabases, createDatabase, type TestDatabase } from '../../support/servers.js';
 
-/** node-postgres, which MikroORM's package brings along. */
+/** node-postgres, which MikroORM's package installs. */
 function pgTypes(): { getTypeParser(type: number): unknown; setTypeParser(type: number, parser: unknown): void } {
   const found = createRequire(createRequire(__filename).resolve('@mikro-orm/postgresql'));
   return (found('pg') as { types: ReturnType<typeof pgTypes> }).types;
 }
 
-/** Runs `work` with the settings of a host. */
+/** Runs `work` with a host's settings. */
 async function having<T>(
   { connection = {}, parsers = {}, onConnection }: DriverSetting,
   { options }: Pick<TestDatabase, 'options'>,
@@ -57,13 +57,13 @@ const OWNER = { appName: 'app', userId: 'u' };
 const KEY = { ...OWNER, sessionId: 's' };
 const YEAR_MS = 31_536_000_000;
 
-/** Not all of its digits survive where a driver parses doubles by itself. */
+/** Loses digits if a driver parses doubles by itself. */
 const TIME = 902895004.4580133;
 
 const eventOf = (id: string, stateDelta: Record<string, unknown> = {}): Event =>
   createEvent({ id, author: 'agent', invocationId: `i${id}`, timestamp: TIME + Number(id), actions: { stateDelta } });
 
-/** Everything that is read, in the order in which it is read; without the database's clock, and what is made at random. */
+/** Everything that the service reads, in that order, except times of the database's clock and random values. */
 async function round(orm: MikroORM, { spoilsMigrator = false }: Partial<DriverSetting> = {}): Promise<unknown[]> {
   const { em } = orm;
   if (!spoilsMigrator) await migrate(orm);
@@ -75,7 +75,7 @@ async function round(orm: MikroORM, { spoilsMigrator = false }: Partial<DriverSe
         ? typeof each
         : each,
     );
-    // A session's last update, before its first event, and what the log knows of times.
+    // Hides the last update of a session without events, and the times of the log.
     seen.push(JSON.parse((text ?? 'null').replace(/"(lastUpdateTime|time)":\d{13}(\.\d+)?/g, '"$1":"now"')));
   };
   const service = new MikroOrmSessionService(em, { deletion: 'soft' });
@@ -119,7 +119,7 @@ async function round(orm: MikroORM, { spoilsMigrator = false }: Partial<DriverSe
   await see(errorOf(refusing.appendEvent({ session, event: eventOf('20') })));
   const held = (await lease.sessionService.getSession(KEY))!;
   await lease.sessionService.appendEvent({ session: held, event: eventOf('21') });
-  // The forked session alone.
+  // Only the forked session.
   await see(maintenance.trim({ ...OWNER, keepLast: 2 }));
   await see(maintenance.prune({ ...OWNER, idleFor: YEAR_MS, dryRun: true }));
   await lease.release();
@@ -179,7 +179,7 @@ describe.each(availableDatabases())('O7 on %s', (name) => {
   let expected: unknown[];
 
   beforeAll(async () => {
-    // Where knex cannot read the version of a server, and says so.
+    // knex logs if it cannot read the version of a server.
     jest.spyOn(console, 'log').mockImplementation();
     database = await createDatabase(name);
     plain = await MikroORM.init({ ...database.options, entities: adkEntities() });

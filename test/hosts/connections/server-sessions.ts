@@ -12,11 +12,11 @@ export interface ServerSession {
   waitsForLock: boolean;
 }
 
-/** InnoDB's table of transactions shows the same again, unless nobody has looked for 100 ms. */
+/** InnoDB refreshes its table of transactions only if nobody has read it for 100 ms. */
 const POLL_MS = 120;
 const PATIENCE_MS = 20_000;
 
-/** Sees and ends the connections to a database from outside, as an administrator or a failing server does. */
+/** Lists and ends the connections to a database from outside, like an administrator or a failing server. */
 export class ServerSessions {
   readonly #statements: Server['connections'];
 
@@ -31,7 +31,7 @@ export class ServerSessions {
   static async open(database: TestDatabase, name: ServerName): Promise<ServerSessions> {
     const url = new URL(database.url);
     const watched = url.pathname.slice(1);
-    // Not among the connections that it looks at.
+    // Its own connection must not be in the list.
     const { server } = DATABASES[name];
     url.pathname = server.adminDatabase;
     const { driver } = database.options;
@@ -60,17 +60,17 @@ export class ServerSessions {
   /** Ends these connections, or all, and waits until they are gone. */
   async end(chosen?: number[]): Promise<void> {
     const ids = chosen ?? (await this.ids());
-    // One may have gone by itself in between.
+    // Some may have ended in the meantime.
     for (const id of ids) await this.#execute(this.#statements.end(id), []).catch(() => undefined);
     const deadline = Date.now() + PATIENCE_MS;
     while ((await this.ids()).some((id) => ids.includes(id))) {
       if (Date.now() > deadline) throw new Error('The connections do not end');
     }
-    // The pools of this process read of it in this turn of the event loop. Before, they would give such a connection out.
+    // The pools of this process notice in this turn of the event loop. Until then they would hand out such a connection.
     await setImmediate();
   }
 
-  /** @returns the connections, when they are as wanted. */
+  /** Waits for a condition. @returns the connections that meet it. */
   async until(condition: (sessions: ServerSession[]) => boolean): Promise<ServerSession[]> {
     const deadline = Date.now() + PATIENCE_MS;
     for (;;) {

@@ -4,7 +4,7 @@ import ts from 'typescript';
 import { isMikroOrm7 } from '../../support/mikro-orm.js';
 import type { Given } from './given.js';
 
-/** What a reader imports, and where it is in this repository. */
+/** The modules that a reader imports, and their sources in this repository. */
 const OWN_MODULES: Record<string, string> = {
   'adk-mikro-orm': 'src/index',
   'adk-mikro-orm/import': 'src/import',
@@ -17,13 +17,13 @@ const OWN_MODULES: Record<string, string> = {
 };
 
 export interface Block {
-  /** The file that it is in. */
+  /** The file that has it. */
   page: string;
   /** The heading above it. */
   heading: string;
   line: number;
   code: string;
-  /** Whether it is a program by itself, which is lent nothing. */
+  /** Whether it is a complete program, which gets no names of `given.ts`. */
   isProgram?: boolean;
 }
 
@@ -54,7 +54,7 @@ export function blocksOf(page: string): Block[] {
   });
 }
 
-/** What is run of a page: each block by itself; of a guide all of them, put together from the top. */
+/** The programs of a page: each block by itself, or all blocks of a guide joined in their order. */
 export function programsOf(page: string): Block[] {
   const [first, ...others] = blocksOf(page);
   if (!first || !page.startsWith('docs/guides/')) return blocksOf(page);
@@ -63,7 +63,7 @@ export function programsOf(page: string): Block[] {
 
 /** A block as a module: what it declares is returned by `run`, what it doesn't declare comes from `given.ts`. */
 function moduleOf({ code }: Block, names: readonly string[]): string {
-  // As the comment on the page says.
+  // A comment on the page gives this difference.
   const text = isMikroOrm7 ? code.replace('.schema.updateSchema()', '.schema.update()') : code;
   const source = ts.createSourceFile('block.ts', text, ts.ScriptTarget.ES2023, true);
   const imports: string[] = [];
@@ -77,7 +77,7 @@ function moduleOf({ code }: Block, names: readonly string[]): string {
       if (bindings && ts.isNamedImports(bindings)) bindings.elements.forEach(({ name }) => imported.add(name.text));
       continue;
     }
-    // A config file's; it becomes what the block is about.
+    // A config file: its default export becomes `config`.
     body.push(statement.getText().replace(/^export default /, 'const config = '));
     if (ts.isExportAssignment(statement)) declared.add('config');
     if (!ts.isVariableStatement(statement)) continue;
@@ -98,12 +98,12 @@ function moduleOf({ code }: Block, names: readonly string[]): string {
 }
 
 export interface Compiled {
-  /** What the type checker has to say. */
+  /** The type checker's errors. */
   complaints: string[];
   run(given: Given): Promise<Record<string, unknown>>;
 }
 
-/** Type-checks the blocks as strictly as the sources, and makes them runnable; no file is written. */
+/** Type-checks the blocks as strictly as the sources, and compiles them in memory. */
 export async function compile(root: string, blocks: readonly Block[], names: readonly string[]): Promise<Compiled[]> {
   const modules = new Map(
     blocks.map((block) => [
@@ -116,7 +116,7 @@ export async function compile(root: string, blocks: readonly Block[], names: rea
   };
   const options: ts.CompilerOptions = {
     ...ts.parseJsonConfigFileContent(config, ts.sys, root).options,
-    // Examples don't use all that they are lent.
+    // Examples do not use every name that they get.
     noUnusedLocals: false,
     noUnusedParameters: false,
     paths: Object.fromEntries(

@@ -1,7 +1,7 @@
 import { THEMES, drawing, escaped, px, text, type Theme } from '../../../bench/bars.js';
 import { evaluate, type Scrape, type Target } from './prometheus.js';
 
-/** What we draw of a dashboard of Grafana. */
+/** The parts of a Grafana dashboard that are drawn. */
 export interface Dashboard {
   title: string;
   templating: { list: { type: string; query: string | { query: string } }[] };
@@ -15,13 +15,12 @@ interface Panel {
   targets: Target[];
 }
 
-/** Of Grafana's grid, which has 24 columns. */
+/** A cell of Grafana's grid, which has 24 columns, in pixels. */
 const [COLUMN, ROW] = [40, 26];
 const COLORS = ['blue', 'orange', 'green', 'gray'] as const;
-/** Before each value of a rate, as the interval of Grafana. */
+/** A rate is computed over this many scrapes, like Grafana's interval. */
 const SCRAPES_OF_A_RATE = 4;
 
-/** In the colors of the reader. */
 const names = Object.keys(THEMES.light) as (keyof Theme)[];
 const COLOR = Object.fromEntries(names.map((name) => [name, `var(--${name})`])) as Record<keyof Theme, string>;
 const declared = (theme: Theme) => `svg { ${names.map((name) => `--${name}: ${theme[name]}`).join('; ')} }`;
@@ -34,7 +33,7 @@ const UNITS: Record<string, (value: number) => string> = {
   short,
 };
 
-/** @returns the panels where the dashboard has them, with what its queries give for these scrapes. */
+/** @returns a picture of the panels at their places in the dashboard, with the values of its queries for these scrapes. */
 export function drawDashboard({ title, panels }: Dashboard, scrapes: readonly Scrape[]): string {
   const bottom = Math.max(...panels.map(({ gridPos: { y, h } }) => y + h)) * ROW;
   return drawing(`The dashboard ${title}`, 24 * COLUMN, bottom, [
@@ -74,7 +73,7 @@ function drawPanel({ title, gridPos, fieldConfig, targets }: Panel, scrapes: rea
     const { legend, at: entry, row } = legends[i]!;
     const middle = bottom + 30 + row * 16;
     const stroke = `stroke="${COLOR[COLORS[i % COLORS.length]!]}" stroke-width="1.5"${i < COLORS.length ? '' : ' stroke-dasharray="4 2"'}`;
-    // With a gap if there is no value, as when nothing was called.
+    // Leaves a gap where there is no value, for example if nothing was called.
     const path = values
       .map(({ at, value }, j) => `${values[j - 1]?.at === at - 1 ? 'L' : 'M'}${px(x(at))} ${px(y(value))}`)
       .join('');
@@ -96,7 +95,7 @@ function drawPanel({ title, gridPos, fieldConfig, targets }: Panel, scrapes: rea
   ].join('\n');
 }
 
-/** Side by side, and below if there is no more room. */
+/** Places legends side by side, and on a new line if there is no room. */
 function legendsOf(legends: readonly string[], width: number) {
   let [next, row] = [14, 0];
   return legends.map((legend) => {
@@ -116,7 +115,7 @@ function valuesOf(target: Target, before: Scrape, after: Scrape): Map<string, nu
   }
 }
 
-/** @returns the next 1, 2 or 5 of its power of ten. */
+/** @returns the value rounded up to 1, 2 or 5 times a power of ten. */
 function stepOf(value: number): number {
   const power = 10 ** Math.floor(Math.log10(value || 1));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= value)!;

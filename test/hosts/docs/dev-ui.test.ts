@@ -21,7 +21,7 @@ export const rootAgent = new LlmAgent({
   beforeAgentCallback: ({ userContent }) => ({ role: 'model', parts: [{ text: 'You said: ' + userContent.parts[0].text }] }),
 });`;
 
-/** Its model is a script. */
+/** An agent whose model gives scripted answers. */
 const OFFICE = `
 import { FunctionTool, LlmAgent } from '@google/adk';
 import { z } from 'zod';
@@ -66,7 +66,7 @@ beforeAll(async () => {
 
 afterAll(() => rm(root, { recursive: true }));
 
-/** Those of the command line. */
+/** The dependencies of the command line. */
 const DEPENDENCIES = ['commander', 'cli-progress'];
 
 async function link(folder: string, ...names: string[]): Promise<void> {
@@ -168,13 +168,13 @@ test('adk-mikro-orm web refuses what it cannot serve, and says what to do', asyn
     code: 2,
     err: expect.stringContaining('There is no folder none.'),
   });
-  // It makes no tables.
+  // It does not create the tables.
   expect(await command(root, 'web', 'agents', '--url', 'sqlite::memory:')).toMatchObject({
     code: 1,
     err: expect.stringContaining('migrat'),
   });
 
-  // Beside the folder, whose packages would be found below it.
+  // Not below the folder, where its packages would be found.
   const alone = `${root}-alone`;
   const installed = 'node_modules/adk-mikro-orm';
   await cp(path.join(root, installed), path.join(alone, installed), { recursive: true });
@@ -199,7 +199,7 @@ describeInChromium('adk-mikro-orm web in a browser', (browser) => {
     await page.getByText(answer).last().waitFor();
   }
 
-  /** What is stored: who has said or called what. */
+  /** The stored events: who said or called what. */
   async function stored(): Promise<string[]> {
     const dbName = path.join(root, 'offices.db');
     const orm = await MikroORM.init({ driver: SqliteDriver, dbName, entities: adkEntities() });
@@ -232,7 +232,7 @@ describeInChromium('adk-mikro-orm web in a browser', (browser) => {
       await page.reload();
       await page.getByText('Invoice 17 is paid.').waitFor();
       await page.getByText('Traces', { exact: true }).click();
-      // The runs of the model, and the tool between them.
+      // Both runs of the model, with the tool between them.
       await page.getByText('call_llm').nth(1).waitFor();
       await page.getByText('pay_invoice', { exact: true }).locator('visible=true').first().waitFor();
       await page.getByText('Events', { exact: true }).click();
@@ -247,7 +247,7 @@ describeInChromium('adk-mikro-orm web in a browser', (browser) => {
       await other.goto(page.url());
       await other.getByText('You said: One').waitFor();
       await say(other, 'Two', 'You said: Two');
-      // This tab has not heard of it.
+      // This tab does not know about it.
       await say(page, 'Three', 'You said: Three');
       const both = ['One', 'Two', 'Three'].flatMap((said) => [`user: ${said}`, `office: You said: ${said}`]);
       expect(await stored()).toEqual([...conversation, ...both]);

@@ -15,17 +15,17 @@ import { OTHER_PAGES, blocksOf, compile, docsPages, pages, programsOf, type Bloc
 import { given, takeBack, type Given } from './given.js';
 
 const root = process.cwd();
-/** The first one is that of the README, which the guides continue. */
+/** The first program is the README's, which the guides continue. */
 const blocks = pages().flatMap(programsOf);
 
-/** What docs/artifacts.md saves as a stream. */
+/** The file that docs/artifacts.md saves as a stream. */
 const PLAN = Buffer.alloc(3_000_000, 'plan');
 
-/** Of a bucket, by their names. */
+/** The objects of a bucket, by their names. */
 const OBJECTS: Record<string, string> = { 'shop/bob/user/photo.png/0': 'png' };
 for (let version = 0; version < 11; version++) OBJECTS[`shop/bob/s1/reports/may.txt/${version}`] = `text ${version}`;
 
-/** What a block must have done, by its page and heading; `declared` holds the block's own constants. */
+/** Checks the effects of a block, by its page and heading; `declared` holds the block's own constants. */
 const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>) => Promise<void> | void> = {
   'README.md adk-mikro-orm': () =>
     withSessions(async (em) => {
@@ -207,7 +207,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     });
     expect(following).toBeUndefined();
   },
-  // The only call there is a long-running one.
+  // Its only call is a long-running one.
   'docs/leases.md A whole turn': async ({ orm }, { waiting, left }) => {
     expect([waiting, left]).toMatchObject([[{ id: 'call-1', name: 'ask_user' }], []]);
     const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
@@ -262,7 +262,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
       [{ functionResponse: { id: 'call-1', response: { answer: 'yes' } } }],
     ]);
   },
-  // What it does, server-sent-events.test.ts asks for.
+  // Tested by server-sent-events.test.ts.
   'docs/recipes.md Events to a browser, with server-sent events': (_given, { server }) =>
     expect(server).toHaveProperty('listening', false),
   'docs/recipes.md Delete what is old, and what is personal': async ({ orm }) => {
@@ -287,7 +287,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(await orm.em.fork().count(AdkEvent, { id: event.id })).toBe(1),
 };
 
-/** Looks at the database of the first program. */
+/** Opens the database of the first program. */
 async function withSessions(work: (em: EntityManager) => Promise<void>): Promise<void> {
   const orm = await MikroORM.init({ driver: SqliteDriver, dbName: 'sessions.db', entities: adkEntities() });
   try {
@@ -297,7 +297,7 @@ async function withSessions(work: (em: EntityManager) => Promise<void>): Promise
   }
 }
 
-/** What a process that was killed has left in the session of the first program: a call without its response. */
+/** Stores what a killed process leaves in the session of the first program: a call without its response. */
 const leaveCall = () =>
   withSessions(async (em) => {
     const service = new api.MikroOrmSessionService(em);
@@ -314,13 +314,13 @@ describe('the code in README and docs', () => {
 
   beforeAll(async () => {
     setLogLevel(LogLevel.ERROR);
-    // What the pages print is not what they are tested by.
+    // The output of the pages is not tested.
     jest.spyOn(console, 'log').mockReturnValue();
     const lent = await given();
     await takeBack(lent);
     compiled = await compile(root, blocks, Object.keys(lent));
     process.chdir(folder);
-    // What docs/migrate-from.md reads.
+    // The store that docs/migrate-from.md reads.
     const events = [{ id: 'said', author: 'user', timestamp: 1_700_000_000_000 }];
     writeFileSync(
       'saved.session.json',
@@ -368,7 +368,7 @@ describe('the code in README and docs', () => {
         declared = await run(lent);
         await EXPECTED[nameOf(blocks[i]!)]?.(lent, declared);
       } finally {
-        // Of a block that fails, too: the pools that are left would keep the process of the tests alive.
+        // Also after a failure: open pools would keep the process of the tests alive.
         await takeBack(lent);
         if (declared['orm'] instanceof MikroORM) await declared['orm'].close();
         process.chdir(folder);
@@ -427,7 +427,7 @@ test('the statements of docs/damage.md repair by hand what they say', async () =
 
 const RETRIED = { conflict: '`attempts` times', outage: 'for `forMs`', no: 'no' };
 
-/** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/docs` rewrites it. */
+/** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/docs` rewrites the table. */
 test('the table of failures in docs/errors.md has the words of every DatabaseError', () => {
   const file = path.join(root, 'docs/errors.md');
   const rows = Object.entries(FAILURES).map(

@@ -16,7 +16,7 @@ const Ticket = defineEntity({
 
 class Silent extends BaseAgent {
   protected async *runAsyncImpl(): AsyncGenerator<Event, void, void> {
-    // Says nothing.
+    // Prints nothing.
   }
 
   protected async *runLiveImpl(): AsyncGenerator<Event, void, void> {
@@ -33,7 +33,7 @@ export async function given() {
   const service = new MikroOrmSessionService(orm.em);
   const key = { appName: 'support', userId: 'ada' };
   const session = await service.createSession({ ...key, state: { 'user:trial': true } });
-  // It has paused on a long-running tool.
+  // A session that waits for a long-running tool.
   const call = { id: 'call-1', name: 'ask_user', args: {} };
   await service.appendEvent({
     session,
@@ -58,7 +58,7 @@ export async function given() {
     url: 'postgresql://localhost/agents',
     keys: new Map([['2026-11', Buffer.alloc(32, 1)]]),
     wrapped: new Map<string, Uint8Array>(),
-    // No model: all that it knows are dogs.
+    // No model: everything is a dog.
     ai: {
       models: {
         embedContent: async ({ contents }: { model: string; contents: string[]; config: object }) => ({
@@ -66,7 +66,7 @@ export async function given() {
         }),
       },
     },
-    // No KMS: it answers with what it was given.
+    // No KMS: it returns its argument.
     kms: { encrypt: async (key: Uint8Array) => key, decrypt: async (key: Uint8Array) => key },
   };
 }

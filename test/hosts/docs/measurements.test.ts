@@ -3,7 +3,7 @@ import { growthTables, type GrowthResults } from '../../../bench/growth/results.
 import type { Results } from '../../../bench/results.js';
 import { comparisonTable, excerptTable, measurementsTable } from '../../../bench/table.js';
 
-/** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/measurements` rewrites it, after `npm run bench`. */
+/** After `npm run bench`, `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/measurements` rewrites them. */
 test('the measurements in README and docs are those of the last complete run', async () => {
   const results = await resultsOf<Results>('results.json');
   expect(results.isComplete).toBe(true);
@@ -12,14 +12,14 @@ test('the measurements in README and docs are those of the last complete run', a
   await expectBetween('docs/README.md', 'comparison', comparisonTable(results));
 });
 
-/** The same after `npm run bench -- growth --out docs/benchmarks`. */
+/** Likewise after `npm run bench -- growth --out docs/benchmarks`. */
 test('the measurements in docs/growth.md are those of the last run with many events', async () => {
   await expectBetween('docs/growth.md', 'growth', growthTables(await resultsOf<GrowthResults>('growth.json')));
 });
 
 const resultsOf = async <T>(file: string) => JSON.parse(await readFile(`docs/benchmarks/${file}`, 'utf8')) as T;
 
-/** Compares what is between two comments of a page. */
+/** Compares the text between two comments of a page. */
 async function expectBetween(page: string, name: string, text: string): Promise<void> {
   const [start, end] = [`<!-- ${name} -->\n`, `<!-- /${name} -->`];
   const found = await readFile(page, 'utf8');

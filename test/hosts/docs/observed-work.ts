@@ -11,10 +11,10 @@ const KEY = { appName: 'support', userId: 'ada' };
 const telemetry = true;
 
 /**
- * Conversations, and what goes wrong now and then, with telemetry: each metric has a value after the first round.
+ * Runs conversations and occasional failures with telemetry. Each metric has a value after the first round.
  *
  * @param rounds how often to scrape the metrics after the first time.
- * @param roundMs how long a round takes at least.
+ * @param roundMs the least time that a round takes.
  */
 export async function observeWork(orm: MikroORM, rounds: number, roundMs: number): Promise<Scrape[]> {
   const scrape = scraper();
@@ -71,13 +71,13 @@ export async function observeWork(orm: MikroORM, rounds: number, roundMs: number
   const watching = watch();
   const scrapes = [await scrape()];
   for (const round of range(rounds)) {
-    // Before the others: one of them would take its append along, on a connection without the fault.
+    // Before the others: one of them would write its append too, on a connection without the fault.
     if (round % 9 === 0) await meetDeadlock();
     await Promise.all([
       setTimeout(roundMs),
       ...range(Math.round(4 + 3 * Math.sin(round / 6))).map(converse),
       ...(round % 9 === 0 ? [appendBehind(service)] : []),
-      // Rejects: the object is behind.
+      // Rejected, since the object is behind.
       ...(round % 12 === 0 ? [appendBehind(strict).catch(() => undefined)] : []),
       ...(round % 25 === 0 ? [loseLease()] : []),
     ]);

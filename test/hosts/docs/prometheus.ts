@@ -7,14 +7,14 @@ import {
   PeriodicExportingMetricReader,
 } from '@opentelemetry/sdk-metrics';
 
-/** A series at one time; its labels have its name as `__name__`. */
+/** The value of a series at one time. The label `__name__` is its name. */
 interface Sample {
   labels: Record<string, string>;
   value: number;
 }
 
 export interface Scrape {
-  /** Since the process began. */
+  /** Time since the process began. */
   seconds: number;
   samples: Sample[];
 }
@@ -24,7 +24,7 @@ export interface Target {
   legendFormat: string;
 }
 
-/** Registers the SDK. @returns what scrapes the metrics of this process, as OpenTelemetry's exporter serves them. */
+/** Registers the SDK. @returns a function that scrapes this process, as OpenTelemetry's exporter serves the metrics. */
 export function scraper(): () => Promise<Scrape> {
   const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
   const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 31 - 1 });
@@ -36,7 +36,7 @@ export function scraper(): () => Promise<Scrape> {
     const samples = [...served.matchAll(/^(\w+)(?:\{(.*)\})? (\S+)$/gm)].map(([, name = '', labels = '', value]) => ({
       labels: {
         __name__: name,
-        // Prometheus adds the address that it has scraped.
+        // Prometheus adds the address that it scraped.
         instance: 'agents:9464',
         ...Object.fromEntries([...labels.matchAll(/(\w+)="([^"]*)"/g)].map(([, label, text]) => [label, text])),
       },
@@ -50,10 +50,10 @@ const QUERY =
   /^(?:histogram_quantile\((?<quantile>\S+), )?(?<aggregate>sum|max)(?: by \((?<by>[^)]*)\) )?\((?:(?<over>rate|increase)\()?(?<metric>\w*)\{(?<matchers>.*?)\}(?:\[\$__rate_interval\])?\)+$/;
 
 /**
- * What Prometheus answers, for the queries that the dashboard has.
+ * Evaluates a query like Prometheus, as far as the dashboard needs.
  *
  * @returns the values, by the legend.
- * @throws where a metric or a label of the query is not among the samples.
+ * @throws if the samples lack a metric or a label of the query.
  */
 export function evaluate({ expr, legendFormat }: Target, before: Scrape, after: Scrape): Map<string, number> {
   const query = QUERY.exec(expr)?.groups;
@@ -95,7 +95,7 @@ export function evaluate({ expr, legendFormat }: Target, before: Scrape, after: 
   );
 }
 
-/** As Prometheus has it: evenly spread within a bucket. NaN where nothing was measured. */
+/** Assumes that values are evenly spread within a bucket, like Prometheus. @returns NaN if nothing was measured. */
 function quantileOf(quantile: number, samples: Sample[], valueOf: (sample: Sample) => number): number {
   const buckets = new Map<number, number>();
   for (const sample of samples) {

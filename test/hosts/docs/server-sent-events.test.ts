@@ -93,7 +93,7 @@ describe('the recipe for server-sent events', () => {
 
   describe('a browser that has events of another history', () => {
     const keyOf = ({ appName, userId, id }: Given['session']) => ({ appName, userId, sessionId: id });
-    /** Removes what is shown at a reset, as a page does. */
+    /** The events on a page that clears itself at a reset. */
     const shownBy = (frames: Frame[]) => {
       const shown = new Map<number, string>();
       for (const [i, { event, data }] of frames.entries()) {
@@ -141,7 +141,7 @@ describe('the recipe for server-sent events', () => {
       expect(shownBy(again)).toEqual(await stored());
       await back.return(undefined);
 
-      // The id of the reset is one to come back with.
+      // A reader can return with the id of the reset.
       const third = connection(url, again[5]!.id);
       expect(idsOf(await take(third, ids.length))).toEqual(numbers(1, ids.length));
       await third.return(undefined);
@@ -197,7 +197,7 @@ describe('the recipe for server-sent events', () => {
       return timers.at(-1)!;
     });
     const stop = jest.spyOn(globalThis, 'clearInterval');
-    // Each statement goes through it.
+    // Every statement is logged by it.
     const connection = lent.orm.em.getConnection() as unknown as { logQuery(): void };
     const polls = jest.spyOn(connection, 'logQuery');
 
@@ -211,7 +211,7 @@ describe('the recipe for server-sent events', () => {
     expect(text).toMatch(/^retry: 1000\n\n(:\n\n)+$/);
     expect(polls).toHaveBeenCalled();
 
-    // The recipe stops its timer after it has left the log; the one of the test before may be stopped as late.
+    // The recipe stops its timer only after it has left the log, so the previous test's timer may stop now.
     expect(timers).toHaveLength(1);
     await until(() => stop.mock.calls.some(([timer]) => timer === timers[0]));
     polls.mockClear();

@@ -31,7 +31,7 @@ test('the dashboard shows every metric of docs/telemetry.md, and no other', asyn
   expect([...new Set(asked)].sort()).toEqual((await metricsOfPage()).sort());
 });
 
-/** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/telemetry` draws the picture anew, of half a minute on PostgreSQL. */
+/** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/telemetry` redraws the picture, from half a minute on PostgreSQL. */
 test('every query of the dashboard has values, of metrics and labels that the exporters make of a run', async () => {
   const dashboard = await readDashboard();
   const isDrawn = Boolean(process.env['ADK_TEST_UPDATE']);
@@ -60,7 +60,7 @@ test('every query of the dashboard has values, of metrics and labels that the ex
   }
 });
 
-/** The Collector, and Prometheus where it takes OTLP, add a unit that a name does not end with. */
+/** The Collector, and Prometheus as a receiver of OTLP, append the unit to names that do not end with it. */
 function asOfCollector({ seconds, samples }: Scrape): Scrape {
   const named = samples.map(({ labels, value }) => ({
     labels: { ...labels, __name__: labels['__name__']!.replace(/^(db_client_operation_duration)_/, '$1_seconds_') },

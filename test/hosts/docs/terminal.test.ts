@@ -9,7 +9,7 @@ import { drawTerminal } from './terminal.js';
 const run = promisify(execFile);
 const PICTURE = 'docs/first.svg';
 
-/** `ADK_TEST_FULL=1 ADK_TEST_UPDATE=1 npx jest test/hosts/docs/terminal` records it anew. */
+/** `ADK_TEST_FULL=1 ADK_TEST_UPDATE=1 npx jest test/hosts/docs/terminal` records them again. */
 const guides = () => pages().filter((page) => page.startsWith('docs/guides/'));
 
 let root: string;

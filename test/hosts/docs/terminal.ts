@@ -1,7 +1,7 @@
 const LINE = 20;
 const CHARACTER = 8.4;
 
-/** A picture of a terminal, in the colors of the reader. @param lines those that begin with `$ ` are typed. */
+/** A picture of a terminal, for light and dark. @param lines those that begin with `$ ` are typed. */
 export function drawTerminal(title: string, lines: readonly string[]): string {
   const width = Math.ceil(Math.max(...lines.map((line) => line.length)) * CHARACTER) + 40;
   const height = lines.length * LINE + 56;

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { apiReport } from '../../../scripts/api-report.js';
 import { isMikroOrm7 } from '../../support/mikro-orm.js';
 
-/** How the report sees the repository with one file changed. */
+/** @returns the lines that a change of one file adds to the report. */
 async function reportWith(file: string, from: string, to: string): Promise<string[]> {
   const source = await readFile(file, 'utf8');
   expect(source).toContain(from);
@@ -12,7 +12,7 @@ async function reportWith(file: string, from: string, to: string): Promise<strin
     .filter((line) => !known.has(line));
 }
 
-// The report is of MikroORM 6, which types of entities come from.
+// The types of entities in the report come from MikroORM 6.
 (isMikroOrm7 ? test.skip : test)(
   'a changed public type shows in the report, a changed comment or private member does not',
   async () => {

@@ -4,7 +4,7 @@ import { ENTRIES as entries } from '../../../scripts/api-report.js';
 
 const ENTRIES = Object.values(entries).map((file) => path.resolve(file));
 
-/** Types of this package that the members of exported things mention, by name, and that are not exported themselves. */
+/** Names of types in this package that exported declarations use but no entry exports. */
 function unexported(program: ts.Program, entry: string): string[] {
   const checker = program.getTypeChecker();
   const resolved = (symbol: ts.Symbol) =>
@@ -12,7 +12,7 @@ function unexported(program: ts.Program, entry: string): string[] {
   const exportsOf = (file: string) =>
     checker.getExportsOfModule(checker.getSymbolAtLocation(program.getSourceFile(file)!)!).map(resolved);
   const exported = new Set(exportsOf(entry));
-  // Everybody can import what the package itself exports.
+  // Everybody can import the exports of the main entry.
   const importable = new Set([...exported, ...exportsOf(ENTRIES[0]!)]);
   const found = new Set<string>();
   const isHidden = (node: ts.Node) =>
@@ -32,7 +32,7 @@ function unexported(program: ts.Program, entry: string): string[] {
   };
   for (const symbol of exported) {
     for (const declaration of symbol.declarations ?? []) {
-      // The signature of an implementation with overloads is nobody's to call.
+      // Nobody can call the signature of an overloaded implementation.
       if (ts.isClassDeclaration(declaration)) {
         const constructors = declaration.members.filter(ts.isConstructorDeclaration);
         for (const member of declaration.members) {

@@ -5,7 +5,7 @@ import path from 'node:path';
 
 const RULE = 'import-x/no-restricted-paths';
 
-/** In a process of its own, since ESLint's config is an ES module. Only this rule, which needs no types, runs. */
+/** Runs in its own process, since ESLint's config is an ES module. Only this rule runs; it needs no types. */
 const LINT = `
   import { ESLint } from 'eslint';
   const eslint = new ESLint({

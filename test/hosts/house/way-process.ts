@@ -10,23 +10,23 @@ import { keyOf } from '../../faults/processes/protocol.js';
 
 // A process of its own, in which each source is a file, so that V8 can tell which of them a call enters.
 
-/** What one warm call enters. */
+/** The code that one warm call enters. */
 export interface Way {
-  /** How many functions of each source are called. */
+  /** The number of functions called in each source. */
   functions: Record<string, number>;
-  /** The deepest way of calls to a driver, through what is awaited, from the outside in. */
+  /** The deepest chain of calls to a driver, through awaited promises, from the outside in. */
   calls: string[];
 }
 
 const REPOSITORY = path.resolve(import.meta.dirname, '../../..');
 
-/** @returns the path of a source in the repository; undefined of any other file. */
+/** @returns the path of a source in the repository; undefined for any other file. */
 function sourceOf(url: string): string | undefined {
   const file = url.startsWith('file:') ? path.relative(REPOSITORY, new URL(url).pathname) : '';
   return /^(src|entities)\//.test(file) ? file : undefined;
 }
 
-/** Whether it is in no source: tsx keeps the names of functions by others, and V8 sets the fields of an object by one. */
+/** Whether a function is in no source: tsx adds some to keep names, and V8 adds one that sets the fields of an object. */
 const isAdded = (name: string) => name.startsWith('__') || name === '<instance_members_initializer>';
 
 async function functionsOf(inspector: Inspector, call: () => Promise<unknown>): Promise<Way['functions']> {
@@ -77,7 +77,7 @@ function framesOf(trace: Runtime.StackTrace | undefined): string[] {
     for (const { functionName, url } of part.callFrames) {
       const source = sourceOf(url);
       const call = `${functionName || '(anonymous)'} ${source}`;
-      // A function that has awaited something is there once more for each time.
+      // A function that has awaited is listed once more for each await.
       if (source && !isAdded(functionName) && call !== calls.at(-1)) calls.push(call);
     }
   return calls.reverse();

@@ -7,7 +7,7 @@ import { isMikroOrm7 } from '../../support/mikro-orm.js';
 import { availableDatabases, createDatabase, type DatabaseName } from '../../support/servers.js';
 import type { Way } from './way-process.js';
 
-/** What a warm call may enter at most. Whoever adds to one of these ways lowers it elsewhere. */
+/** The most that a warm call may enter. If you add to one of these paths, shorten it elsewhere. */
 const BUDGETS: Partial<Record<DatabaseName, Record<string, Budget>>> = {
   'better-sqlite': {
     appendEvent: { files: 20, functions: 90, calls: 15 },
@@ -22,10 +22,10 @@ const BUDGETS: Partial<Record<DatabaseName, Record<string, Budget>>> = {
 };
 
 interface Budget {
-  /** Sources of which a function is called. */
+  /** Sources in which a function is called. */
   files: number;
   functions: number;
-  /** From the first call in the sources to the driver. */
+  /** The length of the chain from the first call in the sources to the driver. */
   calls: number;
 }
 
@@ -68,7 +68,7 @@ const sizeOf = ({ functions, calls }: Way): Budget => ({
   calls: calls.length,
 });
 
-/** The size itself as far as it is within the budget. */
+/** Lowers the size to the budget. */
 const most = (size: Budget, budget: Budget): Budget => ({
   files: Math.min(size.files, budget.files),
   functions: Math.min(size.functions, budget.functions),

@@ -1,4 +1,4 @@
-/** A user's program, in TypeScript that is an ES module and CommonJS alike; it prints `PRINTED`. */
+/** A user's program, in TypeScript that is valid as an ES module and as CommonJS; it prints `PRINTED`. */
 export const appOn = (driver: 'sqlite' | 'better-sqlite') => `
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/${driver}';
@@ -61,7 +61,7 @@ export const PRINTED = {
   missing: true,
 };
 
-/** The compiler's errors in the program and in our declarations. Those of the ADK and MikroORM name packages that they do not install. */
+/** The compiler's errors in the program and in our declarations. ADK's and MikroORM's declarations name packages that they do not install. */
 export function errorsOf(printed: string): string[] {
   return printed.split('\n').filter((line) => !/^(\S*node_modules\/(?!adk-mikro-orm\/)|\s|$)/.test(line));
 }

@@ -20,16 +20,16 @@ const repository = path.resolve(__dirname, '../../..');
 const run = promisify(execFile);
 const tsc = createRequire(__filename).resolve('typescript/bin/tsc');
 
-/** The peers are those that this test runs with, in the folder above. */
+/** The peers are in the folder above: the ones that this test runs with. */
 const FLAGS = ['--legacy-peer-deps', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'];
 
-/** What the package itself depends on. */
+/** The package's own dependencies. */
 const DEPENDENCIES = ['commander', 'cli-progress'];
 
-/** What fits MikroORM 7, and needs the Node.js that it needs. */
+/** Releases that fit MikroORM 7, and need the same Node.js. */
 const ON_MIKRO_ORM_7 = ['@mikro-orm/nestjs@7.1.0', 'ai@7.0.173'];
 
-/** With the end of the process after SIGTERM: NestJS sends the signal again, to itself, when its hooks are done. */
+/** The servers, and how each ends after SIGTERM: NestJS sends the signal to itself again when its hooks are done. */
 const SERVERS = [
   { name: 'express', ended: [0, null] },
   { name: 'fastify', ended: [0, null] },
@@ -38,7 +38,7 @@ const SERVERS = [
   { name: 'next', ended: [143, null] },
 ];
 
-/** The folder of the examples as a user has it, with the packed package. */
+/** The folder of the examples, as a user has it, with the packed package. */
 let folder: string;
 let complaints: string[];
 
@@ -46,14 +46,14 @@ beforeAll(async () => {
   const root = await installPackage();
   folder = path.join(root, 'frameworks');
   for (const name of DEPENDENCIES) {
-    // Also for MikroORM 7, for which a copy of the repository is tested.
+    // On MikroORM 7 a copy of the repository is tested, and the packages are in the original.
     const installed = path.join(process.env['ADK_TEST_MIKRO_ORM_6'] ?? repository, 'node_modules', name);
     await symlink(installed, path.join(root, 'node_modules', name), 'junction');
   }
   await mkdir(path.join(root, 'node_modules/.bin'));
   await symlink('../adk-mikro-orm/dist/esm/src/cli/main.js', path.join(root, 'node_modules/.bin/adk-mikro-orm'));
   const examples = path.join(repository, 'examples');
-  // As in the package, whose sources are ES modules.
+  // The examples are ES modules, like the sources of the package.
   await writeFile(path.join(root, 'package.json'), JSON.stringify({ type: 'module' }));
   await cp(path.join(examples, 'scripted-model.ts'), path.join(root, 'scripted-model.ts'));
   await cp(path.join(examples, 'frameworks'), folder, {
@@ -158,11 +158,11 @@ test('what reads the log for a browser ends when the browser goes, and not with 
     if (!signal.aborted) await once(signal, 'abort');
     server.close();
   `;
-  // The process ends by itself when nothing waits in it.
+  // The process ends by itself when nothing is pending.
   await run(process.execPath, ['--input-type=module', '--eval', script], { cwd: folder, timeout: 60_000 });
 });
 
-/** What Next.js is built and started with: jest sets NODE_ENV to `test`. */
+/** The environment to build and start Next.js in: jest sets NODE_ENV to `test`. */
 const ENV = { ...process.env, NODE_ENV: 'production' as const, NEXT_TELEMETRY_DISABLED: '1' };
 const NEXT = 'node_modules/next/dist/bin/next';
 
@@ -170,14 +170,14 @@ async function buildNext(): Promise<void> {
   const cwd = path.join(folder, 'next');
   const config = path.join(cwd, 'next.config.ts');
   const text = await readFile(config, 'utf8');
-  // The packages of this test are links out of the folder above.
+  // The packages of this test are links to outside of the folder above.
   await writeFile(config, text.replace(/root: .*,/, `root: '/',`));
   await run('npm', ['ci', ...FLAGS], { cwd, env: { ...process.env, NODE_ENV: undefined } });
-  // Checks the types, too.
+  // The build also checks the types.
   await run(process.execPath, [NEXT, 'build'], { cwd, env: ENV });
 }
 
-/** A program of the examples, as a process. */
+/** A process that runs a program of the examples. */
 class Program {
   readonly #process: ChildProcess;
   readonly #listening: Promise<number>;
@@ -207,7 +207,7 @@ class Program {
     return `http://127.0.0.1:${await this.#listening}${rest}`;
   }
 
-  /** @returns its exit code and the signal that has ended it. */
+  /** @returns its exit code and the signal that ended it. */
   async end(signal: NodeJS.Signals): Promise<unknown[]> {
     if (this.#process.exitCode !== null || this.#process.signalCode !== null) {
       return [this.#process.exitCode, this.#process.signalCode];
@@ -315,7 +315,7 @@ class Program {
       async (width) => {
         const { sessionService } = adkServices(orm.em);
         const session = await sessionService.createSession({ ...key, sessionId: 'long' });
-        // A call is the last event of a page, and its response the first of the next one.
+        // A call is the last event of one page, and its response the first of the next.
         for (let i = 1; i < 70; i++)
           await sessionService.appendEvent({ session, event: message('user', { text: `No. ${i}.` }) });
         await sessionService.appendEvent({
@@ -341,7 +341,7 @@ class Program {
           await page.locator('ol').focus();
           while ((await page.getByText('No. 1.').count()) === 0) {
             await page.keyboard.press('Home');
-            // It resolves when the page has drawn what it has got.
+            // Resolves when the page has drawn what it has received.
             await page.evaluate('new Promise((drawn) => requestAnimationFrame(drawn))');
           }
           const answer = 'find_order({"order":1}) → {"status":"lost"}';
@@ -352,7 +352,7 @@ class Program {
           await page.getByLabel('Your message').fill('Where is order 17?');
           await page.keyboard.press('Enter');
           await page.getByText('Your order is on its way.').waitFor();
-          // Another process writes as well.
+          // Another process writes, too.
           await sessionService.appendEvent({ session, event: message('support', { text: 'Here it is.' }) });
           await page.getByText('Here it is.').waitFor();
           all.push('Where is order 17?', 'find_order({"order":17}) → {"order":17,"status":"on its way"}');
@@ -375,7 +375,7 @@ class Program {
     const key = { appName: 'support', userId: 'ada', sessionId: 'task' };
 
     test.each([
-      // The lease would outlive the test: the other worker gets it because it is given back.
+      // The lease would outlive the test: the other worker gets it because it is released.
       { signal: 'SIGTERM', leaseMs: 600_000, ended: [0, null] },
       { signal: 'SIGKILL', leaseMs: 2_000, ended: [null, 'SIGKILL'] },
     ] as const)('another worker continues after $signal in a run', async ({ signal, leaseMs, ended }) => {
@@ -394,7 +394,7 @@ class Program {
       await second.url('/live');
       expect(await first.end(signal)).toEqual(ended);
 
-      // The other one answers the open call, and the agent continues.
+      // The other worker answers the open call, and the agent continues.
       for await (const { event } of new EventLog(orm.em).watch(0, {}, { signal: follow.signal })) {
         if (event?.content?.parts?.some(({ text }) => text === 'Your order is on its way.')) break;
       }
@@ -501,7 +501,7 @@ describe('the manifests', () => {
   });
 });
 
-/** @returns the manifests, by their file. */
+/** @returns the manifests by file. */
 async function manifests(): Promise<Record<string, unknown>> {
   const { parse } = createRequire(path.join(folder, 'package.json'))('yaml') as {
     parse(text: string, options: object): unknown;
@@ -520,7 +520,7 @@ async function manifests(): Promise<Record<string, unknown>> {
   return Object.fromEntries(await Promise.all(parsed));
 }
 
-/** @returns what the manifests start. */
+/** @returns the commands that the manifests start. */
 async function commands(): Promise<string[][]> {
   const within = (value: unknown): string[][] => {
     if (typeof value !== 'object' || value === null) return [];

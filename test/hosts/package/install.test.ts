@@ -12,7 +12,7 @@ import { PRINTED, appOn, errorsOf } from './app.js';
 const run = promisify(execFile);
 const tsc = createRequire(__filename).resolve('typescript/bin/tsc');
 
-/** As installed here: of the newest of each package, one may ask for another that is not published yet. */
+/** The version that is installed here: the newest version may require a package that is not published yet. */
 async function versioned(name: string): Promise<string> {
   const { version } = JSON.parse(await readFile(require.resolve(`${name}/package.json`), 'utf8')) as {
     version: string;
@@ -33,13 +33,13 @@ describe('npm install in an empty folder', () => {
     const tarball = await packPackage();
     await writeFile(path.join(folder, 'package.json'), JSON.stringify({ name: 'app', private: true, overrides }));
     const peers = await Promise.all([...PEERS, '@types/node'].map(versioned));
-    // Rejects where the peers do not fit. There is no flag that would let them.
+    // Rejects if the peers do not fit: no flag is set that would ignore it.
     await run('npm', ['install', tarball, ...peers], {
       cwd: folder,
       env: { ...process.env, npm_config_ignore_scripts: 'true', npm_config_prefer_offline: 'true' },
     });
     if (!isMikroOrm7) {
-      // To compile it takes minutes, and is none of this package's. What MikroORM 7 uses comes compiled.
+      // Compiling it takes minutes and tests nothing of this package. The driver of MikroORM 7 comes compiled.
       const built = path.join(require.resolve('sqlite3/package.json'), '../build/Release');
       await cp(built, path.join(folder, 'node_modules/sqlite3/build/Release'), { recursive: true });
     }
@@ -78,7 +78,7 @@ describe('npm install in an empty folder', () => {
       migrations: [expect.anything(), expect.anything(), expect.anything()],
     });
     expect(await cli('stats')).toMatchObject({ sessions: 0 });
-    // Without @mikro-orm/cli, which looks for a config that is not named.
+    // Only @mikro-orm/cli finds a config that is not named, and it is not installed.
     await writeFile(
       path.join(folder, 'named.mjs'),
       `import { SqliteDriver } from '@mikro-orm/sqlite';

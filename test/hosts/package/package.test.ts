@@ -12,7 +12,7 @@ const repository = path.resolve(__dirname, '../../..');
 const tsc = createRequire(__filename).resolve('typescript/bin/tsc');
 const run = promisify(execFile);
 
-/** The peers of a user on SQLite, with what the type check needs: the package may not ask for more. */
+/** A user's peers on SQLite, and what the type check needs. The package must not need more. */
 const INSTALLED = [
   '@google/adk',
   '@mikro-orm/better-sqlite',
@@ -92,7 +92,7 @@ test('a dependency whose licence is not permissive is refused', async () => {
     'node_modules/a': { license: 'MIT OR GPL-3.0' },
     'node_modules/b': { license: 'GPL-3.0' },
     'node_modules/c': {},
-    // Only for work on this package.
+    // Used only for work on this package.
     'node_modules/mariadb': { license: 'LGPL-2.1-or-later' },
     'node_modules/d/node_modules/mariadb': { license: 'LGPL-2.1-or-later', dev: true },
   };
@@ -112,7 +112,7 @@ test('every link of its pages leads to a file of the tarball', async () => {
     const markdown = await readFile(path.join(installed, page), 'utf8');
     for (const [, link = ''] of markdown.matchAll(/\]\((?!https?:|#)([^)#]+)/g)) {
       const file = path.posix.join(path.posix.dirname(page), link);
-      // A folder may be meant.
+      // The link may lead to a folder.
       if (!files.some((each) => each === file || each.startsWith(`${file}/`))) broken.push(`${page}: ${link}`);
     }
   }

@@ -18,7 +18,7 @@ const INSTALLED = 'node_modules/adk-session-contract';
 let project: string;
 
 beforeAll(async () => {
-  // Has ADK, and this package as a service to judge.
+  // Has ADK, and this package as the service to test.
   project = await installPackage();
   const tarball = await packPackage('packages/session-contract');
   await mkdir(path.join(project, INSTALLED));

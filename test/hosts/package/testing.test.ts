@@ -10,7 +10,7 @@ const repository = path.resolve(__dirname, '../../..');
 const tsc = createRequire(__filename).resolve('typescript/bin/tsc');
 const run = promisify(execFile);
 
-/** What docs/testing.md installs in addition to MikroORM and the ADK, and the programs of jest and Vitest. */
+/** The packages that docs/testing.md installs besides MikroORM and ADK, and the programs of jest and Vitest. */
 const INSTALLED = ['.bin', '@swc', '@types', 'jest', 'vitest'];
 
 /** Projects with one test each, which docs/testing.md shows. */
@@ -34,9 +34,9 @@ describe('docs/testing.md', () => {
 
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
-  /** @returns what `npm test` has printed, whether the tests pass or not. */
+  /** @returns the output of `npm test`, whether or not the tests pass. */
   async function npmTest(example: string, ...args: string[]): Promise<string> {
-    // A loaded machine takes longer than the few seconds that jest and Vitest give a test.
+    // On a busy machine a test takes longer than the few seconds that jest and Vitest allow.
     const call = run('npm', ['test', '--', '--testTimeout=120000', ...args], { cwd: path.join(folder, example), env });
     const { stdout, stderr } = await call.catch((error: unknown) => error as { stdout: string; stderr: string });
     return stdout + stderr;
@@ -78,7 +78,7 @@ describe('docs/testing.md', () => {
     ]);
     for (const [, file = '', text] of blocks) expect(text).toBe(await read(`examples/testing/${file}`));
 
-    // The test is shown once, and for Vitest its additional line.
+    // The page shows the test once, and for Vitest only the additional line.
     const [test, sameTest, vitestTest] = await Promise.all(
       EXAMPLES.map((example) => read(`examples/testing/${example}/agent.test.ts`)),
     );

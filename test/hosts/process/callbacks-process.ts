@@ -17,9 +17,9 @@ import { keyOf } from '../../faults/processes/protocol.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
 
-// A process of its own, which a rejection that nobody handles would end.
+// Runs in its own process, which an unhandled rejection would end.
 
-/** What a call did, and whether it called what fails. */
+/** The result of a call, and whether it called the failing function. */
 export interface Outcome {
   what: string;
   wasCalled: boolean;
@@ -79,7 +79,7 @@ async function main(): Promise<void> {
       trace.disable();
       return id;
     },
-    // The SDK does not look at what it returns.
+    // The SDK ignores its result.
     { throws: WAYS.throws },
   );
 

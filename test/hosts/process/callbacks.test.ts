@@ -14,7 +14,7 @@ afterAll(() => bundle.remove());
 
 const MISSING = expect.stringContaining('SchemaError') as unknown;
 
-/** What a call gives, or throws, whatever happens to the function that it calls. */
+/** The result or the error of a call, however the function that it calls fails. */
 const RESULTS: Readonly<Record<string, unknown>> = {
   logger: 'logged',
   'span processor': 'observed',

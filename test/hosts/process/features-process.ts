@@ -13,18 +13,18 @@ import { createStudio } from '../../../src/studio/index.js';
 import { openOrm, type Database } from '../../faults/processes/open-orm.js';
 import { keyOf } from '../../faults/processes/protocol.js';
 
-// A process that uses something, closes its ORM, and has nothing to wait for then.
+// A process that uses a feature, closes its ORM, and must then have nothing to wait for.
 
 export interface Given {
   database: Database;
   feature: keyof typeof FEATURES;
-  /** Where a server accepts connections and never answers. */
+  /** The port of a server that accepts connections and never answers. */
   silentPort: number;
 }
 
 const KEY = keyOf('s');
 
-/** Follows the log until the first event has come. */
+/** Follows the log until the first event. */
 async function watchOne(orm: MikroORM, options?: EventLogOptions): Promise<void> {
   const stop = new AbortController();
   for await (const _ of new EventLog(orm.em, options).watch(0, {}, { signal: stop.signal })) stop.abort();
@@ -32,7 +32,7 @@ async function watchOne(orm: MikroORM, options?: EventLogOptions): Promise<void>
 
 const FEATURES = {
   watch: (orm: MikroORM) => watchOne(orm),
-  /** Nobody continues its loop, and nobody ends it. */
+  /** A loop that nobody continues or ends. */
   abandoned: async (orm: MikroORM) => {
     await new EventLog(orm.em).watch(0)[Symbol.asyncIterator]().next();
   },
@@ -40,7 +40,7 @@ const FEATURES = {
     await watchOne(orm, { postgresql: { listen: () => new pg.Client({ host: '127.0.0.1', port: silentPort }) } });
     await watchOne(orm, { postgresql: { listen: () => new pg.Client(String(orm.config.get('clientUrl'))) } });
   },
-  /** It is never released. */
+  /** A lease that is never released. */
   lease: async (orm: MikroORM) => {
     await new SessionLeases(orm.em).acquire(KEY, { holder: 'h' });
   },
@@ -52,7 +52,7 @@ const FEATURES = {
   studio: async (orm: MikroORM) => {
     const studio = createStudio(orm.em);
     const live = () => studio.fetch(new Request('http://localhost/live?app=app&user=user&session=s'));
-    // Nobody reads the first response, and nobody cancels it.
+    // The first response is neither read nor cancelled.
     await live();
     const reader = (await live()).body!.getReader();
     await reader.read();
@@ -66,7 +66,7 @@ const FEATURES = {
   },
 };
 
-/** It does not keep the process alive; what does is printed. */
+/** Its timer does not keep the process alive; whatever does is printed. */
 const PATIENCE_MS = 15_000;
 
 async function main({ database, feature, silentPort }: Given): Promise<void> {

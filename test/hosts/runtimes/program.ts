@@ -7,7 +7,7 @@ import { encryption } from '../../../src/codecs/index.js';
 import { LeaseHeldError, SchemaError, adkEntities, adkServices, migrate } from '../../../src/index.js';
 import { createStudio } from '../../../src/studio/index.js';
 
-// A host's program, which Node.js, Bun and Deno run as it is; it prints what the test expects.
+// A host's program, which Node.js, Bun and Deno run unchanged. It prints what the test expects.
 
 interface Driver {
   MikroORM: { init(options: Options): Promise<MikroORM> };

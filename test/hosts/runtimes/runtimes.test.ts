@@ -9,7 +9,7 @@ import { availableDatabases, createDatabase, type DatabaseName } from '../../sup
 import { installPackage } from '../schema/host-folder.js';
 
 const run = promisify(execFile);
-/** Also on MikroORM 7, for which a copy of the repository is tested. */
+/** On MikroORM 7 a copy of the repository is tested; this is the original. */
 const repository = process.env['ADK_TEST_MIKRO_ORM_6'] ?? path.resolve(__dirname, '../../..');
 const binaries = path.join(repository, 'test/hosts/runtimes/node_modules/.bin');
 
@@ -20,7 +20,7 @@ const RUNTIMES = {
 type Runtime = keyof typeof RUNTIMES;
 const NAMES: readonly Runtime[] = ['bun', 'deno'];
 
-/** Its addon is made for Node.js; MikroORM 7 has a newer one, which is not. */
+/** Its addon is made for Node.js only; the newer one of MikroORM 7 is not. */
 const isOfNode = (name: DatabaseName) => name === 'better-sqlite' && !isMikroOrm7;
 
 const SOURCE = /'(?:\.\.\/){3}src\/(?:index|(\w+)\/index)\.js'/g;

@@ -15,7 +15,7 @@ import {
   tablesWith,
 } from './support.js';
 
-/** What `npx mikro-orm` runs. */
+/** The program that `npx mikro-orm` runs. */
 const MIKRO_ORM = require.resolve('@mikro-orm/cli/package.json').replace('package.json', 'cli.js');
 
 async function mikroOrm(database: TestDatabase, command: string): Promise<string> {

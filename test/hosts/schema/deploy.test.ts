@@ -9,7 +9,7 @@ import type { Work } from './working-process.js';
 
 const PROCESSES = 8;
 
-/** What a later version will do to tables that this version's processes still use: add, not change. */
+/** What a later version may do to tables that processes of this version still use: only add to them. */
 const ADDED = [
   'alter table adk_events add column trace varchar(64) null',
   'create index adk_events_trace on adk_events (trace)',
@@ -24,12 +24,12 @@ describe('a deploy pipeline that migrates while eight old processes read and wri
     started.push(...Array.from({ length: PROCESSES }, () => new LineProcess(bundle.path)));
   });
   afterAll(async () => {
-    // One that has not answered would not end by itself.
+    // A process that has not answered would not end by itself.
     await Promise.all(started.map((process) => process.kill()));
     await bundle.remove();
   });
 
-  /** What the processes did in the meantime. */
+  /** @returns what the processes did during the deploy. */
   async function whileWorking(url: string, deploy: () => Promise<void>): Promise<Work[]> {
     const askAll = (line: string) => Promise.all(started.map((process) => process.ask(line)));
     expect(await askAll(url)).toEqual(Array(PROCESSES).fill('working'));
@@ -60,7 +60,7 @@ describe('a deploy pipeline that migrates while eight old processes read and wri
   );
 });
 
-/** Whether every event that a process knows of is there, once and in its place, and no process had an error. */
+/** Expects that each event known to a process is stored once and in its place, and that no process had an error. */
 async function expectWhole(orm: MikroORM, works: readonly Work[]): Promise<void> {
   expect(works.flatMap((work) => work.errors)).toEqual([]);
   expect(Math.min(...works.map((work) => work.own.length))).toBeGreaterThan(1);

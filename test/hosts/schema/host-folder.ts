@@ -13,13 +13,13 @@ import type { TestDatabase } from '../../support/servers.js';
 const run = promisify(execFile);
 const repository = path.resolve(__dirname, '../../..');
 
-/** What builds the package: also on MikroORM 7, for which a copy of the repository is tested, the packages of the repository. */
+/** The packages that build this one. On MikroORM 7 a copy of the repository is tested; these are the original's. */
 const builders = path.join(process.env['ADK_TEST_MIKRO_ORM_6'] ?? repository, 'node_modules');
 
-/** Where the packages of a scope are that the tests run with. */
+/** The folder of a scope's packages that the tests run with. */
 const scopeOf = (name: string) => path.join(path.dirname(require.resolve(`${name}/package.json`)), '..');
 
-/** What MikroORM keeps as the schema before: a file that `migration:create` and `up` write, or nothing. */
+/** Where MikroORM keeps the previous schema: a file that `migration:create` and `up` write, or nowhere. */
 export type Snapshot = 'snapshot from before our package' | 'no snapshot yet' | 'snapshot: false';
 
 /** Where the host keeps its own migrations. */
@@ -32,16 +32,16 @@ export const Ticket = defineEntity({ name: 'Ticket', properties: { id: p.integer
 const NO_ENTITY = 'export const Ticket = [];';
 
 /**
- * @param folder that of the package's package.json.
- * @returns the package, packed by a build that checks no types; the first that asks in a run of tests makes it.
+ * @param folder the folder of the package's package.json.
+ * @returns the tarball, packed by a build without a type check. The first call in a run of tests makes it.
  */
 export async function packPackage(folder = '.'): Promise<string> {
   if (!hasTestsOfCi) throw new Error('A test that packs the package has to be listed in test/support/left-to-ci.js');
-  // The end of the run sweeps these.
+  // Removed at the end of the run.
   const tarball = path.join(databaseFolder(), `${runPrefix()}${path.basename(path.resolve(repository, folder))}.tgz`);
   if (existsSync(tarball)) return tarball;
   const root = await mkdtemp(path.join(databaseFolder(), `${runPrefix()}pack-`));
-  // Packed in a copy, for the build begins by removing `dist`, and other tests build too.
+  // Packed in a copy: the build begins by removing `dist`, and other tests build, too.
   const copy = path.join(root, 'copy');
   await mkdir(copy);
   for (const name of [
@@ -65,18 +65,18 @@ export async function packPackage(folder = '.'): Promise<string> {
     await cp(path.join(repository, name), path.join(copy, name));
   }
   await symlink(builders, path.join(copy, 'node_modules'), 'junction');
-  // `npm run check:package` packs by the build that checks them.
+  // `npm run check:package` packs with a type check.
   const cwd = path.join(copy, folder);
   await run(process.execPath, [path.join(copy, 'scripts/build.js'), '--noCheck'], { cwd });
   await run('npm', ['pack', '--ignore-scripts', '--pack-destination', root], { cwd });
   const [packed = ''] = (await readdir(root)).filter((file) => file.endsWith('.tgz'));
-  // A file that has the name is whole. Two workers that ask at once make the same one.
+  // Renamed when it is complete. If two workers ask at once, both make the same file.
   await rename(path.join(root, packed), tarball);
   await rm(root, { recursive: true });
   return tarball;
 }
 
-/** A folder that has this package, packed and installed, in its `node_modules`; hosts live in folders below it. */
+/** A folder with this package, packed and installed, in its `node_modules`. Hosts live in folders below it. */
 export async function installPackage(): Promise<string> {
   const root = await mkdtemp(path.join(tmpdir(), 'adk-hosts-'));
   const tarball = await packPackage();
@@ -89,7 +89,7 @@ export async function installPackage(): Promise<string> {
   return root;
 }
 
-/** A program of its own with the config of docs/migrations.md and the `mikro-orm` command. */
+/** A host's project, with the config of docs/migrations.md and the `mikro-orm` command. */
 export class HostFolder {
   readonly #folder: string;
   readonly #database: TestDatabase;
@@ -109,7 +109,7 @@ export class HostFolder {
       JSON.stringify({
         type: 'module',
         dependencies: { '@mikro-orm/cli': '*' },
-        // What keeps MikroORM 6, and 7, from looking for a compiler.
+        // Each keeps one major of MikroORM from looking for a compiler.
         'mikro-orm': { configPaths: ['./mikro-orm.config.js'], useTsNode: false, preferTs: false },
       }),
     );
@@ -120,7 +120,7 @@ export class HostFolder {
     return host;
   }
 
-  /** Has tables, migrations and a snapshot by MikroORM alone. */
+  /** Creates tables, migrations and a snapshot by MikroORM alone. */
   async #liveWithoutUs(ours: string): Promise<void> {
     const config = replaced(ours, {
       '...adkEntities()': '',
@@ -137,12 +137,12 @@ export class HostFolder {
   /**
    * Writes the entity with these columns, and has `migration:create` write the migration to it.
    *
-   * @param down what the host adds where MikroORM writes no `down`, which is on SQLite.
+   * @param down what the host adds on SQLite, for which MikroORM writes no `down`.
    */
   async createMigration(columns: string, down: string): Promise<void> {
     await this.#write('ticket.js', ENTITY(columns));
     const before = await this.files();
-    // With a name, since MikroORM names files by the second: the next one would overwrite one of the same second.
+    // With a name, since MikroORM names files by the second: two in one second would overwrite each other.
     await this.mikroOrm(`migration:create -n ${before.length + 1}`);
     const [name, ...others] = (await this.files()).filter((file) => !before.includes(file));
     if (!name || others.length > 0) throw new Error(`migration:create wrote ${[name, ...others].join()}`);
@@ -154,7 +154,7 @@ export class HostFolder {
     await this.#listMigrations();
   }
 
-  /** What the host writes itself when it keeps a list. */
+  /** Writes the list of migrations, as a host that keeps one does. */
   async #listMigrations(): Promise<void> {
     const names = await this.files();
     await this.#write(
@@ -170,13 +170,13 @@ export class HostFolder {
     return names.filter((name) => name.endsWith('.cjs')).sort();
   }
 
-  /** What MikroORM has written into the folder: migrations, and the snapshot. */
+  /** The files that MikroORM has written into the folder: migrations and the snapshot. */
   async written(): Promise<string[]> {
     const folder = path.join(this.#folder, 'migrations');
     return Promise.all((await readdir(folder)).map((name) => readFile(path.join(folder, name), 'utf8')));
   }
 
-  /** Runs the command; rejects with what it printed when it ends with another code than 0. */
+  /** Runs the command. Rejects with its output if its exit code is not 0. */
   async mikroOrm(command: string): Promise<string> {
     const { stdout } = await run(
       process.execPath,
@@ -194,7 +194,7 @@ export class HostFolder {
   }
 }
 
-/** The config that docs/migrations.md shows, for this database; as JavaScript, which the block is already. */
+/** The config of docs/migrations.md, for this database. The block is valid JavaScript. */
 async function documentedConfig(database: TestDatabase, snapshot: Snapshot, home: Home): Promise<string> {
   const { dialect, packageName, kind } = DATABASES[database.name];
   const docs = await readFile(path.join(repository, 'docs/migrations.md'), 'utf8');
@@ -202,7 +202,7 @@ async function documentedConfig(database: TestDatabase, snapshot: Snapshot, home
   const list = `migrations: { path: './migrations', migrationsList: [...adkMigrations('postgresql'), ...yourMigrations] }`;
   const folder = `migrations: { path: './migrations' }`;
   if (!docs.includes(`\`${folder}\``)) throw new Error('docs/migrations.md no longer shows how to keep a folder');
-  // The test can run what is emitted as CommonJS without a compiler.
+  // Without a compiler, the test can run only CommonJS.
   const emitted = `migrations: { emit: 'cjs', ${snapshot === 'snapshot: false' ? 'snapshot: false, ' : ''}`;
   const config = replaced(block?.code ?? '', {
     [list]: (home === 'list' ? list : folder).replace('migrations: { ', emitted),

@@ -22,13 +22,13 @@ import {
   updateSchema,
 } from './support.js';
 
-/** As docs/migrations.md writes it for MikroORM 7 without `AdkMigrator`. */
+/** The code of docs/migrations.md for MikroORM 7 without `AdkMigrator`. */
 function comparedAsOurs<Builder extends { ignoreSchemaChanges(...changes: never[]): unknown }>(relation: Builder) {
   const changes = ['type', 'collation'];
   return isMikroOrm7 ? (Reflect.apply(relation.ignoreSchemaChanges, relation, changes) as Builder) : relation;
 }
 
-/** What a host refers to our tables with, and what refers to that; `next` is a later version of it. */
+/** A host's entities that refer to our tables, and entities that refer to those. `next` makes a later version. */
 function hostEntities({ next = false } = {}) {
   const text = () => (next ? p.string().default('') : p.string().nullable());
   const Ticket = defineEntity({
@@ -101,7 +101,7 @@ describe.each(availableDatabases())('F3 the rows of a host that refers to ours, 
     expect((await start()).difference).toBe('');
     expect(await readRows(orm)).toEqual(ALL_ROWS);
 
-    // Two tables change at once.
+    // Changes two tables at once.
     expect((await start({ next: true })).difference).not.toBe('');
     expect((await start({ next: true })).difference).toBe('');
     expect(await readRows(orm)).toEqual(ALL_ROWS);
@@ -129,7 +129,7 @@ describe.each(availableDatabases())('F3 the rows of a host that refers to ours, 
       expect(await checkMigrations(orm)).toBe(false);
       expect(await orm.migrator.up()).toEqual([]);
     };
-    // Where what MikroORM has written finds it.
+    // The files that MikroORM writes import packages from here.
     await mkdir(path.join(folder, 'node_modules'));
     const scope = path.join(path.dirname(require.resolve('@mikro-orm/core/package.json')), '..');
     await symlink(scope, path.join(folder, 'node_modules/@mikro-orm'), 'junction');
@@ -156,7 +156,7 @@ describe.each(availableDatabases())('F3 the rows of a host that refers to ours, 
 
 for (const name of databasesOf('sqlite'))
   describe(`F3 migrations of a host's own by AdkMigrator, on ${name}`, () => {
-    /** SQLite changes a column by making its table anew. */
+    /** SQLite changes a column by rebuilding its table. */
     const REBUILD = [
       'pragma foreign_keys = off',
       'create table ticket_anew as select * from ticket',
@@ -218,7 +218,7 @@ for (const name of databasesOf('sqlite'))
         expect(await readRows(orm)).toEqual(ALL_ROWS);
         expect(await appliedMigrations(orm)).toEqual(MIGRATIONS);
 
-        // As MikroORM's own connection has them again, it cascades.
+        // Cascades again, since MikroORM's own connection has its foreign keys back.
         await query(orm.em, 'delete from ticket');
         expect(await query(orm.em, 'select * from mark')).toEqual([]);
       },
@@ -232,7 +232,7 @@ for (const name of databasesOf('sqlite'))
       expect(await query(orm.em, 'select id from ticket')).toEqual([{ id: 1 }]);
     });
 
-    // MikroORM 7 has one connection.
+    // MikroORM 7 has only one connection.
     (isMikroOrm7 ? test.skip : test)('are refused on a connection that has foreign keys', async () => {
       const orm = await open(await withRows(), { up: REBUILD }, { pool: { min: 0, max: 2 } });
       const connection = orm.em.getConnection();

@@ -2,16 +2,16 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 
-/** A script in a process of its own, which answers each line with a line. */
+/** A process that runs a script, and answers each line with a line. */
 export class LineProcess {
   readonly #child: ChildProcess;
   readonly #exit: Promise<unknown>;
   readonly #lines: AsyncIterator<string, undefined>;
 
   /**
-   * @param script a bundle, or a file of TypeScript by its path in the repository.
+   * @param script a bundle, or the path of a TypeScript file in the repository.
    * @param node the program to run it with.
-   * @param cwd the copy of the repository that has it, and whose packages it finds.
+   * @param cwd the copy of the repository that has the script and the packages it uses.
    */
   constructor(script: string, { node = process.execPath, cwd = process.cwd() } = {}) {
     const loader = script.endsWith('.ts') ? ['--import', 'tsx'] : [];
@@ -26,7 +26,7 @@ export class LineProcess {
     return value ?? 'ended';
   }
 
-  /** Without a chance to finish anything. */
+  /** Kills it, so that it cannot finish anything. */
   async kill(): Promise<void> {
     this.#child.kill('SIGKILL');
     await this.#exit;

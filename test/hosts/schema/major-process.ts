@@ -7,7 +7,7 @@ import { AdkMigrator, adkMigrations } from '../../../migrations/index.js';
 import { databaseOptions } from '../../../mikro-orm.config.js';
 import { EventLog, MikroOrmSessionService, SessionLeases, adkEntities, migrate } from '../../../src/index.js';
 
-// A process of its own that works on a database with the MikroORM that it finds, see majors.test.ts.
+// A process that works on a database with the MikroORM that it finds, for majors.test.ts.
 
 export interface Request {
   command: keyof typeof commands;
@@ -22,7 +22,7 @@ export type Answer = { result: unknown } | { error: string };
 
 const APP = { appName: 'app', userId: 'ada' };
 
-/** What drivers and MikroORM like to change. */
+/** Values that drivers and MikroORM tend to change. */
 const STATE = {
   half: 0.1 + 0.2,
   largest: Number.MAX_VALUE,
@@ -42,7 +42,7 @@ const eventsOf = (keepLargeEventsInParts: boolean): Event[] => [
     timestamp: TIME + 1 / 3,
     actions: { stateDelta: { step: 1, 'user:values': STATE, 'app:values': STATE, 'temp:gone': 1 } },
   }),
-  // More than one packet of MariaDB's default, so it is kept in parts there.
+  // Larger than MariaDB's default packet, so it is kept in parts there.
   ...(keepLargeEventsInParts
     ? [
         createEvent({
@@ -56,7 +56,7 @@ const eventsOf = (keepLargeEventsInParts: boolean): Event[] => [
   createEvent({ id: 'last', author: 'agent', timestamp: TIME - 5, output: null, invocationId: 'i' }),
 ];
 
-/** What MikroORM 6 and 7 give different names. */
+/** Calls a method that MikroORM 6 and 7 name differently. */
 function call<Result>(target: object, six: string, seven: string): Promise<Result> {
   const method = Reflect.get(target, six in target ? six : seven) as () => Promise<Result>;
   return method.call(target);
@@ -76,7 +76,7 @@ const commands = {
 
   needed: ({ orm }: Work) => call<boolean>(orm.migrator, 'checkMigrationNeeded', 'checkSchema'),
 
-  /** As `migration:list`. */
+  /** Like `migration:list`. */
   async list({ orm }: Work) {
     const rows = await call<{ name: string; executed_at: Date }[]>(
       orm.migrator,
@@ -93,7 +93,7 @@ const commands = {
     for (const event of eventsOf(keepLargeEventsInParts)) await service.appendEvent({ session, event });
   },
 
-  /** Continues with a session that is there, as others may do at the same time. */
+  /** Continues an existing session, while others may do the same. */
   async append({ orm, sessionId = '' }: Work) {
     const service = new MikroOrmSessionService(orm.em);
     const session = await service.getOrCreateSession({ ...APP, sessionId });
@@ -149,7 +149,7 @@ async function run(request: Request): Promise<Answer> {
   }
 }
 
-/** Long texts are compared by their hash. */
+/** Replaces long texts by their hashes. */
 const shortened = (_key: string, value: unknown): unknown =>
   typeof value === 'string' && value.length > 10_000 ? createHash('sha256').update(value).digest('hex') : value;
 

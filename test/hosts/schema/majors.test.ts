@@ -5,7 +5,7 @@ import { LineProcess } from './line-process.js';
 import type { Answer, Request } from './major-process.js';
 import { MIGRATIONS, TABLES, appliedMigrations, emptyDatabase, later, query, tablesWith } from './support.js';
 
-// `npm run test:7` says where MikroORM 6 is; on its own it is not there twice.
+// Only `npm run test:7` sets these: otherwise there is only one MikroORM.
 const { ADK_TEST_MIKRO_ORM_6: six, ADK_TEST_NODE_6: nodeOfSix } = process.env;
 const inBoth = six && nodeOfSix ? describe : describe.skip;
 
@@ -39,7 +39,7 @@ inBoth('a database that MikroORM 6 and MikroORM 7 use', () => {
     return answered.result;
   }
 
-  /** What is stored, without what differs from session to session. */
+  /** The stored rows, without the values that differ from session to session. */
   async function stored(sessionId: string) {
     const rows = (columns: string, table: string, order: string) =>
       query(orm.em, `select ${columns} from ${table} where session_id = ? order by ${order}`, [sessionId]);
@@ -65,7 +65,7 @@ inBoth('a database that MikroORM 6 and MikroORM 7 use', () => {
     expect(await ask(first, 'version')).toMatchObject({ mikroOrm: expect.stringMatching(`^${first}\\.`) });
     expect(await ask(second, 'version')).toMatchObject({ mikroOrm: expect.stringMatching(`^${second}\\.`) });
 
-    // The tables of the one are all that the other needs.
+    // The other needs no further migration.
     expect(await ask(first, 'up')).toEqual(MIGRATIONS);
     await ask(first, 'write', 'by-first');
     expect(await ask(second, 'pending')).toEqual([]);
@@ -76,7 +76,7 @@ inBoth('a database that MikroORM 6 and MikroORM 7 use', () => {
     await ask(second, 'write', 'by-second');
     expect(await stored('by-second')).toEqual(await stored('by-first'));
 
-    // Both at once, as in a deploy, and again after one another.
+    // Both at once, as in a deploy, then one after the other.
     const ids = await Promise.all([ask(first, 'append', 'by-both'), ask(second, 'append', 'by-both')]);
     ids.push(await ask(second, 'append', 'by-first'), await ask(first, 'append', 'by-second'));
     const both = await stored('by-both');
@@ -98,7 +98,7 @@ inBoth('a database that MikroORM 6 and MikroORM 7 use', () => {
 
     const listed = await answer(second, 'list');
     if (name === 'sqlite' && second === 6) {
-      // MikroORM 7 stores times as numbers there, which MikroORM 6 gives to its command as they are.
+      // MikroORM 7 stores times as numbers there, which MikroORM 6 passes to its command unchanged.
       expect(listed).toEqual({ error: expect.stringContaining('toISOString is not a function') });
     } else {
       expect(listed).toEqual({ result: MIGRATIONS.map((name) => [name, '20']) });

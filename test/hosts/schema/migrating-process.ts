@@ -4,7 +4,7 @@ import { adkEntities } from '../../../entities/index.js';
 import { migrate } from '../../../migrations/migrate.js';
 import { databaseOptions } from '../../../mikro-orm.config.js';
 
-/** For each URL on stdin: connects, says so, waits for the next line, migrates and says so. */
+/** For each URL on stdin: connects, reports it, waits for the next line, migrates and reports it. */
 let orm: MikroORM | undefined;
 for await (const line of createInterface({ input: process.stdin })) {
   if (!orm) {

@@ -26,7 +26,7 @@ import {
   withNext,
 } from './support.js';
 
-/** Of all tables together. */
+/** The number of key columns in all tables. */
 const KEY_COLUMNS = 47;
 
 const databases = availableDatabases();
@@ -75,7 +75,7 @@ for (const name of databases)
     test('F2 a migrate that fails leaves no lock behind and can be repeated', async () => {
       const database = await emptyDatabase(name);
       const orm = await openHost(database);
-      // Foreign keys can't refer to a view.
+      // Foreign keys cannot refer to a view.
       await query(orm.em, 'create view adk_sessions as select 1 as one');
       await expect(migrate(orm)).rejects.toThrow();
       await query(orm.em, 'drop view adk_sessions');
@@ -263,7 +263,7 @@ for (const name of databasesOf('mysql', 'mariadb'))
       const refusal = expect.stringContaining(`use @mikro-orm/${name} `);
       const printed = [jest.spyOn(console, 'log'), jest.spyOn(console, 'warn'), jest.spyOn(console, 'error')];
       await expect(migrate(orm)).rejects.toMatchObject({ code: 'ADK_SCHEMA', message: refusal });
-      // knex would report the connection that the refused statement has ended.
+      // knex would report the connection that the refused statement ended.
       expect(printed.flatMap(({ mock }) => mock.calls)).toEqual([]);
       printed.forEach((each) => each.mockRestore());
       await expect(orm.migrator.up()).rejects.toThrow(expect.objectContaining({ message: refusal }));

@@ -5,7 +5,7 @@ import { MikroOrmSessionService } from '../../../src/sessions/session-service.js
 import { availableDatabases } from '../../support/servers.js';
 import { emptyDatabase, openHost, sessionRow } from './support.js';
 
-/** Changes every name that it is asked for. */
+/** Changes every name. */
 class LoudNamingStrategy extends AbstractNamingStrategy {
   classToTableName(entityName: string): string {
     return `T_${entityName}`;

@@ -36,7 +36,7 @@ async function expectConversation(orm: MikroORM): Promise<void> {
 }
 
 const databases = databasesOfUrls();
-/** Each takes a dozen commands; without ADK_TEST_FULL one for each database, with each home and each snapshot among them. */
+/** Each takes a dozen commands. Without ADK_TEST_FULL there is one for each database; together they have each home and each snapshot. */
 const variants = databases
   .flatMap((name, i) =>
     HOMES.flatMap((home, j) =>

@@ -38,7 +38,7 @@ describe('F3 eight processes that migrate at once', () => {
 
   const askAll = (line: string) => Promise.all(processes.map((process) => process.ask(line)));
 
-  // The processes open a file with the driver that its URL names.
+  // The processes choose the driver by the URL.
   test.each(databasesOfUrls())('leave one schema and no error on %s', async (name) => {
     const database = await emptyDatabase(name);
     for (let round = 1; round <= 3; round++) {
@@ -50,7 +50,7 @@ describe('F3 eight processes that migrate at once', () => {
       expect(await appliedMigrations(orm)).toEqual(MIGRATIONS);
       expect(await pendingMigrations(orm)).toEqual([]);
       await orm.migrator.down({ to: 0 });
-      // In the next round the table of migrations is there already, in the last one not.
+      // The second round finds the table of migrations, the last one does not.
       if (round === 2) await orm.em.getConnection().execute('drop table mikro_orm_migrations');
       await orm.close(true);
     }
@@ -98,14 +98,14 @@ const withLease = availableDatabases().filter((name) => DATABASES[name].schema.m
       while (!(await ends()).some(isHolder));
     }
 
-    /** As time would. */
+    /** Ends the lease, as time would. */
     const end = () => query(orm.em, 'update adk_counters set value = 1');
 
     test('a process that is killed keeps others waiting until then, and no longer', async () => {
       await query(orm.em, 'delete from mikro_orm_migrations');
       const killed = new LineProcess(bundle.path);
       await killed.ask(database.url);
-      // Nobody can note what was run.
+      // Nobody can record a migration that was run.
       await during(database, 'select * from mikro_orm_migrations for update', async () => {
         void killed.ask('go');
         await untilHeldBy(() => true);

@@ -43,7 +43,7 @@ const toSession = () =>
 /** A host's own entity that relates to a session. */
 const Ticket = ticketWith(toSession);
 
-/** As docs/migrations.md writes it for MikroORM 7 and its own migrator. */
+/** The entity of docs/migrations.md for MikroORM 7 with its own migrator. */
 const TicketWithoutAdkMigrator = ticketWith(() => {
   const relation = toSession();
   const ignore = relation.ignoreSchemaChanges as (...changes: string[]) => typeof relation;
@@ -56,7 +56,7 @@ function ticketWith(session: typeof toSession) {
 
 const Note = defineEntity({ name: 'Note', properties: { id: p.integer().primary() } });
 
-/** What the host's next `migration:create` would write. */
+/** The statements that the host's next `migration:create` would write. */
 async function created(database: TestDatabase, options: Options): Promise<{ up: string[] }> {
   const orm = await MikroORM.init({
     ...database.options,
@@ -76,7 +76,7 @@ describe.each(databases)('a host on %s', (name) => {
     const database = await emptyDatabase(name);
     await migrate(await openHost(database));
     const { up } = await created(database, { entities: [...adkEntities(), Ticket], extensions: [AdkMigrator] });
-    // By its name it would come first.
+    // Its name would sort first.
     const own = { name: 'Migration20200101000000_ticket', class: migrationOf({ up, down: ['drop table ticket'] }) };
     const ours = adkMigrations(dialectOf(name));
     const openWith = async (migrationsList: (typeof ours)[number][]) =>
@@ -90,7 +90,7 @@ describe.each(databases)('a host on %s', (name) => {
     await after.migrator.up();
     expect(await appliedMigrations(after)).toEqual([...MIGRATIONS, own.name]);
 
-    // SQLite looks for the table of a foreign key when a row is written.
+    // SQLite looks up the table of a foreign key only when a row is written.
     if (DATABASES[name].schema.checksForeignKeys)
       await expect((await openWith([own, ...ours])).migrator.up()).rejects.toThrow();
     const alone = await openWith([own]);
@@ -148,7 +148,7 @@ describe.each(databases)('a host on %s', (name) => {
       entities: adkEntities(),
       extensions: [AdkMigrator],
       migrations: { path: folder, snapshot: false, silent: true },
-      // Jest turns an import() of the test into a require(), and knows nothing of the one that is MikroORM's.
+      // Jest turns import() in the test into require(), but not in MikroORM.
       dynamicImportProvider: (id) => import(id),
     });
     later(() => orm.close(true));
@@ -184,7 +184,7 @@ describe.each(databases)('a host on %s', (name) => {
     expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
     await orm.em.fork().insert(AdkSession, sessionRow('alice'));
 
-    // Not needed here; a start script that calls it all the same does no harm.
+    // Not needed here, but a start script that calls it does no harm.
     await migrate(orm);
     expect(await appliedMigrations(orm)).toEqual(['Migration20270101000000_all', ...MIGRATIONS]);
     expect(await orm.em.fork().count(AdkSession)).toBe(1);
@@ -293,7 +293,7 @@ for (const name of withSchemas) {
       if (readsOtherSchemas) {
         expect(await orm.schema.getUpdateSchemaSQL()).toBe('');
       } else {
-        // MikroORM reads no other database than the one it is connected to.
+        // MikroORM reads only the database that it is connected to.
         const url = new URL(database.url);
         url.pathname = schema;
         const inside = await openHost(

@@ -159,7 +159,7 @@ if (availableDatabases().includes('postgresql'))
 
 if (availableDatabases().includes('postgresql'))
   describe('F5 on a server that only speaks the protocol of PostgreSQL', () => {
-    /** Another `version()` is found before that of the server. */
+    /** Makes a `version()` that is found before the server's own. */
     async function yugabyte(): Promise<MikroORM> {
       const database = await emptyDatabase('postgresql');
       const orm = await openHost(database);

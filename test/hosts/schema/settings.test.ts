@@ -51,7 +51,7 @@ describe.each(['mysql', 'mariadb'] as const)('%s', (name) => {
     await execute(set);
     await expect(migrate(orm)).rejects.toMatchObject({ code: 'ADK_SCHEMA', message: expect.stringMatching(named) });
     await expect(orm.migrator.up()).rejects.toMatchObject({ message: expect.stringMatching(named) });
-    // With completion_type = 2 the rollback has ended the connection.
+    // With completion_type = 2 the rollback ended the connection.
     expect(await tables().catch(tables)).toEqual([]);
   });
 
@@ -76,7 +76,7 @@ describe.each(['mysql', 'mariadb'] as const)('%s', (name) => {
     });
   }
 
-  // Index entries of the other formats end at 767 bytes, and innodb_default_row_format is the whole server's.
+  // Index entries of the other formats hold at most 767 bytes, and innodb_default_row_format is a setting of the whole server.
   test('F3 the row format is that which the keys need, whatever the default of the server', async () => {
     await migrate(orm);
     const rows = await execute<{ options: string }>(

@@ -17,7 +17,7 @@ export const TABLES = [...ALL_TABLES].sort();
 
 const cleanUps: (() => Promise<unknown>)[] = [];
 
-/** Runs after the test, last come first. */
+/** Runs after the test, in reverse order. */
 export function later(cleanUp: () => Promise<unknown>): void {
   cleanUps.push(cleanUp);
 }
@@ -32,7 +32,7 @@ export async function emptyDatabase(name: DatabaseName): Promise<TestDatabase> {
   return database;
 }
 
-/** As MikroORM makes it from what `migration:create` finds; the tests can't import TypeScript from a folder. */
+/** A migration as `migration:create` would write it; the tests cannot import TypeScript from a folder. */
 export function migrationOf({ up, down = [] }: { up: string[]; down?: string[] }) {
   return class extends Migration {
     override up() {
@@ -54,7 +54,7 @@ export async function emptyFolder(): Promise<string> {
 export const quietDriver: Options =
   'getKnex' in AbstractSqlConnection.prototype ? { driverOptions: { log: { warn: () => undefined } } } : {};
 
-/** A host's ORM with the entities and the migrations of this package, and what the host adds. */
+/** A host's ORM with our entities and migrations, and the host's own. */
 export async function openHost(
   database: TestDatabase,
   { location = {}, ...options }: Options & { location?: AdkEntityOptions } = {},
@@ -82,13 +82,13 @@ export function query<Row extends object>(em: EntityManager, sql: string, values
   return (em.getConnection() as AbstractSqlConnection).execute<Row[]>(sql, values);
 }
 
-/** Every table, index and sequence that a database has. */
+/** Every table, index and sequence of a database. */
 export async function everything(orm: MikroORM, name: DatabaseName): Promise<string[]> {
   const rows = await query<{ type: string; name: string }>(orm.em, DATABASES[name].schema.everything);
   return rows.map((row) => `${row.type} ${row.name}`).sort();
 }
 
-/** The tables of a database that begin with a prefix, without it. */
+/** The names of the tables that begin with a prefix, without it. */
 export async function tablesWith(prefix: string, orm: MikroORM, name: DatabaseName): Promise<string[]> {
   const rows = await query<{ type: string; name: string }>(orm.em, DATABASES[name].schema.tables);
   return rows.flatMap((row) => (row.name.startsWith(prefix) ? [row.name.slice(prefix.length)] : [])).sort();
@@ -99,16 +99,16 @@ export async function appliedMigrations(orm: MikroORM): Promise<string[]> {
   return rows.map((row) => row.name);
 }
 
-/** While `work` runs, a statement of another connection is not committed. */
+/** Runs `work` while a statement of another connection is not committed. */
 export async function during(database: TestDatabase, statement: string, work: () => Promise<void>): Promise<void> {
   const em = (await openHost(database, { pool: { min: 0, max: 1 } })).em.fork();
-  // Not `transactional`, whose transaction `work` would be in.
+  // Not `transactional`: `work` would join its transaction.
   await em.begin();
   await em.getConnection().execute(statement, [], 'all', em.getTransactionContext());
   await work().finally(() => em.rollback());
 }
 
-/** Calls what MikroORM 6 and 7 give different names. */
+/** Calls a method that MikroORM 6 and 7 name differently. */
 function call<Result>(target: object, six: string, seven: string, ...args: unknown[]): Promise<Result> {
   const method = Reflect.get(target, six in target ? six : seven) as (...args: unknown[]) => Promise<Result>;
   return method.apply(target, args);
@@ -117,11 +117,11 @@ function call<Result>(target: object, six: string, seven: string, ...args: unkno
 export const pendingMigrations = ({ migrator }: MikroORM) =>
   call<{ name: string }[]>(migrator, 'getPendingMigrations', 'getPending');
 
-/** @returns whether the next `migration:create` would write something. */
+/** @returns whether the next `migration:create` would write anything. */
 export const checkMigrations = ({ migrator }: MikroORM) =>
   call<boolean>(migrator, 'checkMigrationNeeded', 'checkSchema');
 
-/** @param suffix of the file's name, which begins with the second of its creation. */
+/** @param suffix the end of the file's name, which begins with the second of its creation. */
 export const createMigration = ({ migrator }: MikroORM, suffix?: string) =>
   call<{ diff: { up: string[]; down: string[] } }>(
     migrator,
@@ -137,14 +137,14 @@ export const updateSchema = ({ schema }: MikroORM, options?: { safe: boolean }) 
 
 export const dropSchema = ({ schema }: MikroORM) => call(schema, 'dropSchema', 'drop');
 
-/** Our migrations, oldest first, as MikroORM's table notes them. */
+/** Our migrations, oldest first, as MikroORM's table has them. */
 export const MIGRATIONS = ['Migration20261121000000_adk_initial'];
 
 export const NEXT = 'Migration20270101000000_adk_next';
 
-/** Calls `work` with `migrate` of a later version of this package, which has one migration more. */
+/** Calls `work` with `migrate` of a later version of this package, which has one more migration. */
 export async function withNext(up: string[], work: (migrateToNext: typeof migrate) => Promise<void>): Promise<void> {
-  // The classes of errors that the ORM of the test throws, or a lock that somebody else has would not be known for one.
+  // The error classes must be those of the test's ORM, or a lock that somebody else holds would not be recognised.
   const core = await import('@mikro-orm/core');
   try {
     await jest.isolateModulesAsync(async () => {
@@ -163,7 +163,7 @@ export async function withNext(up: string[], work: (migrateToNext: typeof migrat
   }
 }
 
-/** The same for another schema or prefix. */
+/** The same in another schema or with another prefix. */
 export const migrationsOf = (location: string) => MIGRATIONS.map((name) => `${name}[${location}]`);
 
 /** A row for `AdkSession`. */

@@ -4,7 +4,7 @@ import { MikroORM } from '@mikro-orm/core';
 import { databaseOptions } from '../../../mikro-orm.config.js';
 import { MikroOrmSessionService, adkEntities } from '../../../src/index.js';
 
-/** What a process appended and read between two lines. */
+/** The events that a process appended and read between two lines. */
 export interface Work {
   /** Ids of the events whose append was acknowledged. */
   own: string[];
@@ -14,10 +14,10 @@ export interface Work {
 
 const APP = { appName: 'app', userId: 'user' };
 
-/** How many events a process appends to each session at most; while a deploy takes longer, it waits for its end. */
+/** The most events that a process appends to each session. If a deploy takes longer, it waits for the end. */
 const MOST = 1_000;
 
-/** For each URL on stdin: works on the database until the next line, then says what it did. */
+/** For each URL on stdin: works on the database until the next line, then reports what it did. */
 let stop: (() => Promise<void>) | undefined;
 for await (const line of createInterface({ input: process.stdin })) {
   if (stop) {
@@ -34,7 +34,7 @@ async function start(url: string): Promise<() => Promise<void>> {
   const own = await service.createSession({ ...APP, sessionId: `own-${process.pid}` });
   const shared = await service.getOrCreateSession({ ...APP, sessionId: 'shared' });
   const done: Work = { own: [], shared: [], errors: [] };
-  /** How many events of its own it is to append in all. Each process keeps all of the shared session: more would fill the memory. */
+  /** The events that it appends in all. Each process keeps the whole shared session in memory, so more would not fit. */
   let wanted = MOST;
   let end = () => {};
   const isEnding = new Promise<void>((resolve) => (end = resolve));

@@ -47,7 +47,7 @@ describeInChromium('the studio in Chromium', (browser) => {
   });
   afterAll(() => served.close());
 
-  /** Opens a page, and fails for what the browser has refused. */
+  /** Opens a page, and fails if the browser refuses anything. */
   async function visit<T>(options: BrowserContextOptions, work: (page: Page) => Promise<T>): Promise<T> {
     const context = await browser().newContext({ viewport: { width: 1280, height: 860 }, ...options });
     const refused: string[] = [];
@@ -155,7 +155,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.getByText('said meanwhile').waitFor();
       await page.getByText('Live', { exact: true }).waitFor();
       expect(await page.getByText('said meanwhile').count()).toBe(1);
-      // The state follows.
+      // The state is updated, too.
       await page.locator('#state').getByText('mood').waitFor();
       expect(await page.locator('.event').count()).toBe(3);
     });
@@ -189,7 +189,7 @@ describeInChromium('the studio in Chromium', (browser) => {
         await page.locator(`#e${upTo}`).waitFor();
       }
       expect((await numbers())[0]).toBe(1);
-      // What comes live pushes out what was there.
+      // New events push out the old ones.
       await page.goto(site.origin + query('/session', { ...OF_STORY, session: 'long' }));
       await page.getByText('Live', { exact: true }).waitFor();
       for (let i = 0; i < 3; i++) {
@@ -219,7 +219,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.getByRole('link', { name: 'Edit title' }).click();
       await page.getByLabel('Title').fill('A new name');
       await page.getByRole('button', { name: 'Save' }).click();
-      // The browser asks for the mark.
+      // The browser requires the checkbox.
       expect(page.url()).toContain('/describe');
       await page.getByLabel('Yes, change this session').check();
       await page.getByRole('button', { name: 'Save' }).click();
@@ -228,7 +228,7 @@ describeInChromium('the studio in Chromium', (browser) => {
   });
 
   test('saving what was not edited changes nothing, and what was edited is the only change', async () => {
-    // With what browsers change in fields, and with what separates labels.
+    // Has characters that browsers change in fields, and characters that separate labels.
     const key = { ...KEY, sessionId: 'a\nb\r\nc "&d' };
     const title = ' two\nlines\r ';
     const labels = { note: 'a\nteam=red', spaces: '  x ', quoted: '"q"', odd: '\r\n\t\u2028', plain: 'a b=c' };
@@ -256,7 +256,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       const field = page.getByLabel('Labels');
       await save(async () => field.fill(`${await field.inputValue()}\nteam=blue`));
       expect(await described()).toEqual([{ title: ' two ', labels: { ...labels, team: 'blue' } }]);
-      // The forms that lead to a page of the same session.
+      // The forms that lead to another page of the session.
       await served.service.appendEvent({ session: (await served.service.getSession(key))!, event: createEvent() });
       await page.goto(site.origin + query('/session', of));
       await page.getByRole('button', { name: 'Go' }).click();
@@ -270,7 +270,7 @@ describeInChromium('the studio in Chromium', (browser) => {
     await served.service.deleteSession(key);
   });
 
-  // ADK_TEST_UPDATE takes it.
+  // ADK_TEST_UPDATE takes the picture.
   (process.env['ADK_TEST_UPDATE'] === undefined ? test.skip : test)('the picture of docs/studio.md', async () => {
     await visit({ viewport: { width: 1100, height: 720 } }, async (page) => {
       await page.goto(site.origin + STORY);

@@ -4,7 +4,7 @@ import type { MikroOrmSessionService } from '../../../src/index.js';
 
 type Parts = NonNullable<NonNullable<Event['content']>['parts']>;
 
-/** A small picture, of a lamp at night. */
+/** A small picture of a lamp at night. */
 export const PNG = png(120, 80);
 
 function png(width: number, height: number): string {
@@ -36,7 +36,7 @@ function png(width: number, height: number): string {
   ]).toString('base64');
 }
 
-/** `crc32` of node:zlib came with Node.js 20.15. */
+/** Like `crc32` of node:zlib, which needs Node.js 20.15. */
 function crc32(data: Buffer): number {
   let sum = ~0;
   for (const byte of data) {
@@ -50,7 +50,7 @@ export const KEY = { appName: 'support', userId: 'ada', sessionId: 'refund-17' }
 
 const NOON = Date.UTC(2026, 10, 22, 12, 0, 0);
 
-/** A conversation with all that a page shows of one. */
+/** Stores a conversation with everything that a page can show. */
 export async function tellStory(service: MikroOrmSessionService): Promise<void> {
   const session = await service.createSession({
     ...KEY,

@@ -120,7 +120,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect((await get('report.pdf', { version: 9 })).status).toBe(404);
     expect((await get('report.pdf', { version: '-1' })).status).toBe(404);
     expect((await site.get(query('/', { ...KEY, filename: 'report.pdf' }), { method: 'POST' })).status).toBe(405);
-    // Leaving in the middle is not an error of the host's.
+    // A reader that leaves in the middle is not an error of the host.
     const leaving = await handler.fetch(new Request(`http://x${query('/', { ...KEY, filename: 'report.pdf' })}`));
     const body = leaving.body!.getReader();
     const reading = body.read();
@@ -149,7 +149,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(newest.body.equals(LARGE)).toBe(true);
     expect(newest.headers).toMatchObject({ 'content-disposition': 'attachment; filename="report.pdf"' });
     expect((await site.get(query('/file', { ...OF_SESSION, file: 'absent' }))).status).toBe(404);
-    // Another user's.
+    // The file of another user.
     const bobs = await served.studio({ authorize: () => ({ userId: 'bob' }) });
     for (const path of ['/files', '/file'])
       expect((await bobs.get(query(path, { ...OF_SESSION, file: 'report.pdf' }))).status).toBe(404);

@@ -50,7 +50,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await site.get(query('/memory', { app: 'support' })))).toMatch(/all users of support .*sold out/);
     for (const page of [query('/session', { ...OF_ADA, session: 's' }), '/users?app=support'])
       expect(linksOf(await site.get(page), '/memory')).toContain(query('/memory', OF_ADA));
-    // Another user's.
+    // The memories of another user.
     const bobs = await served.studio({ authorize: () => ({ userId: 'bob' }), allowChanges: true });
     for (const path of ['/memory', '/forget']) expect((await bobs.get(query(path, OF_ADA))).status).toBe(404);
     expect(shown(await bobs.get('/memory?app=support'))).toMatch(/Memory of bob .*a secret of bob/);

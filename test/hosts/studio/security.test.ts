@@ -11,7 +11,7 @@ import { Served, linksOf, query, shown, type Answer } from './served.js';
 const OF_STORY = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
 const STORY = query('/session', OF_STORY);
 
-/** Every page that takes a session, or a user. */
+/** Every page about a session or a user. */
 const OF_SESSION = ['/session', '/event', '/event.json', '/part', '/live', '/repair', '/files', '/file', '/memory'];
 const CHANGES = ['/describe', '/delete', '/restore', '/fork', '/rewind', '/forget'];
 
@@ -61,7 +61,7 @@ test('every answer says what a browser may do with it', async () => {
     expect(body).not.toMatch(/<script(?! src="\/assets\/)|<style|\sstyle=|\son\w+=/i);
   }
   expect(answers.map(({ status }) => status)).toEqual([200, 200, 404, 200, 400, 405, 403]);
-  // The files of the pages are kept for ever, under a name that changes with them.
+  // Browsers cache these files forever, so their names change with their contents.
   const [script = ''] = answers[0]!.body.match(/\/assets\/studio-[^"]*\.js/) ?? [];
   expect((await site.get(script)).headers).toMatchObject({
     'cache-control': expect.stringContaining('immutable'),
@@ -116,7 +116,7 @@ test('whatever was said to an agent is text', async () => {
   event.actions.stateDelta['k'] = evil;
   event.actions.artifactDelta[evil] = 1;
   await served.service.appendEvent({ session, event });
-  // Events may have been stored by others, and hold anything.
+  // Others may have stored the events, with any content.
   await served.service.appendEvent({ session, event: createEvent({ author: 'x' }) });
   const odd = JSON.stringify({
     author: 7,
@@ -161,7 +161,7 @@ test('whatever was said to an agent is text', async () => {
   for (const { status, body } of pages) {
     expect(status).toBe(200);
     expect(body).not.toMatch(/<script>|<img src=x|<b>|<svg|href="javascript:/i);
-    // Values in quotes may say what they like.
+    // Quoted values may contain anything.
     expect(body.replace(/"[^"]*"/g, '""')).not.toMatch(/<[^>]+\son(error|click)=/i);
     expect(body).not.toMatch(/[\u202e\u001b\u0007]/);
   }
@@ -241,7 +241,7 @@ test('Markdown of a model is formatted, and nothing of it runs, loads or leads a
   const raw = await site.get(query('/session', { ...OF_STORY, session: 'markdown', raw: 1 }));
   expect(raw.body).toContain('# Title\n**bold** &lt;b&gt;');
   expect(raw.body).not.toContain('class="markdown"');
-  // The links of the page, and the events that come, stay so.
+  // The page's links and new events keep the setting.
   expect(raw.body).toMatch(/data-live="[^"]*raw=1/);
   expect(raw.body).toMatch(/href="[^"]*at=1[^"]*raw=1|href="[^"]*raw=1[^"]*at=1/);
 });
@@ -459,7 +459,7 @@ test('the token of the command line is in the link alone, then in a cookie', asy
   expect([opened.status, opened.headers.location]).toEqual([303, STORY]);
   const [cookie = ''] = (opened.headers['set-cookie']?.[0] ?? '').split(';');
   expect(await status(STORY, cookie)).toBe(200);
-  // No link leads to another site, whatever a browser takes for the beginning of one.
+  // No link leads to another site, however a browser reads its beginning.
   for (const path of [
     '//evil.example/a',
     '///evil.example',

@@ -20,7 +20,7 @@ interface RequestOptions {
   form?: Record<string, string>;
 }
 
-/** A database with our tables, and studios of it that listen. */
+/** A database with our tables, and servers with studios for it. */
 export class Served {
   readonly service: MikroOrmSessionService;
   readonly #close: (() => Promise<unknown>)[] = [];
@@ -44,7 +44,7 @@ export class Served {
     return served;
   }
 
-  /** @returns what sends requests to a new studio. */
+  /** Starts a studio. @returns the object that sends requests to it. */
   async studio(options: StudioOptions = {}): Promise<Site> {
     return this.listen(createStudio(this.orm.em, options).listener);
   }
@@ -61,7 +61,7 @@ export class Served {
     return new Site((server.address() as AddressInfo).port);
   }
 
-  /** As a server that is restarted. */
+  /** Drops connections, as a restart does. */
   dropConnections(): void {
     for (const server of this.#servers) server.closeAllConnections();
   }
@@ -71,7 +71,7 @@ export class Served {
   }
 }
 
-/** Sends requests with the headers that a test wants, as no browser and no `fetch` does. */
+/** Sends requests with any headers. Browsers and `fetch` would not send all of them. */
 export class Site {
   readonly origin: string;
 
@@ -99,7 +99,7 @@ export class Site {
   }
 }
 
-/** What a person reads of a page. */
+/** The text that a person reads on a page. */
 export function shown({ body }: Answer): string {
   const main = body.slice(body.indexOf('<main'), body.indexOf('</main>'));
   const plain = main.replace(/<[^>]*>/g, ' ').replace(/\s+/g, ' ');
@@ -111,7 +111,7 @@ export function shown({ body }: Answer): string {
     .replaceAll('&amp;', '&');
 }
 
-/** The addresses that a page links to and that begin in this way. */
+/** The addresses that a page links to and that have this beginning. */
 export function linksOf({ body }: Answer, begin: string): string[] {
   const links = [...body.matchAll(/href="([^"]*)"/g)].map(([, href = '']) => href.replaceAll('&amp;', '&'));
   return links.filter((href) => href.startsWith(begin));

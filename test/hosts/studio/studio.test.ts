@@ -13,11 +13,11 @@ import { Served, linksOf, query, shown, type Answer, type Site } from './served.
 const OF_STORY = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
 const STORY = query('/session', OF_STORY);
 
-/** The numbers of the events of a page. */
+/** The numbers of the events on a page. */
 const eventsOf = ({ body }: Answer) =>
   [...body.matchAll(/class="event [^"]*"\s+id="e(\d+)"/g)].map(([, seq]) => Number(seq));
 
-/** The values of the state of a page. */
+/** The values of the state on a page. */
 const stateOf = (answer: Answer) =>
   shown({ ...answer, body: `<main>${answer.body.slice(answer.body.indexOf('<aside'))}` });
 
@@ -166,7 +166,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       /Refund of order 17 .* team=billing tier=gold 9 events/,
       /Session created .* topic "refund" user:language "English" app:shop "open" user 2026-11-22 12:00:04 UTC #1/,
       /Thought The person wants a refund/,
-      // The answer is in its call.
+      // The call shows its answer.
       /Call find_order order: 17, customer: "ada" Arguments \{ "order": 17, "customer": "ada" \} Answer #3 \{ "order": 17, "item": "Desk lamp"/,
       /Answer of find_order to #2/,
       /orders concierge\.orders .* Code PYTHON print\(59\.90 \* 1\.0\) Result of the code: OUTCOME_OK 59\.9/,
@@ -211,13 +211,13 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(then).toMatch(/refundable true #4 by orders/);
     expect(then).not.toMatch(/escalated|step "/);
     expect((await site.get(`${STORY}&at=10`)).status).toBe(400);
-    // A value that an event of another session of the user has written.
+    // A value that was written by an event of the user's other session.
     const other = await served.service.createSession({ ...KEY, sessionId: 'other' });
     const event = createEvent({ author: 'elsewhere' });
     event.actions.stateDelta['user:mood'] = 'fine';
     await served.service.appendEvent({ session: other, event });
     expect(stateOf(await site.get(STORY))).toMatch(/user:mood "fine" another session, #1 by elsewhere/);
-    // Set outside a run, by way of another session.
+    // Set outside a run, through another session.
     const seen = stateOf(await site.get(query('/session', { ...OF_STORY, session: 'other' })));
     const when = String.raw`outside a run, (just now|\d+ (second|minute)s? ago)`;
     for (const value of ['user:language "English"', 'user:vip true', 'app:shop "open"'])
@@ -245,7 +245,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     const far = await asOf(10_001);
     expect(far).toMatch(/more than 10,000 events come before it/);
     expect(far).not.toContain('given');
-    // It would be found where damaged sessions are looked for.
+    // Otherwise the search for damage would find it.
     await service.deleteSession(key);
   });
 
@@ -284,7 +284,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(eventsOf(middle)).toEqual(numbers(41, 80));
     expect(eventsOf(await site.get(linksOf(middle, `${path}&after=`)[0] ?? ''))).toEqual(numbers(81, 120));
     expect(eventsOf(await site.get(`${path}&at=7`))).toContain(7);
-    // Of the size of many events the newest are measured.
+    // For many events the size is an estimate from the newest ones.
     expect(shown(await site.get('/sessions?app=long'))).toContain('≈');
     await served.orm.em
       .getConnection()
@@ -292,7 +292,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await site.get(path))).toContain('Events 100 to 101 cannot be read');
   });
 
-  // Characters that are long as markup, and in UTF-8.
+  // Characters that are long in markup or in UTF-8.
   test.each(['"', '中'])('is never larger than 300 kB, whatever is stored: %s', async (character) => {
     const key = { appName: `large ${character}`, userId: 'ada', sessionId: 'large' };
     const long = character.repeat(4_100);
@@ -454,7 +454,7 @@ describe.each(availableDatabases())('on %s', (name) => {
           return sql.all(text, values);
         },
       };
-      // A number of sessions, or those with a number of events.
+      // Limited by sessions, or by their events.
       for (const atOnce of [
         { sessions: 4, events: 1_000 },
         { sessions: 1_000, events: 3 },
@@ -571,7 +571,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       served.orm.em.fork().findOne(AdkSession, { appName: KEY.appName, id: sessionId });
     expect((await send('/describe', { title: 'New', labels: 'a=1\nb=2' })).status).toBe(303);
     expect(await row()).toMatchObject({ title: 'New', labels: { a: '1', b: '2' } });
-    // Of a text area, a browser drops one line break at the beginning.
+    // A browser drops a line break at the beginning of a text area.
     expect((await changing.get(query('/describe', of))).body).toMatch(/<textarea[^>]*>\n?a=1\nb=2<\/textarea>/);
     expect((await send('/describe', { title: '', labels: 'nonsense' })).status).toBe(400);
     expect(await row()).toMatchObject({ title: 'New' });
@@ -580,7 +580,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(forked.headers.location).toBe(query('/session', { ...OF_STORY, session: 'forked' }));
     expect(await row('forked')).toMatchObject({ lastSeq: 2 });
     expect((await send('/fork', { at: '2', as: 'forked' })).status).toBe(409);
-    // Without the mark nothing is done.
+    // Without the confirmation nothing is done.
     expect((await send('/rewind', { at: '1', confirm: '' })).status).toBe(400);
     expect(await row()).toMatchObject({ lastSeq: 3 });
     expect((await send('/rewind', { at: '1' })).status).toBe(303);

@@ -39,7 +39,7 @@ describe('testSessionService', () => {
   });
 
   test('a copy is the database that was migrated', async () => {
-    // The first one of a process is a copy as well: the one that was migrated is closed.
+    // The first store of a process is a copy, too: the database that was migrated is closed.
     const dump = async ({ orm }: TestSessionService) =>
       orm.em.getConnection().execute("select type, name, sql from sqlite_master where name like 'adk%' order by name");
     const { orm } = store;
@@ -56,7 +56,7 @@ describe('testSessionService', () => {
 
 const DRIVERS = ['@mikro-orm/sqlite', '@mikro-orm/better-sqlite', '@mikro-orm/libsql'];
 
-/** Those of this MikroORM, each with the others that are looked for before it. */
+/** The drivers of this MikroORM, each with those that are tried before it. */
 const installed = DRIVERS.map((name, i) => [name, DRIVERS.slice(0, i)] as const).filter(
   ([name]) => !(isMikroOrm7 && name === '@mikro-orm/better-sqlite'),
 );
@@ -83,7 +83,7 @@ test('without a driver, testSessionService says what to install', async () => {
   });
 });
 
-/** The entry as it is loaded in a project that has not installed these packages. */
+/** Loads the entry as in a project without these packages. */
 async function without(
   packages: readonly string[],
   work: (entry: typeof import('../../../src/testing/index.js')) => Promise<void>,
@@ -134,7 +134,7 @@ describe('scriptedModel', () => {
     ]);
     expect(session).toHaveState({ answer: 'Yes, in both.' });
     expect(model.requests.map(({ contents }) => contents.length)).toEqual([1, 3, 5]);
-    // What is stored, not what the service says.
+    // Reads the table, not the service.
     expect(await store.orm.em.fork().count(AdkEvent)).toBe(6);
   });
 

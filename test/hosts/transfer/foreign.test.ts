@@ -41,7 +41,7 @@ async function emptyStore(name: DatabaseName = 'sqlite'): Promise<MikroORM> {
   return orm;
 }
 
-/** A host's ORM that knows nothing of the tables. */
+/** A host's ORM without entities for the tables. */
 async function ormOn({ options }: TestDatabase): Promise<MikroORM> {
   const orm = await MikroORM.init({ ...options, entities: [], discovery: { warnWhenNoEntities: false } });
   closing.push(() => orm.close(true));
@@ -59,7 +59,7 @@ async function importFrom(source: MikroORM, target: MikroORM, options: Omit<Impo
   return { ...result, rows };
 }
 
-/** Everything that is in the tables of a store. */
+/** The whole content of a store's tables. */
 async function contentOf({ em }: MikroORM): Promise<unknown> {
   const content: Record<string, unknown> = {};
   for (const table of ['sessions', 'events', 'app_states', 'user_states'])
@@ -70,7 +70,7 @@ async function contentOf({ em }: MikroORM): Promise<unknown> {
 const plain = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
 
 function expectSameSession(ours: Session | undefined, theirs: Session | undefined): void {
-  // Not by jest's comparison, which overlooks `__proto__`.
+  // Not with jest's comparison, which overlooks `__proto__`.
   const parts = ({ id, state, events, lastUpdateTime }: Session) => plain({ id, state, events, lastUpdateTime });
   if (!ours || !theirs || !isDeepStrictEqual(parts(ours), parts(theirs))) expect(ours).toEqual(theirs);
 }
@@ -84,7 +84,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
   return writers;
 }
 
-// Its own ORM is MikroORM 6.
+// ADK's store needs MikroORM 6.
 (isMikroOrm7 ? describe.skip : describe)('a store of @google/adk', () => {
   async function adkStore(name: DatabaseName) {
     const database = await newDatabase(name);
@@ -106,7 +106,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
 
   const odd = 'é😀\'"`\\%_?';
 
-  /** Names that are the user's, and names that are ADK's. */
+  /** Names of the user's, and names of ADK's. */
   const full = (id: string, timestamp: number): Partial<Event> => ({
     id,
     timestamp,
@@ -280,7 +280,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
     const event = (n: number, more = '') => `{"id":"e${n}","timestamp":${1.6e12 + n},"output":1${more}}`;
     const deep = '{"my_v":'.repeat(5_000) + '1' + '}'.repeat(5_000);
     await service.createSession(key);
-    // Deep inside of what is converted, and of what is the user's.
+    // Deep inside of converted values, and of the user's own.
     const events = [event(1), event(2, `,"custom":${deep}`), event(3, `,"custom_metadata":${deep}`), event(4)];
     for (const [i, json] of events.entries())
       await execute(source.em, 'insert into events values (?, ?, ?, ?, ?, ?, ?)', [
@@ -308,7 +308,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
     const { service, source } = await adkStore('sqlite');
     const target = await emptyStore();
     await service.createSession(key);
-    // Each answers the call of the next one, so that they come in the reverse order of their ids.
+    // Each answers the call of the next one, so their order is the reverse of their ids.
     const ids = Array.from({ length: 6_000 }, (_, n) => `e${String(n).padStart(4, '0')}`);
     const json = (n: number) =>
       JSON.stringify({
@@ -375,7 +375,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
         n,
         event(n),
       ]);
-    // Full pages to the end.
+    // The last page is full, too.
     for (let n = 0; n < 199; n++)
       await execute(source.em, `insert into sessions values (?, 'app', ?, '{}', 5, 6)`, [`s${n}`, `u${n}`]);
     for (let n = 0; n < 230; n++)
@@ -414,7 +414,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
   });
 });
 
-/** A database with what the statements make. */
+/** A database that the statements have filled. */
 async function storeOf(name: DatabaseName, statements: readonly string[]): Promise<MikroORM> {
   const source = await ormOn(await newDatabase(name));
   for (const statement of statements) await execute(source.em, statement);
@@ -492,13 +492,13 @@ const REFUSED_EVENTS = [
   { ...app, sessionId: 's', eventId: 'delta', reason: refusedBigint('event.actions.stateDelta.mine[1]') },
 ];
 
-/** What is left where long integers were refused. */
+/** Expects the values that remain if long integers are refused. */
 async function expectKept({ em }: MikroORM): Promise<void> {
   const { state } = (await new MikroOrmSessionService(em).getSession({ ...app, sessionId: 's' }))!;
   expect(state).toEqual({ kept: 1, 'user:kept': 1, 'app:kept': 1 });
 }
 
-/** The ids of a session's events, in their order. */
+/** The ids of a session's events, in order. */
 const idsIn = async ({ em }: MikroORM, sessionId: string) =>
   (await new MikroOrmSessionService(em).getSession({ ...app, sessionId }))!.events.map(({ id }) => id);
 
@@ -561,7 +561,7 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
     const add = (id: string, timestamp: number, actions: object) =>
       addEvent(source.em, 's', id, { ...PYTHON_EVENT, timestamp, actions });
     await add('e1', 1600000001, { state_delta: { n: 1 } });
-    // All have the invocation i1 in these rows.
+    // All these rows have the invocation i1.
     await add('r1', 1600000002, { state_delta: { n: 1 }, rewind_before_invocation_id: 'i1' });
     await add('e2', 1600000003, { state_delta: { n: 1 } });
     await add('r2', 1600000004, { rewind_before_invocation_id: 'not there' });
@@ -617,7 +617,7 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
     for (const [id, json] of [
       ['call', `{"timestamp": 1600000001.5, "content": ${LONG_CALL('function_call')}}`],
       ['delta', `{"timestamp": 1600000002.5, "actions": {"state_delta": ${longId('mine')}}}`],
-      // It is exact in a number, and in the text of an export.
+      // A number holds it exactly, and so does the text of an export.
       ['fine', `{"timestamp": 1600000003.5, "custom_metadata": {"a": 100000000000000000000, "b": "${LONG}"}}`],
     ])
       await execute(source.em, 'insert into events values (?, ?, ?, ?, ?, ?, ?)', [

@@ -43,18 +43,18 @@ const saying = (id: string, invocationId: string, timestamp: number, stateDelta 
   actions: { stateDelta, artifactDelta: {}, requestedAuthConfigs: {}, requestedToolConfirmations: {} },
   longRunningToolIds: [],
 });
-/** What `JSON.stringify(session)` gives in TypeScript. */
+/** The result of `JSON.stringify(session)` in TypeScript. */
 const SAVED = {
   ...{ id: 's', appName: 'app', userId: 'u', lastUpdateTime: 1_700_000_000_002.5 },
   state: { n: 2, snake_key: { in_ner: 1 }, byHand: [null], 'user:lang': 'pt', 'app:version': 3, 'temp:not': 1 },
-  // Not by their times.
+  // Not in the order of their times.
   events: [
     saying('e1', 'i1', 1_700_000_000_002, { n: 1, snake_key: { in_ner: 1 }, 'user:lang': 'pt' }),
     saying('e2', 'i2', 1_700_000_000_001, { n: 2, 'app:version': 3 }),
   ],
 };
 const { 'temp:not': _, ...STATE } = SAVED.state;
-/** With names in the case that adk-python has by default now; those of users stay. */
+/** Converts names to the case that is adk-python's default now, except those of users. */
 const inCamelCase = (value: object): object =>
   Object.fromEntries(
     Object.entries(value).map(([name, inner]: [string, unknown]) => [
@@ -82,7 +82,7 @@ describe.each(availableDatabases())('a saved session on %s', (name) => {
       { state_key: 'snake_key', event_id: 'e1' },
     ]);
     expect(await importFrom(orm, text)).toMatchObject({ sessions: 0, events: 0, refused: 0 });
-    // What was said since is new.
+    // Later events are new.
     const more = { ...SAVED, events: [...SAVED.events, saying('e3', 'i3', 1_700_000_000_003)] };
     expect(await importFrom(orm, JSON.stringify(more))).toMatchObject({ sessions: 0, events: 1 });
   });
@@ -173,7 +173,7 @@ describe("with the command line of ADK's devtools", () => {
   let folder: string;
   beforeAll(async () => {
     await prepare();
-    // It finds the package of the repository.
+    // Here it finds the package of the repository.
     folder = await mkdtemp(path.join('test/hosts/transfer', 'saved-'));
   });
   afterAll(async () => {
@@ -181,7 +181,7 @@ describe("with the command line of ADK's devtools", () => {
     await rm(folder, { recursive: true });
   });
 
-  /** Runs `adk run` with one message. @returns what it has printed. */
+  /** Runs `adk run` with one message. @returns its output. */
   async function adkRun(message: string, ...options: string[]): Promise<string> {
     const adk = path.resolve('node_modules/@google/adk-devtools/dist/esm/cli_entrypoint.js');
     const child = spawn(process.execPath, [adk, 'run', path.join(folder, 'agent.mjs'), ...options]);
@@ -228,7 +228,7 @@ describe("with the command line of ADK's devtools", () => {
     expect(resumed).toContain('[echo]: You said: hello');
     expect(resumed).toContain('[echo]: You said: again');
 
-    // The names of the file do for the standard output, too.
+    // The options that name a session in a file also work with the standard output.
     const printed = await run(['export', ...session, '--url', url]);
     expect(JSON.parse(printed.out)).toMatchObject({ id: 'first', events });
     expect(await run(['export', ...session.slice(2), '--url', url])).toMatchObject({ code: 2 });

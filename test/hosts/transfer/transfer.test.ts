@@ -34,7 +34,7 @@ async function emptyStore(name: DatabaseName): Promise<MikroORM> {
   return (await sharedStore(name, 1))[0]!;
 }
 
-/** Some ORMs on one database, as several processes have them. */
+/** Several ORMs on one database, as in several processes. */
 async function sharedStore(name: DatabaseName, count: number): Promise<MikroORM[]> {
   const database = await createDatabase(name);
   const orms: MikroORM[] = [];
@@ -62,7 +62,7 @@ const parsed = (lines: readonly string[]) => lines.map((line): unknown => JSON.p
 const importInto = (orm: Pick<MikroORM, 'em'>, lines: readonly string[], options = {}): Promise<ImportResult> =>
   new SessionMaintenance(orm.em).importSessions(parsed(lines), options);
 
-/** Fills a store with everything that a year leaves. */
+/** Fills a store with everything that a year of use leaves. */
 async function fill({ em }: MikroORM): Promise<void> {
   const service = new MikroOrmSessionService(em);
   const maintenance = new SessionMaintenance(em);
@@ -86,7 +86,7 @@ async function fill({ em }: MikroORM): Promise<void> {
         await service.appendEvent({ session, event });
         if (n === 2) await service.updateState({ ...key, set: { outside: odd }, remove: ['k1'] });
       }
-      // Other content for an event, which leaves a value that no event holds.
+      // Other content for an event leaves a state value that no event has.
       await service.appendEvent({ session, event: createEvent({ id: 'e2', timestamp: 1.5e12 }) });
       await service.describeSession(key, { title: odd, labels: { team: odd } });
       await service.forkSession(key, { at: 3, as: 'fork' });
@@ -230,7 +230,7 @@ test.each([
     for (const [service, { id }] of [[theirs!, expected] as const, [ours!, found] as const])
       await service.deleteSession({ ...key, sessionId: id });
   }
-  // The same state, and another past.
+  // The same state, with another past.
   await theirs!.updateState({ ...key, set: { b: 2 } });
   await theirs!.updateState({ ...key, set: { b: 1 } });
   await bring();
@@ -238,7 +238,7 @@ test.each([
   const head = await new EventLog(to.em, options).complete().head();
   await bring();
   expect(await new EventLog(to.em, options).complete().head()).toEqual(head);
-  // What was set here goes, also from the past of what comes.
+  // Keys that were set here are removed, also from the past of the imported session.
   await ours!.updateState({ ...key, set: { ours: 1, n: 'ours' } });
   await bring();
   await append('e4', { m: 4 });
@@ -355,7 +355,7 @@ test('L1 artifacts are imported as a whole, or refused', async () => {
   await expect(importInto(to, changed(/"filename":"f"/, '"filename":""'))).rejects.toThrow(InvalidArgumentError);
   await expect(importInto(to, changed(/"isEncoded":false/, '"isEncoded":true'))).rejects.toThrow(/asStored/);
   expect(await versions()).toEqual([0, 1]);
-  // It is continued.
+  // The import continues where it stopped.
   expect(await importInto(to, lines)).toMatchObject({ artifactVersions: 1 });
   expect(await linesOf(to)).toEqual(lines);
   expect(
@@ -411,7 +411,7 @@ describe.each(availableDatabases())('from %s', (source) => {
       expect(await linesOf(to)).toEqual(lines);
       for (const appName of ['app', 'App', 'state alone'])
         expectSame(await folded(new EventLog(to.em), appName), await tablesOf(to, appName));
-      // Again: nothing is new, also for the readers of the log.
+      // A repeated import brings nothing new, not even for readers of the log.
       const head = await new EventLog(to.em).complete().head();
       expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 0, artifactVersions: 0, memories: 0 });
       expect(await new EventLog(to.em).complete().head()).toEqual(head);
@@ -424,7 +424,7 @@ describe.each(availableDatabases())('from %s', (source) => {
   }, 300_000);
 });
 
-// A file takes one writer at a time: nobody else inserts after the lock.
+// Only servers: a file takes one writer at a time, so nobody else can insert after the lock.
 const servers = availableDatabases().filter((name) => DATABASES[name].server);
 (servers.length > 0 ? describe.each(servers) : describe.skip.each(['no server']))(
   'beside another import on %s',
@@ -520,7 +520,7 @@ describe.each(availableDatabases())('beside writers on %s', (name) => {
         if (during.join('\n') !== before.join('\n')) expect(during).toEqual(await read(from.em, key.userId));
         expect(last || at < 30).toBe(true);
       }
-      // While the consumer has a part of it.
+      // Runs while the consumer has read a part.
       const key = { appName: 'app', userId: 'slow', sessionId: 's' };
       await fill(service, key);
       const before = await read(from.em, key.userId);
@@ -559,7 +559,7 @@ describe.each(availableDatabases())('beside writers on %s', (name) => {
       (key) => fill(service, key),
     ];
     let isOver = false;
-    // What a writer does, another one may have made impossible.
+    // Another writer may have made a call impossible.
     const write = async (key: SessionKey, from: number) => {
       for (let i = from; !isOver; i++) {
         await deeds[i % deeds.length]!(key).catch(() => undefined);
@@ -621,7 +621,7 @@ test('L1 an import that was interrupted is made whole by the same import', async
       if (records === count) stop.abort();
     };
     await importInto(to, lines, { batchSize: 50, signal: stop.signal, onProgress });
-    // What is there is whole.
+    // Everything that was imported is complete.
     const service = new MikroOrmSessionService(to.em);
     const { sessions } = await service.listSessions({ appName: 'app' });
     for (const { id } of sessions) {
@@ -678,7 +678,7 @@ test('L1 an older file leaves the state of apps and users that is here, with sha
   expect(await here.getSession(key)).toMatchObject({ state: { own: 1 } });
   const set = [];
   for await (const entry of log.complete().since(before)) if (entry.change === 'state') set.push(entry.state);
-  // An entry has the state of all scopes as it stands.
+  // An entry has the current state of all scopes.
   expect(set).toEqual([{ 'user:a': 2, 'user:b': 1, 'app:a': 2 }]);
   await importInto(to, older);
   expect(await state()).toEqual({ 'user:a': 1, 'user:b': 1, 'app:a': 1 });

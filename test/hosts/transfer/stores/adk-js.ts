@@ -1,6 +1,6 @@
 /**
  * The tables that `DatabaseSessionService` of `@google/adk` 2.0.0 makes on SQLite (core/src/sessions/db/schema.ts in
- * google/adk-js), with one session; its own ORM is MikroORM 6, which is not there in tests on 7.
+ * google/adk-js), with one session. It needs MikroORM 6, so tests on MikroORM 7 cannot run it.
  */
 export const ADK_JS_ON_SQLITE = [
   'create table `adk_internal_metadata` (`key` text not null primary key, `value` text not null)',

@@ -26,7 +26,7 @@ export function pythonTables(name: DatabaseName): string[] {
   ];
 }
 
-/** What `Event.model_dump(exclude_none=True, mode='json')` gives; times in seconds, bytes in base64 for URLs. */
+/** The result of `Event.model_dump(exclude_none=True, mode='json')`: times in seconds, bytes in base64 for URLs. */
 export const PYTHON_EVENT = {
   id: 'in the JSON',
   invocation_id: 'in the JSON',
@@ -67,7 +67,7 @@ export const PYTHON_EVENT = {
   turn_complete: true,
 };
 
-/** The same as ADK JS has it. */
+/** The same event in ADK JS. */
 export const SAME_IN_JS = {
   id: 'e1',
   invocationId: 'i1',
