@@ -23,7 +23,7 @@ const stored: Stored = { ids: ['a', 'b', 'c'], seqs: [1, 2, 3], lastSeq: 3, stat
 
 test('the checker of the storms finds nothing where all is well', () => {
   expect(violations([history], stored)).toEqual([]);
-  // Of an append that was under way when its process was killed nothing was said.
+  // An append that was interrupted by the kill was neither acknowledged nor refused.
   expect(violations([{ ...history, failed: [], interrupted: ['c'] }], stored)).toEqual([]);
 });
 

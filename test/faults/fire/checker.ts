@@ -2,10 +2,10 @@ import type { StormHistory } from '../processes/storm-protocol.js';
 import { upTo, type Stored } from '../processes/tables.js';
 
 /**
- * Compares the answers that processes got with what the tables hold, as Jepsen does for lists that are appended to.
+ * Compares the answers that processes got with the tables, as Jepsen does for append-only lists.
  *
  * @param histories of all processes that wrote to the session or read it.
- * @returns what does not fit; nothing when all is well.
+ * @returns the contradictions; none if all is well.
  */
 export function violations(histories: readonly StormHistory[], stored: Stored): string[] {
   const { ids, seqs, lastSeq, state, folded } = stored;

@@ -10,13 +10,13 @@ import { Proxy } from './proxy.js';
 
 const available = availableServers();
 
-/** Long for a server that answers, on a busy machine, and short for a test. */
+/** Long enough for a server that answers on a busy machine, and short enough for a test. */
 const TIMEOUT_MS = 700;
 
 const eventOf = (id: string, stateDelta: Record<string, unknown> = {}): Event =>
   createEvent({ id, author: 'agent', actions: { stateDelta } });
 
-/** The end of a message, since the checks of settings have the word, too. */
+/** Only the end of a message, since the checks of settings contain the word, too. */
 const COMMIT = /commit\0?$/;
 
 // Jest refuses a describe.each of nothing, if there is no server.
@@ -26,13 +26,13 @@ const COMMIT = /commit\0?$/;
     const { append: appending, refusal, deadlock, commitFailed, crash } = server.messages;
     let database: TestDatabase;
     let proxy: Proxy;
-    /** Straight to the server. */
+    /** Connected to the server directly. */
     let direct: MikroORM;
     let others: MikroOrmSessionService;
     let key: ReturnType<typeof keyOf>;
     const orms: MikroORM[] = [];
 
-    /** An ORM behind the proxy. */
+    /** Opens an ORM that connects through the proxy. */
     async function open(max = 1, more: Options = {}): Promise<MikroORM> {
       const orm = await MikroORM.init({
         ...database.options,
@@ -120,9 +120,9 @@ const COMMIT = /commit\0?$/;
         });
         expect(told).toHaveLength(1);
         proxy.open();
-        // The attempt to connect ends, for which a driver waits as long as the host has set.
+        // Ends the attempt to connect, for which a driver waits as long as the host has configured.
         proxy.cut();
-        // The pool has not lost its only slot.
+        // The pool still has its only slot.
         await patient.appendEvent({ session: handle, event: eventOf('b') });
         expect((await readTables(direct.em, session.id)).ids.at(-1)).toBe('b');
       });
@@ -132,7 +132,7 @@ const COMMIT = /commit\0?$/;
         const end = new AbortController();
         const watched = log.watch(await log.head(), {}, { signal: end.signal })[Symbol.asyncIterator]();
         const next = watched.next();
-        // Any message: what polls is prepared, so that its text is sent once.
+        // Any message: the poll is a prepared statement, so its text is sent only once.
         await proxy.freezeAt(/[^]/);
         end.abort();
         expect((await next).done).toBe(true);
@@ -391,7 +391,7 @@ const COMMIT = /commit\0?$/;
 
     describe('O1 the error of a call of several transactions says what is stored', () => {
       const DAY = 24 * 3_600_000;
-      /** Each session in its own transaction; the user has no state, so there is none for it. */
+      /** Each session has its own transaction. The user has no state, which would take another one. */
       const each = { batchSize: 3, pauseMs: 0 };
       const calls: Record<
         string,
@@ -406,7 +406,7 @@ const COMMIT = /commit\0?$/;
         eraseUser: (by, _, onProgress) => by.eraseUser({ userId: 'eraseUser', ...each, onProgress }),
         importSessions: (by, records, onProgress) => by.importSessions(records, { batchSize: 5, onProgress }),
       };
-      /** Four sessions of two events; what is gone of them, or what an import has brought. */
+      /** Stores four sessions of two events. @returns their records, and a function that counts what is deleted or imported. */
       const fill = async (userId: string) => {
         const appName = expect.getState().currentTestName!.slice(-100);
         for (const sessionId of ['s1', 's2', 's3', 's4']) {
@@ -433,7 +433,7 @@ const COMMIT = /commit\0?$/;
           if (sessions === 2) proxy.refuse();
         }).catch((error: unknown) => error);
         expect(error).toMatchObject({ code: 'ADK_DATABASE', outcome: 'partial', done: { sessions: 2, events: 4 } });
-        // A session that is trimmed stays.
+        // A trimmed session stays.
         expect(await stored()).toEqual({ sessions: userId === 'trim' ? 0 : 2, events: 4 });
         proxy.open();
         expect(await calls[userId]!(by, records, () => undefined)).toMatchObject({ sessions: 2, events: 4 });
@@ -464,7 +464,7 @@ const COMMIT = /commit\0?$/;
       });
     });
 
-    /** Lets another holder take the lease over. */
+    /** Expires the lease, and lets another holder take it. */
     async function expire({ sessionId }: { sessionId: string }): Promise<void> {
       await direct.em
         .getConnection()
@@ -481,7 +481,7 @@ const COMMIT = /commit\0?$/;
         const session = await service.createSession(key);
         await service.appendEvent({ session, event: eventOf('a') });
         const refused = proxy.answer(/rollback/, refusal);
-        // The statements before the one that fails have an effect that must not be committed.
+        // The effects of the statements before the failing one must not be committed.
         await expect(service.updateState({ ...keyOf('missing'), set: { 'app:never': 1, a: 1 } })).rejects.toMatchObject(
           { code: 'ADK_SESSION_NOT_FOUND' },
         );

@@ -1,6 +1,6 @@
 import base from '../../../jest.config.js';
 
-// `npm run test:fire -- ha`: what needs clusters of servers, started here. `npx jest test/faults/fire` has the rest.
+// `npm run test:fire -- ha` runs the tests with clusters, which they start. `npx jest test/faults/fire` runs the others.
 /** @type {import('jest').Config} */
 export default {
   ...base,

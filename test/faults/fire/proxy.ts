@@ -1,20 +1,20 @@
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 
-/** A fault that waits for a message of a client. */
+/** A fault that happens at a message of a client. */
 interface Fault {
   text: RegExp;
-  /** Does something else than to forward the message. */
+  /** Called instead of forwarding the message. */
   meet(client: Socket, server: Socket, message: Buffer): void;
 }
 
-/** Enough for a connection to be set up, and for some appends. */
+/** Enough to set up a connection and make some appends. */
 const STORM_MESSAGES = 40;
 
-/** The ways in which the connections of a storm end, by turns. */
+/** How the connections of a storm end, in turn. */
 const STORM_ENDS = ['at the greeting', 'at the login', 'cut', 'frozen', 'answer lost'] as const;
 
-/** Stands between a program and its database server, and does to the connections what networks and servers do. */
+/** A proxy between a program and its database server that breaks connections as networks and servers do. */
 export class Proxy {
   readonly #server: Server;
   #target: URL;
@@ -22,9 +22,9 @@ export class Proxy {
   readonly #frozen = new WeakSet<Socket>();
   #faults: Fault[] = [];
   #mode: 'open' | 'refusing' | 'silent' | 'storm' = 'open';
-  /** How many connections have been asked for. */
+  /** How many connections clients have tried to open. */
   attempts = 0;
-  /** What becomes of the texts that the server sends. */
+  /** Changes the texts that the server sends. */
   rewrite?: (answer: string) => string;
 
   private constructor(target: URL) {
@@ -47,7 +47,7 @@ export class Proxy {
     return url.href;
   }
 
-  /** Nothing passes any more on the connections that there are, and nothing closes them. New ones work. */
+  /** Freezes all connections: they stay open, and nothing passes. New ones work. */
   freeze(): void {
     for (const client of this.#clients.keys()) this.#frozen.add(client);
   }
@@ -63,15 +63,15 @@ export class Proxy {
     this.cut();
   }
 
-  /** Freezes all connections, and accepts new ones without a word. */
+  /** Freezes all connections, and accepts new ones without answering. */
   fallSilent(): void {
     this.#mode = 'silent';
     this.freeze();
   }
 
   /**
-   * Each connection ends: after the server's greeting, after the login, or after some messages, of which the last one does
-   * not reach the server, or is answered and its answer lost, or from which on nothing passes and nobody says so.
+   * Ends each connection: after the server's greeting, after the login, or after some messages. Of these, the last does not
+   * reach the server, or its answer is lost, or the connection freezes.
    */
   storm(): void {
     this.#mode = 'storm';
@@ -82,7 +82,7 @@ export class Proxy {
     this.#mode = 'open';
   }
 
-  /** Ends all connections, and leads new ones to another server, as HAProxy with `on-marked-down shutdown-sessions`. */
+  /** Ends all connections, and connects new ones to another server, like HAProxy with `on-marked-down shutdown-sessions`. */
   switchTo(url: string): void {
     this.#target = new URL(url);
     this.cut();
@@ -91,7 +91,7 @@ export class Proxy {
   /**
    * The next message with this text reaches the server, and its answer is lost with the connection.
    *
-   * @param meanwhile runs after the server's answer and before the client learns of the loss.
+   * @param meanwhile runs after the server's answer, before the client notices the loss.
    */
   loseAnswer(text: RegExp, meanwhile: () => Promise<unknown> = () => Promise.resolve()): Promise<void> {
     return this.#insteadOfAnswer(text, meanwhile, (client) => client.destroy());
@@ -136,7 +136,7 @@ export class Proxy {
     });
   }
 
-  /** The connections freeze with the next message that has this text, before the server gets it. */
+  /** Freezes the connections at the next message with this text, before the server gets it. */
   freezeAt(text: RegExp): Promise<void> {
     return new Promise((resolve) => {
       this.#faults.push({
@@ -196,7 +196,7 @@ export class Proxy {
       fault.meet(client, server, message);
     });
     server.on('data', (message) => {
-      // A packet may end within a character.
+      // Latin-1 keeps all bytes: a packet may end within a character.
       const sent = this.rewrite ? Buffer.from(this.rewrite(message.toString('latin1')), 'latin1') : message;
       if (!this.#frozen.has(client)) client.write(sent);
     });

@@ -26,7 +26,7 @@ const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
 beforeAll(() => bundle.build());
 afterAll(() => bundle.remove());
 
-/** Half of the writers try again until it works, the others give up at the first failure. */
+/** Half of the writers retry until they succeed; the others give up at the first failure. */
 async function storm(name: ServerName, script: string): Promise<string[]> {
   const database = await createDatabase(name);
   const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
@@ -71,7 +71,7 @@ const isUnhandled = (what: string) => what.startsWith('nobody handled');
     const found = await storm(name, bundle.path);
     const isKnown = DATABASES[name].server.leavesErrorsUnhandled;
     expect(found.filter((what) => !(isKnown && isUnhandled(what)))).toEqual([]);
-    // When this fails, the driver that MikroORM 6 has for MariaDB is fixed, and docs/production.md need not name another.
+    // If this fails, the driver of MikroORM 6 for MariaDB is fixed, and docs/production.md need not recommend another.
     if (isKnown) expect(found.filter(isUnhandled)).not.toEqual([]);
   },
   120_000,

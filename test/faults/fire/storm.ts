@@ -6,17 +6,17 @@ import { emptyHistory, type StormHistory, type StormJob, type StormReport } from
 export class StormProcess {
   readonly #child: ChildProcess;
   readonly #reports = new EventEmitter();
-  /** When everything that it has told is here. */
+  /** Resolves when everything that it reported has arrived. */
   readonly #closed: Promise<unknown>;
   readonly #soFar = emptyHistory();
-  /** The id of the append that is under way. */
+  /** The id of the current append. */
   #tried: string | undefined;
-  /** @throws Error when the process has died. */
+  /** @throws Error if the process has died. */
   readonly history: Promise<StormHistory>;
 
   /**
    * @param bundle of `storm-process.ts`.
-   * @param env by default this process's.
+   * @param env this process's by default.
    */
   constructor(bundle: string, job: StormJob, env = process.env) {
     const stdio = ['ignore', 'ignore', 'inherit', 'ipc'] as const;
@@ -27,28 +27,28 @@ export class StormProcess {
       this.#reports.emit('told');
     });
     this.history = this.#untilDone();
-    // It is awaited later, after those of others.
+    // Awaited later, after those of others.
     this.history.catch(() => undefined);
   }
 
-  /** How many it is to see, or to append. */
+  /** Ends after this many entries or appends. */
   endAfter(count: number): void {
     this.#child.send(count);
   }
 
-  /** Until so many more of its appends were acknowledged. */
+  /** Waits until this many more of its appends are acknowledged. */
   async untilAcknowledged(more: number): Promise<void> {
     const { acknowledged } = this.#soFar;
     await this.#until(() => acknowledged.length, more);
   }
 
-  /** Until so many more of its appends have failed. */
+  /** Waits until this many more of its appends have failed. */
   async untilFailed(more: number): Promise<void> {
     await this.#until(() => this.#soFar.failed.length, more);
   }
 
   /**
-   * Until it has seen so many more entries of the log.
+   * Waits until it has seen this many more entries of the log.
    *
    * @param signal ends the wait.
    */
@@ -60,7 +60,7 @@ export class StormProcess {
     this.#child.kill('SIGKILL');
   }
 
-  /** Kills it without a chance to finish anything. @returns the answers that it got until then. */
+  /** Kills it, so that it cannot finish anything. @returns the answers that it has got. */
   async killed(): Promise<StormHistory> {
     this.kill();
     await this.#closed;

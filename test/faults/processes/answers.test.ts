@@ -46,7 +46,7 @@ test('K7 a process dies with the answer to an old call stored, and the next one 
     const response = { id: 'c1', name: 'ask_user', response: { by: 'another client' } };
     for (const [message, expected] of [
       [{ text: 'Hello?' }, [...order, 'user Question 3', 'model Answer 3', 'user Hello?']],
-      // A client that has had no answer sends its own again; what came between is not shown, as with the whole history.
+      // A client that got no answer sends its response again. Events in between are not shown, as with the whole history.
       [{ functionResponse: response }, order.slice(0, 3)],
     ] as const) {
       const fork = await unbounded.forkSession(key, {});

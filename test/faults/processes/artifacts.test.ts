@@ -11,7 +11,7 @@ const KILLS = process.env['ADK_TEST_LONG'] ? 20 : 5;
 
 const { opened, openedChild } = openDatabases();
 
-/** The ids of all versions, by their numbers. @throws DamagedArtifactError if one is not whole. */
+/** The ids of all versions, in the order of their numbers. @throws DamagedArtifactError if one is incomplete. */
 async function idsOf(orm: MikroORM, filename: string): Promise<string[]> {
   const service = new MikroOrmArtifactService(orm.em);
   const file = { ...keyOf('files'), filename };
@@ -50,7 +50,7 @@ test(`P9 a process that saves is killed ${KILLS} times: what it acknowledged is 
     const end = saving.catch(String);
     for (const { database } of opened)
       await Promise.race([saving, child.untilAcknowledged(1 + random(3), database.name)]);
-    // A moment that no acknowledgement sets.
+    // A moment that depends on no acknowledgement.
     await setTimeout(random(30));
     await child.kill();
     expect(await end).toBe('Error: The process has ended');
@@ -61,7 +61,7 @@ test(`P9 a process that saves is killed ${KILLS} times: what it acknowledged is 
     stored.push(...(await idsOf(orm, 'killed')).map((id) => `${database.name} ${id}`));
   expect(new Set(stored).size).toBe(stored.length);
   expect(acknowledged.filter((id) => !stored.includes(id))).toEqual([]);
-  // Each life leaves at most one that it did not come to acknowledge, on each database.
+  // Each process leaves at most one version per database that it could not acknowledge.
   expect(stored.length - acknowledged.length).toBeLessThanOrEqual(KILLS * opened.length);
 }, 600_000);
 
@@ -71,7 +71,7 @@ test('P14 a process that saves a stream is killed: nobody sees a version, and pr
     const child = await openedChild();
     const end = child.call('stream', { filename }).catch(String);
     for (const { database } of opened) await child.untilAcknowledged(1, database.name);
-    // A moment that no acknowledgement sets.
+    // A moment that depends on no acknowledgement.
     await setTimeout(random(30));
     await child.kill();
     expect(await end).toBe('Error: The process has ended');
@@ -91,7 +91,7 @@ test('P14 a process that saves a stream is killed: nobody sees a version, and pr
     expect(await service.loadArtifact({ ...key, filename: 'first' })).toBeUndefined();
     expect((await parts()).length).toBeGreaterThanOrEqual(8);
     expect(await pruned()).toBe(0);
-    // A day later.
+    // As if a day had passed.
     await execute(`update adk_artifact_versions set create_time = 0 where session_id = 'streams'`);
     expect(await pruned()).toBe(2);
     expect([await parts(), await execute(`select 1 from adk_artifacts where session_id = 'streams'`)]).toEqual([

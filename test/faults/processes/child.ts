@@ -9,7 +9,7 @@ let calls = 0;
 
 export const workerBundle = new WorkerBundle('test/faults/processes/worker.ts');
 
-/** The error of a call, as the other process had it. */
+/** The error of a call in the other process. */
 export class ChildError extends Error {
   constructor(
     message: string,
@@ -24,7 +24,7 @@ export class Child {
   readonly acknowledged: Acknowledgement[] = [];
   readonly ready: Promise<void>;
   readonly #process: ChildProcess = fork(workerBundle.path, { execArgv: [] });
-  /** With the end of the channel: what the process sent before is read by then. */
+  /** Also waits for the end of the channel, by which everything that the process sent has been read. */
   readonly #exit = Promise.all([once(this.#process, 'exit'), once(this.#process, 'disconnect')]);
   readonly #events = new EventEmitter();
 
@@ -54,7 +54,7 @@ export class Child {
     while (this.acknowledged.filter(({ name }) => name === on).length < count) await this.#until('acknowledged');
   }
 
-  /** Without a chance to finish anything. */
+  /** Kills it, so that it cannot finish anything. */
   async kill(): Promise<void> {
     this.#process.kill('SIGKILL');
     await this.#exit;
@@ -65,7 +65,7 @@ export class Child {
     await this.#exit;
   }
 
-  /** @throws Error when the process ends before. */
+  /** @throws Error if the process ends first. */
   async #until(event: string): Promise<unknown> {
     const stop = new AbortController();
     try {

@@ -8,7 +8,7 @@ import { readTables, upTo } from './tables.js';
 const KILLS = process.env['ADK_TEST_LONG'] ? 20 : 5;
 const SESSION_ID = 'session';
 
-/** So many that they wait for the connections of a pool, and are written together. */
+/** Enough to wait for the connections of a pool, and to be written together. */
 const BESIDE = Array.from({ length: 16 }, (_, i) => `beside ${i}`);
 
 const { opened, openedChild } = openDatabases();
@@ -20,10 +20,10 @@ beforeAll(async () => {
   }
 });
 
-// The process appends to all databases at once, so that one kill is one on each of them.
+// The process appends to all databases at once, so that one kill counts for each of them.
 test(`a process that appends is killed ${KILLS} times: what it acknowledged is there once, and the state is what the events make of it`, async () => {
   const random = randomOf('kills');
-  /** By database and session. */
+  /** The ids of acknowledged events, by database and session. */
   const acknowledged = new Map<string, string[]>();
   let next = openedChild();
   for (let round = 1; round <= KILLS; round++) {
@@ -33,10 +33,10 @@ test(`a process that appends is killed ${KILLS} times: what it acknowledged is t
     const job = { sessionId: SESSION_ID, label: `life ${round}`, beside: BESIDE };
     const appending = child.call('appendForever', job);
     const end = appending.catch(String);
-    // An append that fails ends the test with its error.
+    // A failed append ends the test with its error.
     for (const { database } of opened)
       await Promise.race([appending, child.untilAcknowledged(1 + random(59), database.name)]);
-    // A moment that no acknowledgement sets.
+    // A moment that depends on no acknowledgement.
     await setTimeout(random(10));
     await child.kill();
     expect(await end).toBe('Error: The process has ended');
@@ -48,14 +48,14 @@ test(`a process that appends is killed ${KILLS} times: what it acknowledged is t
         acknowledged.set(`${name} ${sessionId}`, known);
         const told = child.acknowledged.filter((event) => event.name === name && event.sessionId === sessionId);
         known.push(...told.map(({ id }) => id));
-        // What the other lives have left shows in the end as well.
+        // The last round also shows what the earlier processes left.
         if (round < KILLS && sessionId !== SESSION_ID) continue;
         const stored = await readTables(orm.em, sessionId);
         const count = stored.ids.length;
-        // Those beside write none of the keys of user and app.
+        // The other sessions write no keys of user and app.
         const state = sessionId === SESSION_ID ? stored.folded : { ...stored.state, ...stored.folded };
         expect({ name, ...stored }).toEqual({ name, ...stored, lastSeq: count, seqs: upTo(count), state });
-        // Each life leaves at most one event that it did not come to acknowledge.
+        // Each process leaves at most one event that it could not acknowledge.
         const isKnown = new Set(known);
         const unacknowledged = stored.ids.filter((id) => !isKnown.has(id));
         expect({ name, ids: stored.ids.filter((id) => isKnown.has(id)) }).toEqual({ name, ids: known });

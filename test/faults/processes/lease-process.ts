@@ -22,7 +22,7 @@ export class LeaseProcess {
   readonly #waiting = new Map<number, (answer: LeaseAnswer) => void>();
   #calls = 0;
 
-  /** @param env by default this process's. */
+  /** @param env this process's by default. */
   constructor(env = process.env) {
     this.#process = fork(leaseWorkerBundle.path, { execArgv: [], env });
     this.#exit = once(this.#process, 'exit');
@@ -49,7 +49,7 @@ export class LeaseProcess {
     this.#process.kill('SIGCONT');
   }
 
-  /** Without a chance to give anything back, also where it is stopped. */
+  /** Kills it, even if it is stopped, so that it cannot release anything. */
   async kill(): Promise<void> {
     this.#process.kill('SIGKILL');
     await this.#exit;

@@ -5,7 +5,7 @@ import type { LeaseAnswer, LeaseCall } from './lease-process.js';
 import { openOrm, type Database } from './open-orm.js';
 import { keyOf } from './protocol.js';
 
-// A process of its own that holds one lease at a time, on behalf of a `LeaseProcess`, which calls these commands.
+// A process that holds one lease at a time. A `LeaseProcess` calls its commands.
 
 const now = Date.now;
 let orm: MikroORM | undefined;
@@ -34,12 +34,12 @@ const commands = {
     return lease.token;
   },
 
-  /** By the handle that was read when the lease was acquired: it fails when anybody else has written since. */
+  /** Appends to the handle that was read when the lease was acquired: fails if anybody else has written since. */
   async append({ id }: { id: string }): Promise<void> {
     await lease.sessionService.appendEvent({ session, event: createEvent({ id, author: 'agent' }) });
   },
 
-  /** Stops this process. When somebody continues it, it appends before anything could notify it that time has passed. */
+  /** Stops this process. When it continues, it appends before anything can notify it that time has passed. */
   async stopThenAppend({ id }: { id: string }): Promise<void> {
     // SQLite's only connection is idle now; stopped in a statement, it would keep the file locked.
     await leases.current(keyOf(session.id));

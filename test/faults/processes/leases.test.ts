@@ -41,13 +41,13 @@ describe.each(availableDatabases())('leases of several processes on %s', (name) 
   });
 
   afterAll(async () => {
-    // First: a process that has ended, or does not answer, would leave it open.
+    // First, since it would stay open if a process had ended or did not answer.
     await orm.close(true);
     await Promise.all(processes.map((process) => process.call('close')));
     await database.drop();
   });
 
-  // A stopped one that a failed test has left behind would answer nobody.
+  // A process that a failed test left stopped would answer nobody.
   afterEach(() => {
     for (const process of processes) process.continue();
   });
@@ -101,7 +101,7 @@ describe.each(availableDatabases())('leases of several processes on %s', (name) 
     expect(nextToken).toBeGreaterThan(token);
     const taken = await rowOf(sessionId);
     expect(taken).toMatchObject({ holder: 'next', token: nextToken });
-    // Not before its end; how soon after it depends on how busy the machine is.
+    // Not before the lease ends; how soon afterwards depends on how busy the machine is.
     expect(taken.expiresAt - TTL_MS).toBeGreaterThan(left.expiresAt - 1);
     await next!.call('append', { id: 'second' });
     expect(await idsIn(sessionId)).toEqual(['first', 'second']);
@@ -133,7 +133,7 @@ describe.each(availableDatabases())('leases of several processes on %s', (name) 
     await expect(holder!.call('append', { id: 'later' })).rejects.toMatchObject({ code: 'ADK_LEASE_LOST' });
     await holder!.call('release');
 
-    // Its handle would be refused, had anything been written meanwhile.
+    // Its handle would be refused if anything had been written in the meantime.
     await next!.call('append', { id: 'third' });
     expect(await idsIn(sessionId)).toEqual(['first', 'second', 'third']);
     expect(await rowOf(sessionId)).toMatchObject({ holder: 'next', token: nextToken });
@@ -155,7 +155,7 @@ describe.each(availableDatabases())('leases of several processes on %s', (name) 
       await holder.call('acquire', { sessionId, holder: 'holder' });
       const first = await rowOf(sessionId);
       const waiting = other.call('acquire', { sessionId, holder: 'other', waitMs });
-      // It lives on beyond its first end, although somebody waits for that.
+      // The lease is renewed beyond its first end, although somebody waits for it.
       await until(async () => (await rowOf(sessionId)).expiresAt > first.expiresAt + TTL_MS, 20);
       expect(await rowOf(sessionId)).toMatchObject({ holder: 'holder', token: first.token });
       expect(await holder.call('isLost')).toBe(false);

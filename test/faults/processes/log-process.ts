@@ -7,10 +7,10 @@ import { WorkerBundle } from '../../support/worker-bundle.js';
 
 export const logWorkerBundle = new WorkerBundle('test/faults/processes/log-worker.ts');
 
-/** Emits `news` when any of the processes has reported something, or has ended. */
+/** Emits `news` when any of the processes reports something or ends. */
 const changes = new EventEmitter();
 
-/** Waits, as long as it takes, until reports make something so. @throws Error when `isSo` does. */
+/** Waits, as long as it takes, until reports make a condition true. @throws Error if `isSo` does. */
 export async function untilReported(isSo: () => boolean): Promise<void> {
   while (!isSo()) await once(changes, 'news');
 }
@@ -37,7 +37,7 @@ export class LogProcess {
     this.#process.send(job);
   }
 
-  /** Reports of a reader, of one database. @throws Error when it will report no more, and was not killed. */
+  /** A reader's reports on one database. @throws Error if it has ended without being killed. */
   seen(name: DatabaseName): Seen[] {
     return this.#of(name).flatMap((report) => ('seen' in report ? [report.seen] : []));
   }
@@ -51,12 +51,12 @@ export class LogProcess {
     );
   }
 
-  /** The ids of the events that a writer has committed; undefined until it is done. @throws Error when it never will be. */
+  /** The ids of the events that a writer committed; undefined until it is done. @throws Error if it never will be. */
   committed(name: DatabaseName): string[] | undefined {
     return this.#of(name).flatMap((report) => ('committed' in report ? [report.committed] : []))[0];
   }
 
-  /** Without a chance to finish anything, or to say what it has done. */
+  /** Kills it, so that it cannot finish anything, or report what it has done. */
   async kill(): Promise<void> {
     this.#process.kill('SIGKILL');
     await this.#exit;

@@ -7,7 +7,7 @@ import type { DatabaseName } from '../../support/servers.js';
 import { openOrm, type Database } from './open-orm.js';
 import { keyOf } from './protocol.js';
 
-// A process of its own that writes to the logs of several databases at once, or follows them, for a `LogProcess`.
+// A process that writes to the logs of several databases at once, or follows them. A `LogProcess` controls it.
 
 export type Job =
   | { kind: 'write'; database: Database; label: string; sessionIds: string[]; count: number }
@@ -36,7 +36,7 @@ async function work(job: Job): Promise<void> {
   await orm.close(true);
 }
 
-/** Some events on their own, some in transactions that stay open for a while, of which some roll back. */
+/** Writes some events on their own, and some in transactions that stay open for a while; some of these roll back. */
 async function write(orm: MikroORM, { label, sessionIds, count }: Extract<Job, { kind: 'write' }>): Promise<string[]> {
   const service = new MikroOrmSessionService(orm.em);
   const random = randomOf(label);
@@ -44,7 +44,7 @@ async function write(orm: MikroORM, { label, sessionIds, count }: Extract<Job, {
   for (let n = 0; n < count; n++) {
     const key = keyOf(sessionIds[random(sessionIds.length)]!);
     const ids = random(10) < 3 ? [`${label}-${n}a`, `${label}-${n}b`] : [`${label}-${n}`];
-    // By clocks that differ.
+    // As if clocks differed.
     const events = ids.map((id) => createEvent({ id, author: 'agent', timestamp: Date.now() + random(1_000) }));
     const session = (await service.getSession({ ...key, config: { numRecentEvents: 1 } }))!;
     if (random(10) < 6) {
@@ -65,8 +65,8 @@ async function write(orm: MikroORM, { label, sessionIds, count }: Extract<Job, {
 }
 
 /**
- * A transaction that begins with `work`. It is the host's, so the service does not try again what a busy SQLite file
- * refuses: on a loaded machine one of several writers may wait for longer than the busy timeout.
+ * A transaction that begins with `work`. It is the host's, so the service does not retry if an SQLite file is busy: on a
+ * busy machine one of several writers may wait for longer than the busy timeout.
  */
 async function begunWith(orm: MikroORM, work: (tx: EntityManager) => Promise<unknown>): Promise<EntityManager> {
   for (;;) {
@@ -82,7 +82,7 @@ async function begunWith(orm: MikroORM, work: (tx: EntityManager) => Promise<unk
   }
 }
 
-/** Continues until the process ends. */
+/** Reads until the process ends. */
 async function read(orm: MikroORM, { database, cursor }: Extract<Job, { kind: 'read' }>): Promise<void> {
   const log = new EventLog(orm.em, { pollIntervalMs: POLL_MS });
   for await (const { position, cursor: place, sessionId, seq, event } of log.watch(cursor)) {

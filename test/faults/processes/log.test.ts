@@ -10,7 +10,7 @@ import { keyOf } from './protocol.js';
 import { upTo } from './tables.js';
 
 const WRITERS = 8;
-/** A file takes one writer at a time, and the others wait. */
+/** Few, since a file takes one writer at a time, and the others wait. */
 const FILE_WRITERS = 4;
 const COUNT = process.env['ADK_TEST_LONG'] ? 150 : 12;
 const LAST = 'after the kill';
@@ -52,13 +52,13 @@ afterAll(async () => {
   }
 });
 
-/** The events with positions, from the table. */
+/** The events with positions, read from the table. */
 async function stored(orm: MikroORM): Promise<Seen[]> {
   const events = await orm.em.fork().find(AdkEvent, {}, { orderBy: { position: 'asc' } });
   return events.map(({ position, session, seq, id }) => ({ position: position!, sessionId: session.id, seq, id }));
 }
 
-// All databases at once, so that a process is started for all of them and one kill is one on each.
+// All databases at once, so that one process works on all of them, and one kill counts for each.
 test('G1 eight write, also in transactions that stay open or roll back, and three follow, one of which is killed: each sees every committed event once, and all agree', async () => {
   const startReader = (cursorOf: (opened: Opened) => LogCursor | number) => {
     const reader = startProcess();
@@ -81,10 +81,10 @@ test('G1 eight write, also in transactions that stay open or roll back, and thre
     }
   }
 
-  // In the midst of it, on every database.
+  // Kills it in the middle of its work on every database.
   await untilReported(() => opened.every(({ database }) => victim.seen(database.name).length >= 10));
   await victim.kill();
-  // Whoever was done by then: something is left to see.
+  // Even if the writers are done by then, something is left to read.
   for (const { orm } of opened) {
     const service = new MikroOrmSessionService(orm.em);
     const session = (await service.getSession(keyOf('s1')))!;

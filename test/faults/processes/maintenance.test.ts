@@ -54,7 +54,7 @@ describe.each(FILE_DATABASES.filter((name) => availableDatabases().includes(name
       const appended = (await lastSeq()) - before;
 
       expect(pruned).toMatchObject({ sessions: OLD, events: OLD * EVENTS, batches: OLD / 5, skipped: 0 });
-      // Without a pause it finds the file free once in many times.
+      // Without pauses, it would find the file free only once in many attempts.
       expect(appended).toBeGreaterThanOrEqual(pruned.batches);
       await child.kill();
       expect(await appending).toBe('Error: The process has ended');

@@ -4,7 +4,7 @@ import { databaseOptions } from '../../../mikro-orm.config.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import type { TestDatabase } from '../../support/servers.js';
 
-/** What a process that a test has started needs to know of a database. */
+/** What a process that a test starts needs to know about a database. */
 export type Database = Pick<TestDatabase, 'name' | 'url'>;
 
 export async function openOrm({ name, url }: Database, more: Options = {}): Promise<MikroORM> {

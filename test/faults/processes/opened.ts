@@ -9,7 +9,7 @@ interface Opened {
   orm: MikroORM;
 }
 
-/** Opens a database of each kind before the tests of a file, and closes them after the processes that a test has started. */
+/** Opens a database of each kind before the tests of a file. Closes them after the processes that the tests started. */
 export function openDatabases(): { opened: Opened[]; openedChild: () => Promise<Child> } {
   const opened: Opened[] = [];
   const children: Child[] = [];

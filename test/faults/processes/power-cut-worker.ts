@@ -3,7 +3,7 @@ import { MikroORM } from '@mikro-orm/core';
 import { MikroOrmSessionService, adkEntities, migrate } from '../../../src/index.js';
 import { DATABASES, type FileName } from '../../support/harnesses/databases.js';
 
-/** Appends until it is killed, and prints the id of each event that is acknowledged. */
+/** Appends until it is killed, and prints the id of each acknowledged event. */
 const [name, file] = process.argv.slice(2) as [FileName, string];
 const driver = await DATABASES[name].driver();
 const orm = await MikroORM.init({ driver, dbName: file, entities: adkEntities() });

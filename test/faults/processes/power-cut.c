@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Copies a database or its WAL to the folder SYNCED whenever the process has the disk keep it: what a power cut leaves. */
+/* Copies a database or its WAL to the folder SYNCED whenever the process syncs it: that is what a power cut leaves. */
 static void copy(int fd) {
   char link[64], path[4096], target[8192], part[8200], block[65536];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);

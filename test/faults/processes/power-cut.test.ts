@@ -16,7 +16,7 @@ const ACKNOWLEDGED = 40;
 const bundle = new WorkerBundle('test/faults/processes/power-cut-worker.ts');
 let folder: string;
 
-/** Where the process can be watched as it syncs its files: `LD_PRELOAD` is Linux's, and a compiler has to be there. */
+/** Whether a test can see a process sync its files: this needs Linux, for `LD_PRELOAD`, and a compiler. */
 const canCut = process.platform === 'linux' && hasCompiler();
 
 function hasCompiler(): boolean {
@@ -41,7 +41,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-// A skipped one shows in the report.
+// Skipped, it still shows in the report.
 const cut = canCut ? test.each(FILE_DATABASES.filter(isChosen)) : test.skip.each(['without Linux and gcc']);
 
 cut('O9 what is acknowledged on %s survives a power cut', async (name) => {

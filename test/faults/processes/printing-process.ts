@@ -8,7 +8,7 @@ import { DATABASES, type DatabaseName, type ServerName } from '../../support/har
 import { ServerSessions } from '../../hosts/connections/server-sessions.js';
 import { keyOf } from './protocol.js';
 
-// A process of its own, so that all it prints can be read: failures of every kind, with values that nobody may see.
+// Runs failures of every kind, with values that nobody may see, in its own process: all of its output can be read.
 
 interface Given {
   name: DatabaseName;
@@ -38,7 +38,7 @@ async function main(): Promise<string[]> {
 
   await failing('duplicate', service.createSession({ ...key, state: { a: secret } }));
   const run = (sql: string) => (orm.em.fork() as unknown as SqlEntityManager).execute(sql);
-  // The event of another session is in the way of this one's.
+  // The event of another session conflicts with this one.
   await run('create unique index one_event on adk_events (app_name)');
   const other = await service.createSession({ ...key, sessionId: 'other' });
   await service.appendEvent({ session: other, event: event() });
@@ -60,7 +60,7 @@ const nameOf = (error: unknown) => (error instanceof Error ? error.name : String
 
 type SqlEntityManager = { execute(sql: string): Promise<unknown> };
 
-/** While they are idle, and in the middle of a statement of each kind. */
+/** Breaks connections while they are idle, and in the middle of a statement of each kind. */
 async function breakConnections(
   name: ServerName,
   orm: MikroORM,
@@ -92,7 +92,7 @@ async function breakConnections(
     await server.end(sessions.flatMap(({ id, waitsForLock }) => (waitsForLock ? [id] : [])));
     await broken;
     await em.rollback();
-    // What the pool finds broken it reports when it is asked for a connection.
+    // The pool reports a broken connection when it is asked for one.
     await new MikroOrmSessionService(orm.em).getSession(keyOf(secret));
     await new EventLog(orm.em).head();
   }

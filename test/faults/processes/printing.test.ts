@@ -26,7 +26,7 @@ test.each(availableDatabases())('O8 nothing is printed, whatever fails, on %s', 
     const given = JSON.stringify({ name, url: database.url, secret: SECRET });
     const child = fork(bundle.path, [given], { execArgv: [], stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
     const [[failed], out, err] = await Promise.all([
-      // Without a message where a rejection that nobody handles has ended the process.
+      // There is no message if an unhandled rejection ended the process.
       Promise.race([once(child, 'message'), once(child, 'disconnect')]).finally(
         () => child.connected && child.disconnect(),
       ),

@@ -37,7 +37,7 @@ describe.each(availableDatabases())('several processes on %s', (name) => {
   });
 
   afterAll(async () => {
-    // First: a process that has ended, or does not answer, would leave it open.
+    // First, since it would stay open if a process had ended or did not answer.
     await orm.close(true);
     await Promise.all(children.map((child) => child.call('close', { name })));
     await database.drop();
@@ -45,7 +45,7 @@ describe.each(availableDatabases())('several processes on %s', (name) => {
 
   const idsOf = (label: string) => Array.from({ length: APPENDS }, (_, i) => `${label}-${i}`);
 
-  /** What all the events leave, but for the keys that all of them write. */
+  /** The keys of state that only one event each writes. */
   const ownKeys = (ids: string[]) => ids.flatMap((id) => [id, `user:${id}`, `app:${id}`]);
 
   test('B2 E1 E6 eight append to one session, and no append fails and no number or key is lost', async () => {
@@ -60,7 +60,7 @@ describe.each(availableDatabases())('several processes on %s', (name) => {
     const stored = await readTables(orm.em, sessionId);
     expect(stored.seqs).toEqual(upTo(WRITERS * APPENDS));
     expect(stored.lastSeq).toBe(WRITERS * APPENDS);
-    // What one process has appended is in its order.
+    // The events of one process are in its order.
     for (let i = 0; i < WRITERS; i++) {
       expect(stored.ids.filter((id) => id.startsWith(`one-${i}-`))).toEqual(idsOf(`one-${i}`));
     }
@@ -71,7 +71,7 @@ describe.each(availableDatabases())('several processes on %s', (name) => {
     const sessionIds = upTo(WRITERS / 2).map((n) => `many ${n}`);
     for (const sessionId of sessionIds) await service.createSession(keyOf(sessionId));
     const labels = upTo(WRITERS).map((n) => `many-${n}`);
-    // Each begins with another one.
+    // Each process begins with a different session.
     const turned = (i: number) => [
       ...sessionIds.slice(i % sessionIds.length),
       ...sessionIds.slice(0, i % sessionIds.length),

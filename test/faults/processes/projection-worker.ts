@@ -2,7 +2,7 @@ import { SessionProjection, type CompleteLogEntry } from '../../../src/index.js'
 import type { EntityManager } from '@mikro-orm/core';
 import { openOrm, type Database } from './open-orm.js';
 
-// A process of its own that runs a projection. Where it is to hang, it stops for good in the middle of a transaction.
+// A process that runs a projection. If told to hang, it stops for good in the middle of a transaction.
 
 export interface Job {
   database: Database;

@@ -19,7 +19,7 @@ afterAll(async () => {
   await bundle.remove();
 });
 
-/** Starts a process. @returns it, with what it reports first. */
+/** Starts a process. @returns the process and its first report. */
 async function run(job: Job): Promise<{ child: ChildProcess; report: Report }> {
   const child = fork(bundle.path, { execArgv: [] });
   children.push(child);

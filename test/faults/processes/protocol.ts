@@ -1,14 +1,14 @@
 import type { DatabaseName } from '../../support/servers.js';
 import type { Commands } from './worker.js';
 
-/** What the parent says to `worker.ts`. */
+/** A message of the parent to `worker.ts`. */
 export interface Call<Command extends keyof Commands> {
   call: number;
   command: Command;
   request: Parameters<Commands[Command]>[0];
 }
 
-/** What `worker.ts` says to its parent. */
+/** A message of `worker.ts` to its parent. */
 export type Message =
   | { ready: true }
   | { acknowledged: Acknowledgement }
@@ -22,7 +22,7 @@ export interface Acknowledgement {
   id: string;
 }
 
-/** An artifact in several rows, which tells its id. */
+/** An artifact that takes several rows and contains its id. */
 export const contentOf = (id: string) => ({ text: `${id} ${'ü'.repeat(600_000)}` });
 
 /** All processes work for one user, so that all of them write to the same rows of user and app. */

@@ -4,14 +4,14 @@ import type { Database } from './open-orm.js';
 
 export interface Job {
   database: Database;
-  /** Rewrites what is stored; or appends to this session. */
+  /** Re-encodes what is stored, or appends to this session. */
   work: 'reencode' | { appName: string; userId: string; sessionId: string };
 }
 
-/** How many batches were written, or how many events were appended; or an error. */
+/** The number of batches written or events appended, or an error. */
 export type Report = { done: number } | { error: string };
 
-/** @param known the ids of the keys that are there; the first one is the current key. */
+/** @param known the ids of the available keys; the first is the current one. */
 export const codecWith = (...known: [string, ...string[]]): Codec =>
   encryption({
     currentKey: known[0],

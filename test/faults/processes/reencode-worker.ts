@@ -3,7 +3,7 @@ import { MikroOrmSessionService, SessionMaintenance } from '../../../src/index.j
 import { openOrm } from './open-orm.js';
 import { codecWith, type Job, type Report } from './reencode-protocol.js';
 
-// A process of its own that rewrites texts with another key, or appends with it, until it is killed.
+// A process that re-encodes texts with another key, or appends with it, until it is killed.
 
 async function run({ database, work }: Job): Promise<void> {
   const orm = await openOrm(database);

@@ -22,7 +22,7 @@ afterAll(async () => {
   await bundle.remove();
 });
 
-/** Starts a process, and waits until it has done so much. */
+/** Starts a process, and waits until it has done this much. */
 async function start(job: Job, done: number): Promise<{ child: ChildProcess; seen: { done: number } }> {
   const child = fork(bundle.path, { execArgv: [] });
   children.push(child);
@@ -50,7 +50,7 @@ test.each(databasesOfUrls())(
     const database = await createDatabase(name);
     const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
     const owner = { appName: 'app', userId: 'ada' };
-    /** The names of the keys of all texts of events and state. */
+    /** The names of the keys that encode the texts of events and state. */
     const keysInUse = async () => {
       const keys: unknown[] = [];
       for (const [table, column] of [
@@ -81,7 +81,7 @@ test.each(databasesOfUrls())(
       for (const _ of range(KILLS)) {
         const { child } = await start({ database, work: 'reencode' }, 2);
         await kill(child);
-        // In the middle: what it has done stays, and there is more to do.
+        // Killed in the middle: its work stays, and some is left.
         const keys = await keysInUse();
         expect(new Set(keys)).toEqual(new Set(['old', 'new']));
       }
@@ -105,9 +105,9 @@ test.each(databasesOfUrls())(
         const appended = texts.slice(EVENTS);
         expect(appended).toEqual(range(appended.length).map((n) => `appended ${n + 1}`));
         expect(session?.state).toMatchObject({ given: 1, 'user:own': 1, n: EVENTS - 1 });
-        // No older value has overwritten a newer one.
+        // No old value has overwritten a newer one.
         if (sessionId === 'one') expect(session?.state['appended']).toBe(appended.length);
-        // The last append may have been committed without being reported.
+        // The last append may be committed but not reported.
         if (sessionId === 'one') expect(appended.length).toBeGreaterThanOrEqual(appending.seen.done);
         else expect(appended).toEqual([]);
       }

@@ -7,23 +7,23 @@ import { DatabaseError, EventLog, MikroOrmSessionService } from '../../../src/in
 import { keyOf } from './protocol.js';
 import { STORM_SESSION, type StormJob, type StormReport } from './storm-protocol.js';
 
-// A process of its own, whose connections end in all ways all the time. It appends to a session that others append to as
-// well, or follows the log, and reports the answers.
+// A process whose connections keep ending in every way. It appends to a session that others also append to, or follows the
+// log, and reports the answers.
 
-/** Long for a server that answers, on a busy machine, and short for a test. */
+/** Long enough for a server that answers on a busy machine, and short enough for a test. */
 const TIMEOUT_MS = 700;
 const AT_ONCE = { maxDelayMs: 5 };
 
-/** After a failure, or an outage makes thousands of them. */
+/** A pause after each failure, without which an outage makes thousands of them. */
 const PAUSE_MS = 10;
 
-/** @returns when the parent will get it, also if this process is killed. */
+/** Resolves when the parent will get the report even if this process is killed. */
 const send = (report: StormReport) =>
   new Promise<void>((resolve) => process.send!(report, undefined, undefined, () => resolve()));
 
 process.on('unhandledRejection', (reason) => void send({ kind: 'unhandled', error: String(reason) }));
 process.on('uncaughtException', (error) => void send({ kind: 'unhandled', error: String(error) }));
-// The test has ended without it.
+// The test ended without ending this process.
 process.on('disconnect', () => process.exit());
 
 async function append(orm: MikroORM, job: Extract<StormJob, { kind: 'append' }>): Promise<void> {
@@ -60,12 +60,12 @@ async function append(orm: MikroORM, job: Extract<StormJob, { kind: 'append' }>)
   let n = 0;
   for (; n < count; n++) {
     if (!(await appendWith(service, n))) await setTimeout(PAUSE_MS);
-    // A driver that runs in this process leaves no room for messages of the parent.
+    // A driver that runs in this process would leave no time for messages of the parent.
     await setImmediate();
-    // Of a long history few, since each is as long as the history.
+    // Reads a long history rarely, since each read takes all of it.
     if (n % (n < 100 ? 10 : 200) === 0) await read();
   }
-  // A handle that could not read what it has missed is behind until its next append (contract E2).
+  // A handle that could not read the events it missed is behind until its next append (contract E2).
   if (await appendWith(patient, n)) void send({ kind: 'handle', ids: session.events.map(({ id }) => id) });
 }
 
@@ -98,7 +98,7 @@ async function main(job: StormJob): Promise<void> {
     ...options,
     entities: adkEntities(),
     connect: false,
-    // One more message when a connection is made, after the login.
+    // Adds a message after the login.
     forceUtcTimezone: true,
   });
   await (job.kind === 'append' ? append(orm, job) : watch(orm, job));

@@ -2,13 +2,13 @@ import type { DatabaseError, LogCursor, RetryOptions } from '../../../src/index.
 
 interface StormConnection {
   url: string;
-  /** For a URL that does not show which driver is meant. */
+  /** Names the driver, if the URL does not. */
   name?: 'better-sqlite';
-  /** By default it tries again at once, for which an outage of a second is long. */
+  /** By default the writer retries at once, and an outage of a second is too long for it. */
   retry?: RetryOptions;
 }
 
-/** What `storm-process.ts` is given. */
+/** The job of a `storm-process.ts`. */
 export type StormJob = StormConnection &
   (
     | {
@@ -17,7 +17,7 @@ export type StormJob = StormConnection &
         count: number;
         isPatient: boolean;
       }
-    /** From a cursor on, until it learns how many entries there are. */
+    /** Reads from a cursor on, until it learns how many entries there are. */
     | { kind: 'watch'; after?: LogCursor | number }
   );
 
@@ -29,18 +29,18 @@ export interface FailedAppend {
   code: string;
 }
 
-/** The answers. */
+/** The answers that a process got. */
 export interface StormHistory {
-  /** In the order in which they were. */
+  /** The ids of acknowledged events, in order. */
   acknowledged: string[];
   failed: FailedAppend[];
-  /** The appends that were under way when the process was killed. */
+  /** The appends that a kill interrupted. */
   interrupted: string[];
-  /** The ids that `getSession` gave. */
+  /** The ids that `getSession` returned. */
   reads: string[][];
   /** The ids of the handle in the end. */
   handle: string[];
-  /** What the log gave. */
+  /** The entries of the log. */
   seen: { id: string; position: number; cursor?: LogCursor | number }[];
   /** Errors that nobody handled, which would have ended the process. */
   unhandled: string[];
@@ -56,7 +56,7 @@ export const emptyHistory = (): StormHistory => ({
   unhandled: [],
 });
 
-/** Told at once, so that what a process knew is known when it is killed. */
+/** Sent at once, so that the parent knows everything that a killed process knew. */
 export type StormReport =
   | { kind: 'tries'; id: string }
   | { kind: 'acknowledged'; id: string }

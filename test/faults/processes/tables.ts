@@ -8,13 +8,13 @@ export interface Stored {
   lastSeq: number;
   seqs: number[];
   ids: string[];
-  /** What the tables of session, user and app hold; with the prefixes of their keys. */
+  /** The state in the tables of session, user and app, with prefixed keys. */
   state: State;
-  /** What the events make of a state, one after the other. */
+  /** The state that results from the events, one after the other. */
   folded: State;
 }
 
-/** Reads a session from the tables, under its lock: whatever is being written to it is done, or undone. */
+/** Reads a session from the tables under its lock: no write to it is in progress. */
 export async function readTables(em: EntityManager, sessionId: string): Promise<Stored> {
   const { appName, userId } = keyOf(sessionId);
   return em.fork().transactional(async (tx) => {

@@ -6,7 +6,7 @@ import type { DatabaseName } from '../../support/servers.js';
 import { openOrm, type Database } from './open-orm.js';
 import { contentOf, keyOf, type Acknowledgement, type Call, type Message } from './protocol.js';
 
-// A process of its own that uses the service, on behalf of a `Child`, which calls these commands.
+// A process that uses the service. A `Child` calls its commands.
 
 const orms = new Map<DatabaseName, MikroORM>();
 
@@ -14,7 +14,7 @@ function serviceOn(name: DatabaseName): MikroOrmSessionService {
   return new MikroOrmSessionService(orms.get(name)!.em);
 }
 
-/** An event whose id says who wrote it; it writes keys of its own and keys that all events write, in all scopes. */
+/** An event whose id names its writer. In all scopes it writes its own keys, and keys that all events write. */
 function eventOf(id: string) {
   const stateDelta = Object.fromEntries(
     ['', 'user:', 'app:'].flatMap((prefix) => [
@@ -30,7 +30,7 @@ function eventOf(id: string) {
   });
 }
 
-/** As `eventOf`, with few keys, however many events there are. */
+/** Like `eventOf`, but the number of keys does not grow with the events. */
 function loopEventOf(id: string, n: number) {
   const stateDelta = Object.fromEntries(
     ['', 'user:', 'app:'].flatMap((prefix) => [
@@ -89,7 +89,7 @@ const commands = {
     await Promise.all([...orms].map(([name, orm]) => saveTo(name, orm)));
   },
 
-  /** Saves a stream in each database that gives 6 MB and never ends, and reports when it has given 2.5 MB. */
+  /** In each database, saves a stream that yields 6 MB and never ends. Reports when 2.5 MB have been yielded. */
   async stream({ filename }: { filename: string }): Promise<void> {
     async function* content(name: DatabaseName) {
       for (let n = 0; n < 60; n++) {
@@ -108,7 +108,7 @@ const commands = {
   /**
    * Answers a call as the recipe does.
    *
-   * @param request.dies whether the process ends once the answer is stored, before the agent runs.
+   * @param request.dies whether the process ends after the answer is stored and before the agent runs.
    * @returns how often the agent ran.
    * @throws CallAnsweredError
    */
@@ -143,7 +143,7 @@ const commands = {
   /**
    * Appends to a session of each database until the process ends, and reports what was acknowledged.
    *
-   * @param request.beside other sessions that are appended to at the same time, each with keys of its own alone.
+   * @param request.beside other sessions to append to at the same time; each writes only its own keys.
    */
   async appendForever(request: { sessionId: string; label: string; beside?: readonly string[] }): Promise<void> {
     const { sessionId, label, beside = [] } = request;
@@ -180,9 +180,9 @@ function send(message: Message): void {
   process.send!(message);
 }
 
-/** Waits until the channel has the message: of those that wait in this process, a kill would lose any number. */
+/** Waits until the message is in the channel: a kill would lose all messages that wait in this process. */
 async function acknowledge(acknowledged: Acknowledgement): Promise<void> {
   await new Promise((resolve) => process.send!({ acknowledged } satisfies Message, resolve));
-  // better-sqlite3 never waits, and would let none of the others run.
+  // better-sqlite3 never waits, so nothing else would run.
   await setImmediate();
 }

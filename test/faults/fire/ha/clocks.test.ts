@@ -29,7 +29,7 @@ const MEANWHILE = 10;
 /** How often connections are asked for between two jumps in an outage. */
 const ATTEMPTS = 100;
 const HOUR_MS = 60 * 60 * 1000;
-/** How far the clocks are ahead, one after the other. A day's change and back, and more than any limit in the code. */
+/** How many hours the clocks are ahead, one after the other. Some jumps exceed a day, and all exceed any limit in the code. */
 const JUMPS = [5, -7, 0, 30, -30, 1];
 const TTL_MS = 2_000;
 
@@ -95,12 +95,12 @@ describeWith(hasFaketime ? undefined : 'install faketime', 'clocks that jump', (
 
         const { figures, found, failedOfPatient } = await storm.end(orm.em);
         console.info(`clocks that jump, ${name}`, figures);
-        // The driver that MikroORM 6 has for MariaDB; see docs/production.md.
+        // The driver of MikroORM 6 for MariaDB does this; see docs/production.md.
         const { server }: Database = DATABASES[name];
         const isKnown = (what: string) => server?.leavesErrorsUnhandled && what.startsWith('nobody handled');
         expect(found.filter((what) => !isKnown(what))).toEqual([]);
         expect(failedOfPatient).toEqual([]);
-        // The clocks have jumped, there and back.
+        // The clocks have jumped forward and back.
         const events = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
         const times = events.map(({ timestamp }) => Number(timestamp));
         const differences = times.slice(1).map((time, i) => time - times[i]!);
@@ -159,7 +159,7 @@ describeWith(hasFaketime ? undefined : 'install faketime', 'clocks that jump', (
     },
   );
 
-  // The database's clock is that of each process there.
+  // On files, the database's clock is the process's.
   test.each(FILE_DATABASES.filter((name) => availableDatabases().includes(name)))(
     'H2 a clock that jumps ahead takes a lease on %s over before its time: who held it cannot write',
     async (name) => {

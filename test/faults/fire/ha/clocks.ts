@@ -3,17 +3,17 @@ import { mkdtemp, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
-/** Debian: faketime. The one for programs with threads. */
+/** Debian: faketime. The library for programs with threads. */
 const library = ['x86_64-linux-gnu', 'aarch64-linux-gnu']
   .map((architecture) => `/usr/lib/${architecture}/faketime/libfaketimeMT.so.1`)
   .find((file) => existsSync(file));
 
 export const hasFaketime = library !== undefined;
 
-/** Where the library has what its processes share. */
+/** Where the library keeps the memory that its processes share. */
 const SHARED = '/dev/shm';
 
-/** A clock that is set anew while processes go by it. */
+/** A clock that can be set while processes use it. */
 export class JumpingClock {
   readonly #folder: string;
 
@@ -27,14 +27,14 @@ export class JumpingClock {
     return clock;
   }
 
-  /** What a process that goes by it is started with. */
+  /** The environment that makes a process use it. */
   get env(): NodeJS.ProcessEnv {
     return {
       ...process.env,
       LD_PRELOAD: library,
       FAKETIME_TIMESTAMP_FILE: this.#file,
       FAKETIME_NO_CACHE: '1',
-      // The monotonic clock never goes back on a machine, and Node.js aborts when it does.
+      // A real monotonic clock never goes back, and Node.js aborts if it does.
       FAKETIME_DONT_FAKE_MONOTONIC: '1',
       NO_FAKE_STAT: '1',
     };
@@ -44,13 +44,13 @@ export class JumpingClock {
   async jump(hours: number): Promise<void> {
     const next = `${this.#file}.next`;
     await writeFile(next, `${hours < 0 ? '-' : '+'}${Math.abs(hours)}h\n`);
-    // Never half a file.
+    // Renamed, so that nobody reads half a file.
     await rename(next, this.#file);
   }
 
   async remove(): Promise<void> {
     await rm(this.#folder, { recursive: true, force: true });
-    // A process that was killed leaves its share of memory behind.
+    // A killed process leaves its shared memory behind.
     for (const name of await readdir(SHARED)) {
       const [, pid] = /^(?:sem\.)?faketime_(?:sem|shm)_(\d+)$/.exec(name) ?? [];
       if (pid !== undefined && !existsSync(`/proc/${pid}`)) await rm(path.join(SHARED, name), { force: true });

@@ -5,7 +5,7 @@ import { violations } from '../checker.js';
 import { StormProcess } from '../storm.js';
 import type { JumpingClock } from './clocks.js';
 
-/** The figures of a storm in docs/production.md and docs/high-availability.md. */
+/** The figures of a storm that docs/production.md and docs/high-availability.md show. */
 export interface Figures {
   acknowledged: number;
   stored: number;
@@ -15,27 +15,27 @@ export interface Figures {
 
 export interface StormResult {
   figures: Figures;
-  /** The answers to those writers that wait an outage out. */
+  /** Failed appends of the writers that wait outages out. */
   failedOfPatient: FailedAppend[];
   failed: FailedAppend[];
-  /** What does not fit; nothing when all is well. */
+  /** The contradictions; none if all is well. */
   found: string[];
 }
 
-/** Of all processes of a storm. */
+/** Settings of all processes of a storm. */
 export interface StormSettings extends Pick<StormJob, 'retry' | 'name'> {
-  /** Each goes by one of them; by default by this machine's. */
+  /** Each process uses one of these clocks; by default the machine's. */
   clocks?: readonly JumpingClock[];
 }
 
-/** Writers of one session, of which every other one waits outages out, and a reader of the log. */
+/** Writers of one session and a reader of the log. Every other writer waits outages out. */
 export class ClusterStorm {
   readonly writers: readonly StormProcess[];
   readonly #watcher: StormProcess;
 
   /**
    * @param bundle of `storm-process.ts`.
-   * @param urls what the writers connect to, one for each of them; the reader connects to the first.
+   * @param urls one for each writer to connect to; the reader connects to the first.
    */
   constructor(bundle: string, urls: readonly string[], { clocks = [], ...settings }: StormSettings = {}) {
     this.#watcher = new StormProcess(bundle, { kind: 'watch', url: urls[0]!, ...settings }, clocks[0]?.env);
@@ -45,7 +45,7 @@ export class ClusterStorm {
     });
   }
 
-  /** Until each writer has so many more of its appends acknowledged, and the reader has seen as many. */
+  /** Waits until each writer has this many more acknowledged appends, and the reader has seen as many. */
   async untilAcknowledged(more: number): Promise<void> {
     await Promise.all([
       ...this.writers.map((writer) => writer.untilAcknowledged(more)),
@@ -70,13 +70,13 @@ export class ClusterStorm {
   }
 }
 
-/** A primary that another one has replaced was not written to any more: it has a part of the events, in their order. */
+/** Expects that a replaced primary was not written to any more: it has a part of the events, in order. */
 export function expectNotWrittenTo(idsOnOld: readonly string[], ids: readonly string[]): void {
   expect(idsOnOld.length).toBeLessThan(ids.length);
   expect(idsOnOld).toEqual(ids.slice(0, idsOnOld.length));
 }
 
-/** Of several servers that take writes, one breaks off what is in the way of the others', those of positions for example. */
+/** Reads again after a conflict: if several servers take writes, the writer of positions may be in the way. */
 async function readStill(em: EntityManager): Promise<Stored> {
   for (;;) {
     try {

@@ -19,7 +19,7 @@ const MEANWHILE = 25;
 /** The commits that wait for the standby. */
 const WAITING = "from pg_stat_activity where wait_event = 'SyncRep'";
 
-/** How often a call's connection ends while it waits for the standby. */
+/** How often the connection of a call ends while it waits for the standby. */
 const LOSSES = 4;
 
 describeWith(hasPostgresql ? undefined : 'install postgresql', 'PostgreSQL with a synchronous standby', () => {
@@ -33,7 +33,7 @@ describeWith(hasPostgresql ? undefined : 'install postgresql', 'PostgreSQL with 
     return orm;
   }
 
-  /** A proxy before the primary, and tables. */
+  /** Opens an ORM through a proxy, and creates the tables. */
   async function migrated(database: string): Promise<MikroORM> {
     await pair.primary.execute(`create database ${database}`);
     proxy = await Proxy.before(pair.primary.url(database));
@@ -92,7 +92,7 @@ describeWith(hasPostgresql ? undefined : 'install postgresql', 'PostgreSQL with 
           const waits = pair.primary.until(`select 1 as fits ${WAITING} having count(*) > 0`, () => isAcknowledged);
           await Promise.race([acknowledged, waits]);
           await waits;
-          // The commit is done on the primary alone, as it is when the primary crashes and comes back.
+          // The commit stays on the primary alone, as after a crash and a restart of the primary.
           await pair.primary.execute(`select pg_terminate_backend(pid) ${WAITING}`);
         }
         if (isAcknowledged) early.push(name);
@@ -114,7 +114,7 @@ describeWith(hasPostgresql ? undefined : 'install postgresql', 'PostgreSQL with 
       const orm = await migrated('storm');
       await new MikroOrmSessionService(orm.em).createSession(keyOf(STORM_SESSION));
       storm = new ClusterStorm(bundle.path, Array(WRITERS).fill(proxy.url));
-      /** The standby takes over, and the proxy leads to it. Commits wait until there is a new standby. */
+      /** Promotes the standby, and switches the proxy to it. Commits wait until there is a new standby. */
       const failOver = async () => {
         const before = await pair.promote();
         proxy.switchTo(pair.primary.url('storm'));
@@ -128,18 +128,18 @@ describeWith(hasPostgresql ? undefined : 'install postgresql', 'PostgreSQL with 
       await pair.primary.stop();
       await failOver();
 
-      // The primary is killed while commits wait, which the standby then has or has not.
+      // The primary is killed while commits wait, whether or not the standby has them.
       pair.standby.freeze();
       await pair.primary.until(`select 1 as fits ${WAITING} having count(*) > 0`);
       await pair.primary.kill();
       pair.standby.thaw();
       await failOver();
 
-      // And while nothing is the matter with the standby.
+      // Now the primary is killed while the standby is healthy.
       await pair.primary.kill();
       await failOver();
 
-      // The primary is frozen, the standby takes over, and the old one comes back and takes itself for the primary.
+      // The primary is frozen, the standby takes over, and the old primary returns and believes that it still is one.
       pair.primary.freeze();
       old = await failOver();
       old.thaw();

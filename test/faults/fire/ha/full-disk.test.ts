@@ -19,7 +19,7 @@ const ROUNDS = 3;
 /** Appends of each writer between two faults. */
 const MEANWHILE = 25;
 
-/** Files that begin small and grow by little. */
+/** Settings that let files begin small and grow in small steps. */
 const SMALL = [
   '--innodb-log-file-size=8M',
   '--innodb-autoextend-increment=1',
@@ -38,7 +38,7 @@ describeWith(noDisk, 'a disk that is full', () => {
   afterEach(() => disk.remove());
 
   /**
-   * @param untilNoticed waits until writers have noticed that the disk is full.
+   * @param untilNoticed waits until writers notice that the disk is full.
    */
   async function storm(
     url: string,
@@ -110,18 +110,18 @@ describeWith(noDisk, 'a disk that is full', () => {
 
     test('O1 O4 O9 that has the write-ahead log: the server crashes; calls wait or fail, and go on when it is back', async () => {
       disk = new SmallDisk(32);
-      // It has no file to use again, and needs one for each megabyte.
+      // Without files to reuse, the server needs a new one for each megabyte.
       const settings = { max_wal_size: '1GB', checkpoint_timeout: '1h', wal_recycle: 'off' };
       server = await PostgresqlServer.create('server', folder, settings, ['--waldir', path.join(disk.folder, 'wal')]);
       await server.start();
       await server.execute('create database storm');
-      // Without space it may not come up again by itself.
+      // Without space it may not restart by itself.
       const { figures, failedOfPatient, found } = await whileSupervised(server, () =>
         storm(server.url('storm'), untilImpatientFail),
       );
       console.info('PostgreSQL with its log on a disk that was full', figures);
       expect(found).toEqual([]);
-      // It was an outage, not an error of the append's.
+      // It was an outage, not an error of the appends.
       expect(failedOfPatient).toEqual([]);
     });
   });
@@ -136,14 +136,14 @@ describeWith(noDisk, 'a disk that is full', () => {
       server = await MysqlServer.mariadb(path.join(disk.folder, 'data'), SMALL);
       await server.start();
       await server.execute('create database storm');
-      // It may crash ("InnoDB: Error (Out of disk space) in rollback"), or not answer a commit in time. Writers that do not wait an
-      // outage out get the errors of lost connections then.
+      // The server may crash ("InnoDB: Error (Out of disk space) in rollback"), or not answer a commit in time. Then writers that
+      // do not wait outages out get the errors of lost connections.
       const result = await whileSupervised(server, () => storm(server.url('storm'), untilImpatientFail));
       const { figures, failedOfPatient, found } = result;
       console.info('MariaDB on a disk that was full', figures);
       expect(found).toEqual([]);
       expect(kindsOf(result)).toContain('none ER_RECORD_FILE_FULL');
-      // These are outages: writers that wait them out get no other error.
+      // Those are outages: writers that wait them out get only this error.
       expect(failedOfPatient.filter(({ code }) => code !== 'ER_RECORD_FILE_FULL')).toEqual([]);
     });
 
@@ -152,7 +152,7 @@ describeWith(noDisk, 'a disk that is full', () => {
       server = await MysqlServer.mariadb(path.join(disk.folder, 'data'), [...SMALL, '--log-bin=binary-log']);
       await server.start();
       await server.execute('create database storm');
-      // It looks for space once a minute, or when a driver kills the statement that it has given up, which mysql2 does not.
+      // MySQL looks for space once a minute, or when a driver kills a statement that it gave up, which mysql2 does not.
       const { figures, failedOfPatient, found } = await storm(server.url('storm'), untilImpatientFail, {
         retry: { forMs: 120_000 },
       });

@@ -26,7 +26,7 @@ import { expectCausality, expectOneSchema } from './several-primaries.js';
     return orm;
   }
 
-  /** An ORM for each node, with the tables. */
+  /** Opens an ORM for each node, and creates the tables. */
   async function openMigrated(database: string): Promise<MikroORM[]> {
     await galera.nodes[0]!.execute(`create database ${database}`);
     const opened = await Promise.all(galera.nodes.map((_, node) => open(node, database)));

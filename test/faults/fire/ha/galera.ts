@@ -84,7 +84,7 @@ export class Node {
     return rows[0]?.Value === 'ON';
   }
 
-  /** Whether it takes statements, and sees as many nodes. */
+  /** Whether it takes statements and sees this many nodes. */
   async isOf(nodes: number): Promise<boolean> {
     const rows = await this.execute<{ Value: string }>(
       "show status where variable_name in ('wsrep_cluster_size', 'wsrep_ready')",
@@ -107,7 +107,7 @@ export class Node {
     }
   }
 
-  /** Without a chance to finish anything. */
+  /** Kills it, so that it cannot finish anything. */
   async kill(): Promise<void> {
     const server = this.#process;
     if (!server || server.exitCode !== null || server.signalCode !== null) return;
@@ -116,7 +116,7 @@ export class Node {
     await exit;
   }
 
-  /** Frozen, as a host that swaps: the connections stay, and nobody answers. */
+  /** Freezes it, like a host that swaps: the connections stay, and nobody answers. */
   freeze(): void {
     this.#process?.kill('SIGSTOP');
   }
@@ -139,7 +139,7 @@ export class Galera {
 
   static async start(): Promise<Galera> {
     const folder = await mkdtemp(path.join(tmpdir(), 'adk-galera-'));
-    // As root a server runs as another user.
+    // If root starts a server, it runs as another user.
     const isRoot = process.getuid?.() === 0;
     const user = isRoot ? 'mysql' : execFileSync('id', ['-un'], { encoding: 'utf8' }).trim();
     const id = (which: string) => Number(execFileSync('id', [which, user], { encoding: 'utf8' }));
@@ -176,7 +176,7 @@ export class Galera {
     return galera;
   }
 
-  /** Until all nodes see all nodes, and take statements. */
+  /** Waits until all nodes see each other and take statements. */
   async untilWhole(): Promise<void> {
     for (let tries = 1; ; tries++) {
       const whole = await Promise.all(this.nodes.map((node) => node.isOf(this.nodes.length)));

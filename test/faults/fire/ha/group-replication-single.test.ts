@@ -14,7 +14,7 @@ const WRITERS = 6;
 /** Appends of each writer between two faults. */
 const MEANWHILE = 25;
 const PLANNED_SWITCHES = 6;
-/** Longer than a group on a busy machine takes to find out that it has lost its primary. */
+/** Longer than a group on a busy machine takes to notice the loss of its primary. */
 const RETRY = { maxDelayMs: 50, forMs: 120_000 };
 
 const missing = hasGroupReplication ? undefined : 'scripts/test-servers.sh fetches MySQL';
@@ -23,7 +23,7 @@ describeWith(missing, 'MySQL with group replication, three nodes, of which one t
   let group: GroupReplication;
 
   beforeAll(async () => {
-    // The default. A new primary shows nothing before it has all that the old one has acknowledged.
+    // The default. A new primary answers no reads before it has everything that the old one acknowledged.
     group = await GroupReplication.start({ consistency: 'BEFORE_ON_PRIMARY_FAILOVER', singlePrimary: true });
   });
   afterAll(() => group?.stop());
@@ -46,7 +46,7 @@ describeWith(missing, 'MySQL with group replication, three nodes, of which one t
       await new MikroOrmSessionService(orm.em).createSession(keyOf(STORM_SESSION));
       storm = new ClusterStorm(bundle.path, Array(WRITERS).fill(proxy.url), { retry: RETRY });
       const others = () => group.nodes.filter((node) => node !== primary);
-      /** The proxy leads to the node that takes the writes now. */
+      /** Switches the proxy to the node that takes writes now. */
       const follow = async (nodes: readonly GroupNode[]) => {
         primary = await group.primaryAmong(nodes);
         proxy.switchTo(primary.url('storm'));
@@ -54,14 +54,14 @@ describeWith(missing, 'MySQL with group replication, three nodes, of which one t
       };
       await storm.untilAcknowledged(MEANWHILE);
 
-      // While the group changes its primary, the old one refuses writes, and takes none afterwards.
+      // While the group changes its primary, and afterwards, the old one refuses writes.
       for (let n = 0; n < PLANNED_SWITCHES; n++) {
         const next = others()[n % 2]!;
         await next.becomePrimary();
         await follow([next]);
       }
 
-      // The primary is killed, and started again.
+      // The primary is killed and started again.
       const killed = primary;
       await killed.server.kill();
       await follow(others());
@@ -69,7 +69,7 @@ describeWith(missing, 'MySQL with group replication, three nodes, of which one t
       await killed.join();
       await group.untilWhole();
 
-      // Frozen until the others go on without it. Its clients may have sent it what they will never hear of.
+      // Frozen until the others continue without it. Its clients may have sent commits that are never answered.
       const frozen = primary;
       frozen.server.freeze();
       await follow(others());
@@ -78,12 +78,12 @@ describeWith(missing, 'MySQL with group replication, three nodes, of which one t
       await group.untilWhole();
       await storm.untilAcknowledged(MEANWHILE);
 
-      // Cut off from the others, with commits that they may have and it will never hear of.
+      // Cut off from the others, with commits that they may have, but whose outcome it never learns.
       const cutOff = primary;
       const rest = others();
       for (const node of rest) node.server.freeze();
       await cutOff.untilCommitsWait();
-      // As a balancer that finds no primary.
+      // Like a balancer that finds no primary.
       proxy.refuse();
       await cutOff.untilOut();
       for (const node of rest) node.server.thaw();

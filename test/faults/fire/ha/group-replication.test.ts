@@ -32,7 +32,7 @@ describeWith(missing, 'MySQL with group replication, three nodes, all of which t
     return orm;
   }
 
-  /** An ORM for each node, with the tables. */
+  /** Opens an ORM for each node, and creates the tables. */
   async function openMigrated(database: string): Promise<MikroORM[]> {
     await group.createDatabase(database);
     const opened = await Promise.all(group.nodes.map((_, node) => open(node, database)));
@@ -92,7 +92,7 @@ describeWith(missing, 'MySQL with group replication, three nodes, all of which t
       const [first, second, third] = group.nodes;
       await storm.untilAcknowledged(MEANWHILE);
 
-      // Killed, and started again.
+      // Killed and started again.
       await second.server.kill();
       await first.untilOf(2);
       await second.server.start();
@@ -100,7 +100,7 @@ describeWith(missing, 'MySQL with group replication, three nodes, all of which t
       await group.untilWhole();
       await storm.untilAcknowledged(MEANWHILE);
 
-      // Frozen until the others go on without it. Its clients may have sent it what they will never hear of.
+      // Frozen until the others continue without it. Its clients may have sent commits that are never answered.
       third.server.freeze();
       await first.untilOf(2);
       third.server.thaw();
@@ -108,7 +108,7 @@ describeWith(missing, 'MySQL with group replication, three nodes, all of which t
       await group.untilWhole();
       await storm.untilAcknowledged(MEANWHILE);
 
-      // Cut off from the others, with commits that they may have and it will never hear of.
+      // Cut off from the others, with commits that they may have, but whose outcome it never learns.
       second.server.freeze();
       third.server.freeze();
       await first.untilOut();

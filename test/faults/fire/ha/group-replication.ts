@@ -11,7 +11,7 @@ export const hasGroupReplication = hasMysql && existsSync(path.join(mysqlPlugins
 
 const NODES = 3;
 
-/** Those who connect have no right to go on where a node has left the group and takes no more clients. */
+/** Clients use an account that has no right to stay on a node that has left the group and takes no more clients. */
 const ACCOUNT = 'app';
 
 /** `BEFORE`: a transaction waits for all that were acknowledged before it began. */
@@ -19,7 +19,7 @@ export type Consistency = 'EVENTUAL' | 'BEFORE_ON_PRIMARY_FAILOVER' | 'BEFORE' |
 
 export interface GroupOptions {
   consistency: Consistency;
-  /** Whether one node takes the writes, and another one when it is gone. */
+  /** Whether only one node takes writes, and another one takes over if it is lost. */
   singlePrimary?: boolean;
   /** Settings of each node. */
   settings?: readonly string[];
@@ -33,7 +33,7 @@ export class GroupNode {
     return this.server.url(database, ACCOUNT);
   }
 
-  /** Joins the group, and lets clients in when it has all that the others have. */
+  /** Joins the group, and accepts clients when it has everything that the others have. */
   async join(): Promise<void> {
     await this.server.execute('start group_replication');
     await this.server.until(
@@ -43,19 +43,19 @@ export class GroupNode {
     await this.server.execute('set global offline_mode = off');
   }
 
-  /** Until a commit waits for the group. */
+  /** Waits until a commit waits for the group. */
   async untilCommitsWait(): Promise<void> {
     await this.server.until(
       "select 1 from performance_schema.processlist where state = 'waiting for handler commit' and time >= 1",
     );
   }
 
-  /** Until it knows that it has left the group. */
+  /** Waits until it knows that it has left the group. */
   async untilOut(): Promise<void> {
     await this.server.until('select 1 as fits from dual where @@global.offline_mode');
   }
 
-  /** Joins the group again, if the others have gone on without it and it knows. */
+  /** Joins the group again, if it knows that the others continued without it. */
   async rejoinIfOut(): Promise<void> {
     const [state] = await this.server.execute<{ isOut: number }>(
       `select count(*) as isOut from performance_schema.replication_group_members
@@ -75,7 +75,7 @@ export class GroupNode {
     return found.length > 0;
   }
 
-  /** Has the group make it the single primary, once the transactions of the old one have ended. */
+  /** Makes it the single primary, once the transactions of the old one have ended. */
   async becomePrimary(): Promise<void> {
     await this.server.execute('select group_replication_set_as_primary(@@server_uuid)');
   }
@@ -87,7 +87,7 @@ export class GroupNode {
     return Number(online?.members) === members;
   }
 
-  /** Until it takes so many nodes for members. */
+  /** Waits until it sees this many members. */
   async untilOf(members: number): Promise<void> {
     await this.server.until(
       `select 1 from performance_schema.replication_group_members
@@ -140,7 +140,7 @@ export class GroupReplication {
     return group;
   }
 
-  /** With a single primary: waits until one of these nodes is it, and takes writes. */
+  /** With a single primary: waits until one of these nodes is the primary and takes writes. */
   async primaryAmong(nodes: readonly GroupNode[]): Promise<GroupNode> {
     return until('a primary', async () => {
       for (const node of nodes) if (await node.isPrimary().catch(() => false)) return node;
@@ -154,7 +154,7 @@ export class GroupReplication {
     await server.execute(`grant all on ${name}.* to ${ACCOUNT}`);
   }
 
-  /** Until all nodes see all nodes. Those that the others have gone on without join again. */
+  /** Waits until all nodes see each other. Nodes that have left join again. */
   async untilWhole(): Promise<void> {
     for (let tries = 1; ; tries++) {
       for (const node of this.nodes) await node.rejoinIfOut();
@@ -176,18 +176,18 @@ const settingsOf = ({ consistency, singlePrimary = false, settings = [] }: Group
   '--gtid-mode=ON',
   '--enforce-gtid-consistency=ON',
   '--report-host=127.0.0.1',
-  // Until it is a member it shows what it had before it ended, and takes writes of its own.
+  // Until it is a member, it would show its old data and take writes of its own.
   '--offline-mode=ON',
   '--plugin-load-add=group_replication.so',
   '--group-replication-group-name=6f0f7c3e-0d0c-4d5b-8a5e-1f6b1c2d3e4f',
   '--group-replication-start-on-boot=OFF',
-  // What has left the group lets no clients in; by default not before it has tried for minutes to come back.
+  // A node that has left the group accepts no clients. By default it first tries for minutes to come back.
   '--group-replication-exit-state-action=OFFLINE_MODE',
   '--group-replication-autorejoin-tries=0',
   '--group-replication-recovery-get-public-key=ON',
-  // A node that is silent for 5 s is none of theirs any more; by default after 5 s more.
+  // A node that is silent for 5 s is expelled. The default is 5 s later.
   '--group-replication-member-expel-timeout=0',
-  // A node that does not reach most of the others gives up what waits for them; by default it waits without end.
+  // A node that cannot reach the majority rolls back transactions that wait for it. By default they wait forever.
   '--group-replication-unreachable-majority-timeout=5',
   // The smallest: by default it may grow to 1 GB.
   '--group-replication-message-cache-size=134217728',

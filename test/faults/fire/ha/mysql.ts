@@ -12,7 +12,7 @@ import { Unpacked, accountOf, hasProgram, serverFolder, type Command } from './p
 const unpacked = new Unpacked('mysql', 'usr/sbin/mysqld');
 const ofMysql = unpacked.folder;
 
-/** Of MySQL. */
+/** The folder of MySQL's plugins. */
 export const mysqlPlugins = `${ofMysql}/usr/lib/mysql/plugin`;
 
 export const hasMysql = unpacked.isThere;
@@ -48,7 +48,7 @@ export class MysqlServer {
     this.#folder = folder;
   }
 
-  /** A new server. It is not started. @param folder for its data, which the server makes. */
+  /** A new server that is not started. @param folder for its data, which the server makes. */
   static async mariadb(folder: string, settings: readonly string[]): Promise<MysqlServer> {
     const data = [`--datadir=${folder}`, ...settings];
     const install = ['--no-defaults', '--auth-root-authentication-method=normal', '--skip-test-db'];
@@ -56,7 +56,7 @@ export class MysqlServer {
     return new MysqlServer('mariadb', ['mariadbd', '--no-defaults', ...data], folder, await freePort());
   }
 
-  /** A new server. It is not started. @param folder for its data, which the server makes. */
+  /** A new server that is not started. @param folder for its data, which the server makes. */
   static async mysql(folder: string, settings: readonly string[]): Promise<MysqlServer> {
     const data = `--datadir=${folder}`;
     await run([...MYSQLD, data, '--initialize-insecure']);
@@ -76,7 +76,7 @@ export class MysqlServer {
       `--port=${this.port}`,
       `--socket=${this.#folder}/server.sock`,
       `--pid-file=${this.#folder}/server.pid`,
-      // An attempt that was given up leaves a thread of the server behind, which waits on.
+      // An attempt that was given up leaves a thread of the server that continues to wait.
       '--max-connections=500',
       '--innodb-buffer-pool-size=64M',
     ];
@@ -84,7 +84,7 @@ export class MysqlServer {
     await this.until('select 1');
   }
 
-  /** Runs a statement on a connection of its own, past all proxies. */
+  /** Runs a statement on its own connection, without a proxy. */
   async execute<Row>(sql: string, database = 'information_schema'): Promise<Row[]> {
     const options = await databaseOptions(this.url(database));
     const orm = await MikroORM.init({
@@ -100,7 +100,7 @@ export class MysqlServer {
     }
   }
 
-  /** Until a statement gives a row. */
+  /** Waits until a statement returns a row. */
   async until(sql: string): Promise<void> {
     for (let tries = 1; ; tries++) {
       const rows = await this.execute(sql).catch(() => []);
@@ -110,7 +110,7 @@ export class MysqlServer {
     }
   }
 
-  /** Without a chance to finish anything. */
+  /** Kills it, so that it cannot finish anything. */
   async kill(): Promise<void> {
     const server = this.#process;
     if (!server || !this.isRunning) return;
@@ -119,7 +119,7 @@ export class MysqlServer {
     await exit;
   }
 
-  /** Frozen, as a host that swaps: the connections stay, and nobody answers. */
+  /** Freezes it, like a host that swaps: the connections stay, and nobody answers. */
   freeze(): void {
     this.#process?.kill('SIGSTOP');
   }
@@ -133,13 +133,13 @@ export class MysqlServer {
   }
 }
 
-/** The commits that wait for a replica. */
+/** The number of commits that wait for a replica. */
 const WAITING = 'Rpl_semi_sync_source_wait_sessions';
 
 const statusIsPositive = (name: string) =>
   `select 1 from performance_schema.global_status where variable_name = '${name}' and variable_value > 0`;
 
-/** A source of MySQL whose commits wait for a replica, without end. */
+/** A source of MySQL whose commits wait for a replica, however long it takes. */
 export class MysqlPair {
   readonly #folder: string;
   #source!: MysqlServer;
@@ -177,7 +177,7 @@ export class MysqlPair {
     await this.#source.until(statusIsPositive(WAITING));
   }
 
-  /** A replica, for which commits wait. Until it is there they wait without end. @param replica by default a new one. */
+  /** Adds a replica that commits wait for. Until it is there, they wait. @param replica by default a new one. */
   async addReplica(replica?: MysqlServer): Promise<void> {
     this.#replica = replica ?? (await this.#start());
     for (const sql of [
@@ -192,18 +192,18 @@ export class MysqlPair {
     await this.#source.until(statusIsPositive('Rpl_semi_sync_source_clients'));
   }
 
-  /** The source takes no more writes, and the replica has all. */
+  /** Stops writes to the source, and waits until the replica has everything. */
   async quiesce(): Promise<void> {
     await this.#source.execute('set global super_read_only = on');
     const [row] = await this.#source.execute<{ done: string }>('select @@global.gtid_executed as done');
     await this.replica.execute(`select wait_for_executed_gtid_set('${row?.done}')`);
   }
 
-  /** Makes the replica the source. @returns the source before, which may still run. */
+  /** Makes the replica the source. @returns the previous source, which may still run. */
   async promote(): Promise<MysqlServer> {
     const before = this.#source;
     await this.replica.execute('stop replica io_thread');
-    // What it was sent it has to do, too.
+    // It must also apply what it has received.
     await this.replica.execute(
       `select wait_for_executed_gtid_set(
          (select received_transaction_set from performance_schema.replication_connection_status))`,
@@ -228,7 +228,7 @@ export class MysqlPair {
       '--gtid-mode=ON',
       '--enforce-gtid-consistency=ON',
       '--super-read-only=ON',
-      // Under a global lock, which `super_read_only` takes, row locks are waited for that nobody can release.
+      // `super_read_only` takes a global lock, under which statements wait for row locks that nobody can release.
       '--innodb-lock-wait-timeout=2',
       '--plugin-load=semisync_source.so;semisync_replica.so',
       `--rpl-semi-sync-source-timeout=${24 * 60 * 60 * 1000}`,

@@ -16,7 +16,7 @@ const WRITERS = 6;
 /** Appends of each writer between two faults. */
 const MEANWHILE = 25;
 
-/** Six outages, most of which take 10 to 20 s, and nodes that come back. */
+/** Enough for six outages, most of which take 10 to 20 s, and for nodes to return. */
 const TIMEOUT_MS = 600_000;
 
 const idsOn = async (node: PatroniNode) => {
@@ -50,7 +50,7 @@ describeWith(noPatroni, 'PostgreSQL with Patroni, a synchronous standby and HAPr
         await storm.untilAcknowledged(MEANWHILE);
         await cluster.untilWhole();
 
-        // The leader is killed while commits wait, of which the standby that takes over has none, and the third node all.
+        // The leader is killed while commits wait. The standby that takes over has none of them, and the third node all.
         const killed = await cluster.untilLed();
         const standby = await cluster.standby();
         standby.freeze();
@@ -63,14 +63,14 @@ describeWith(noPatroni, 'PostgreSQL with Patroni, a synchronous standby and HAPr
         killed.start();
         await cluster.untilWhole();
 
-        // The standby is gone, and comes back. The third node takes its place.
+        // The standby is killed and comes back; the third node has replaced it.
         const gone = await cluster.standby();
         await gone.kill();
         await storm.untilAcknowledged(MEANWHILE);
         gone.start();
         await cluster.untilWhole();
 
-        // The leader is frozen until another node leads. Then its server comes back, and takes itself for the primary.
+        // The leader is frozen until another node leads. Then its server returns, and believes that it is the primary.
         const old = await cluster.untilLed();
         old.freeze();
         await cluster.untilLed(old);
@@ -81,7 +81,7 @@ describeWith(noPatroni, 'PostgreSQL with Patroni, a synchronous standby and HAPr
         old.thaw();
         await cluster.untilWhole();
 
-        // Patroni alone is frozen. Its server takes itself for the primary all the time.
+        // Only Patroni is frozen. Its server believes all the time that it is the primary.
         const deposed = await cluster.untilLed();
         const read = async () => (await service.getSession(keyOf(STORM_SESSION)))?.events.length;
         await read();
@@ -89,7 +89,7 @@ describeWith(noPatroni, 'PostgreSQL with Patroni, a synchronous standby and HAPr
         deposed.thawServer();
         const next = await cluster.untilLed(deposed);
         await storm.untilAcknowledged(MEANWHILE);
-        // Nor does anybody read it any more, by a connection from before.
+        // Nobody reads it through an earlier connection either.
         const { length } = await idsOn(next);
         expect(await read()).toBeGreaterThanOrEqual(length);
         deposed.thaw();
@@ -107,7 +107,7 @@ describeWith(noPatroni, 'PostgreSQL with Patroni, a synchronous standby and HAPr
         expect(failedOfPatient).toEqual([]);
         const { ids } = await readTables(orm.em, STORM_SESSION);
         expectNotWrittenTo(onOld, ids);
-        // Each node has come back to the same.
+        // All nodes return with the same events.
         for (const node of cluster.nodes) {
           await until('all events', async () => (await idsOn(node)).length >= ids.length || undefined);
           expect(await idsOn(node)).toEqual(ids);

@@ -12,21 +12,21 @@ export const hasPatroni = hasPostgresql && ['patroni', 'etcd', 'haproxy'].every(
 
 const NODES = 3;
 
-/** Who everything runs as. */
+/** The account that everything runs as. */
 const ACCOUNT = 'postgres';
 
-/** How long a node that does not answer stays the leader. Patroni 4 raises it to 20 s. */
+/** How long a node that does not answer remains the leader. Patroni 4 raises it to 20 s. */
 const TTL_S = 8;
 
-/** Of clients, and of the server. An attempt that was given up leaves a process of the server behind, which waits on. */
+/** For clients and for the server. An attempt that was given up leaves a process of the server that continues to wait. */
 const MAX_CONNECTIONS = 500;
 
-/** What the whole cluster is configured with. */
+/** The configuration of the whole cluster. */
 const CLUSTER_SETTINGS = {
   ttl: TTL_S,
   loop_wait: 1,
   retry_timeout: 3,
-  // Commits wait for a standby, and only one that has them all takes over. Strict: also while there is none.
+  // Commits wait for a standby, and only a standby that has them all takes over. Strict: they wait even if there is none.
   synchronous_mode: true,
   synchronous_mode_strict: true,
   postgresql: {
@@ -70,8 +70,8 @@ export class PatroniNode {
       name: this.name,
       log: { dir: this.folder },
       restapi: { listen: `127.0.0.1:${rest}`, connect_address: `127.0.0.1:${rest}` },
-      // Not `etcd3`: through it a leader of Patroni 3.0.2 that was frozen may take the lead back from the next one, and
-      // what that one has acknowledged is lost (patroni/patroni#2689).
+      // Not `etcd3`: with it a frozen leader of Patroni 3.0.2 may take the lead back from the next one, whose acknowledged
+      // commits are then lost (patroni/patroni#2689).
       etcd: { host: this.#etcd },
       bootstrap: { dcs: CLUSTER_SETTINGS, initdb: [{ encoding: 'UTF8' }, { 'wal-segsize': '1' }] },
       postgresql: {
@@ -89,17 +89,17 @@ export class PatroniNode {
     await writeFile(this.#config, JSON.stringify(config, undefined, 2));
   }
 
-  /** Starts Patroni, which starts the server. Neither is ready then. */
+  /** Starts Patroni, which starts the server. Does not wait until they are ready. */
   start(): void {
     spawn('patroni', [this.#config], { stdio: 'ignore', ...accountOf(ACCOUNT) });
   }
 
-  /** Past all proxies. */
+  /** The URL of the node itself, without a proxy. */
   url(database: string): string {
     return `postgresql://postgres@127.0.0.1:${this.ports.sql}/${database}`;
   }
 
-  /** Whether Patroni says that it is the leader, as HAProxy asks. */
+  /** Whether Patroni says that it is the leader. HAProxy asks the same. */
   async isLeader(): Promise<boolean> {
     return (await this.ask('OPTIONS', '/primary')) === 200;
   }
@@ -107,7 +107,7 @@ export class PatroniNode {
   /** @returns the status, if it answers. */
   async ask(method: 'OPTIONS' | 'POST', what: string, body?: Record<string, string>): Promise<number | undefined> {
     const url = `http://127.0.0.1:${this.ports.rest}${what}`;
-    // A switchover is answered when it is done.
+    // Patroni answers a switchover when it is done.
     const signal = AbortSignal.timeout(method === 'OPTIONS' ? 1_000 : 30_000);
     try {
       return (await fetch(url, { method, signal, ...(body && { body: JSON.stringify(body) }) })).status;
@@ -116,12 +116,12 @@ export class PatroniNode {
     }
   }
 
-  /** Frozen, as a host that swaps: the connections stay, and nobody answers. */
+  /** Freezes it, like a host that swaps: the connections stay, and nobody answers. */
   freeze(): void {
     freezeAll(ofFolder(this.folder));
   }
 
-  /** The server alone, as long as Patroni is frozen: it takes itself for the primary. */
+  /** Thaws only the server: while Patroni is frozen, it believes that it is the primary. */
   thawServer(): void {
     thawAll(ofFolder(this.#data));
   }
@@ -130,11 +130,11 @@ export class PatroniNode {
     thawAll(ofFolder(this.folder));
   }
 
-  /** Patroni and the server at once, as a host that loses its power. */
+  /** Kills Patroni and the server at once, like a host that loses its power. */
   async kill(): Promise<void> {
     await killAll(ofFolder(this.folder));
-    // After a restart of a host no process has the id in it. Here the process that was killed may stay as a zombie, and the
-    // server would not start.
+    // Names the id of a process. After a restart of a host nobody has that id, but here the killed process may remain as a
+    // zombie, and the server would not start.
     await rm(path.join(this.#data, 'postmaster.pid'), { force: true });
   }
 
@@ -147,7 +147,7 @@ export class PatroniNode {
   }
 }
 
-/** The nodes, etcd, which knows their leader, and HAProxy, which leads to it. */
+/** The nodes, etcd, which knows their leader, and HAProxy, which connects clients to it. */
 export class PatroniCluster {
   readonly #folder: string;
   readonly #ports: Readonly<Record<'etcd' | 'peers' | 'haproxy' | 'health', number>>;
@@ -189,12 +189,12 @@ export class PatroniCluster {
     return cluster;
   }
 
-  /** Through HAProxy. */
+  /** The URL through HAProxy. */
   url(database: string): string {
     return `postgresql://postgres@127.0.0.1:${this.#ports.haproxy}/${database}`;
   }
 
-  /** @param before who is not meant. */
+  /** Waits for a leader. @param before a leader that does not count. */
   async untilLed(before?: PatroniNode): Promise<PatroniNode> {
     const others = this.nodes.filter((node) => node !== before);
     return until('a leader', async () => {
@@ -203,7 +203,7 @@ export class PatroniCluster {
     });
   }
 
-  /** The standby for which commits wait. */
+  /** The standby that commits wait for. */
   async standby(): Promise<PatroniNode> {
     const leader = await this.untilLed();
     return until('a synchronous standby', async () => {
@@ -215,13 +215,13 @@ export class PatroniCluster {
     });
   }
 
-  /** Until commits wait for the standby. */
+  /** Waits until commits wait for the standby. */
   async untilCommitsWait(): Promise<void> {
     const leader = await this.untilLed();
     await this.#untilTrue(leader, "select 1 from pg_stat_activity where wait_event = 'SyncRep'");
   }
 
-  /** Until all nodes follow a leader, and Patroni lets one of them take over. */
+  /** Waits until all nodes follow a leader, and Patroni lets one of them take over. */
   async untilWhole(): Promise<void> {
     const leader = await this.untilLed();
     await this.#untilTrue(
@@ -236,10 +236,10 @@ export class PatroniCluster {
     });
   }
 
-  /** As an operator asks for it. */
+  /** Switches over, like an operator. */
   async switchOver(): Promise<void> {
     const leader = await this.untilLed();
-    // It is refused while the leader does not know yet that another node may take over.
+    // Refused until the leader knows that another node may take over.
     await until('a switchover', async () => {
       const status = await leader.ask('POST', '/switchover', { leader: leader.name });
       return status === 200 || undefined;
@@ -307,7 +307,7 @@ ${servers.join('')}frontend health
     );
     this.#haproxy = spawn('haproxy', ['-db', '-f', file], { stdio: 'ignore', ...accountOf(ACCOUNT) });
     await untilListens('HAProxy', this.#haproxy, this.#ports.haproxy);
-    // At first it takes all servers for primaries.
+    // At first HAProxy considers all servers primaries.
     await until('a server of HAProxy', async () => {
       const { ok } = await fetch(`http://127.0.0.1:${this.#ports.health}/`);
       return ok || undefined;

@@ -70,12 +70,12 @@ describeWith(missing, 'PgBouncer in transaction mode', () => {
 });
 
 /**
- * More texts than `work` sends outside of transactions, which are the ones that are prepared: 19 to 24 were counted, by which
- * appends meet and share a statement.
+ * More texts than `work` sends outside of transactions; only those are prepared. 19 to 24 were counted, depending on which
+ * appends share a statement.
  */
 const MOST_TEXTS = 30;
 
-/** A connection prepares no more after three missing statements, each of which it would have prepared under another name. */
+/** After three missing statements, each of which got a new name, a connection stops preparing. */
 const NAMES_OF_A_TEXT = 3;
 
 const PROCESSES = 3;
@@ -105,14 +105,14 @@ describeWith(missing, 'prepared statements behind PgBouncer', () => {
     await database.drop();
   });
 
-  /** The names of the statements that each of the pooler's connections to the server has prepared. */
+  /** The names of the prepared statements of each connection between the pooler and the server. */
   async function prepared(): Promise<string[][]> {
     const orm = await open(POOL_SIZE);
     orms.push(orm);
     let begun = 0;
     let end: () => void = () => undefined;
     const allBegun = new Promise<void>((resolve) => (end = resolve));
-    // Each transaction has one of them, as long as the others last.
+    // Each transaction gets its own connection, since all are open at once.
     const found = Array.from({ length: POOL_SIZE }, () =>
       orm.em.fork().transactional(async (tx) => {
         const rows = await execute<{ name: string }>(tx, 'select name from pg_prepared_statements');
@@ -155,7 +155,7 @@ describeWith(missing, 'prepared statements behind PgBouncer', () => {
     const session = await service.createSession(keyOf('one'));
     const append = () => service.appendEvent({ session, event: createEvent({ author: 'agent' }) });
     for (let i = 0; i < 20; i++) {
-      // Most appends find their statement on the connection to the server that the one before has had.
+      // Most appends get the server connection of the previous one, which has their statement.
       for (let n = 0; n < 4; n++) await append();
       await other.em.fork().transactional(async (tx) => {
         await execute(tx, 'select 1');
@@ -164,7 +164,7 @@ describeWith(missing, 'prepared statements behind PgBouncer', () => {
     }
     const names = (await prepared()).flat();
     expect(names.length).toBeGreaterThan(0);
-    // Of the append alone, and of a poll of the log.
+    // Only the statements of the append and of a poll of the log.
     expect(names.length).toBeLessThanOrEqual(2 * NAMES_OF_A_TEXT);
   });
 });
@@ -173,7 +173,7 @@ function execute<Row extends object>(tx: EntityManager, sql: string): Promise<Ro
   return (tx.getConnection() as AbstractSqlConnection).execute<Row[]>(sql, [], 'all', tx.getTransactionContext());
 }
 
-/** Appends of all kinds, reads, the log and maintenance, of one session of many. */
+/** Runs appends of all kinds, reads, the log and maintenance, for one session of many. */
 async function work(
   service: MikroOrmSessionService,
   em: EntityManager,

@@ -15,9 +15,9 @@ export const hasPgBouncer = unpacked.isThere;
 /** Fewer than the writers use, so that they share them. */
 export const POOL_SIZE = 4;
 
-/** What becomes of the prepared statements of a connection to the server. */
+/** How PgBouncer treats the prepared statements of a connection to the server. */
 export interface PgBouncerSettings {
-  /** How many PgBouncer keeps track of; with 0 the next one finds those of whoever had the connection before. */
+  /** How many PgBouncer keeps track of. With 0, a client finds the statements of the connection's previous client. */
   max_prepared_statements: number;
   /** Whether the connection forgets them after each transaction. */
   server_reset_query_always: 0 | 1;
@@ -84,7 +84,7 @@ ${Object.entries(settings)
     }
   }
 
-  /** Without a chance to finish anything. */
+  /** Kills it, so that it cannot finish anything. */
   async kill(): Promise<void> {
     const pooler = this.#process;
     if (!pooler || pooler.exitCode !== null || pooler.signalCode !== null) return;

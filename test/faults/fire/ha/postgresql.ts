@@ -16,7 +16,7 @@ export const hasPostgresql = postgresqlFolder !== undefined;
 const program = (name: string) => `${postgresqlFolder ?? ''}${name}`;
 const run = promisify(execFile);
 
-/** Runs a statement on a connection of its own. */
+/** Runs a statement on its own connection. */
 export async function executeAt<Row>(clientUrl: string, sql: string): Promise<Row[]> {
   const orm = await MikroORM.init({
     driver: PostgreSqlDriver,
@@ -42,7 +42,7 @@ export class PostgresqlServer {
   ) {}
 
   /**
-   * A new server with what it is to be configured with. It is not started.
+   * A new server with this configuration, which is not started.
    *
    * @param more arguments of `initdb`.
    */
@@ -66,7 +66,7 @@ export class PostgresqlServer {
       listen_addresses: '127.0.0.1',
       unix_socket_directories: '',
       shared_buffers: '32MB',
-      // An attempt that was given up leaves a process of the server behind, which waits on.
+      // An attempt that was given up leaves a process of the server that continues to wait.
       max_connections: '500',
       max_wal_size: '32MB',
       min_wal_size: '2MB',
@@ -76,7 +76,7 @@ export class PostgresqlServer {
     return server;
   }
 
-  /** A standby of a server, with its configuration. It is not started. */
+  /** A standby of a server, with the same configuration, which is not started. */
   static async standbyOf(primary: PostgresqlServer, name: string): Promise<PostgresqlServer> {
     const [port = 0] = await freePorts(1);
     const server = new PostgresqlServer(name, path.join(path.dirname(primary.folder), name), port);
@@ -93,18 +93,18 @@ export class PostgresqlServer {
   }
 
   async start(): Promise<void> {
-    // The name of the cluster is that of a standby, too.
+    // The primary knows a standby by the name of its cluster.
     const args = ['-D', this.folder, '-p', String(this.port), '-c', `cluster_name=${this.name}`];
     this.#process = spawn(program('postgres'), args, { stdio: 'ignore', ...accountOf('postgres') });
     await this.until('select 1 as fits');
   }
 
-  /** Runs a statement past all proxies. */
+  /** Runs a statement without a proxy. */
   async execute<Row>(sql: string, database = 'postgres'): Promise<Row[]> {
     return executeAt<Row>(this.url(database), sql);
   }
 
-  /** Until a statement gives a row. @param isOver whether nobody waits for it any more. */
+  /** Waits until a statement returns a row. @param isOver whether to stop waiting. */
   async until(sql: string, isOver = () => false): Promise<void> {
     for (let tries = 1; !isOver(); tries++) {
       const rows = await this.execute(sql).catch(() => []);
@@ -124,17 +124,17 @@ export class PostgresqlServer {
     return server !== undefined && server.exitCode === null && server.signalCode === null;
   }
 
-  /** As an operator stops it: it ends its connections, and waits until its standbys have everything. */
+  /** Stops it, like an operator: it ends its connections, and waits until its standbys have everything. */
   async stop(): Promise<void> {
     await this.#end((server) => server.kill('SIGINT'));
   }
 
-  /** All of its processes at once, as a host that loses its power. */
+  /** Kills all of its processes at once, like a host that loses its power. */
   async kill(): Promise<void> {
     await this.#end((_, pid) => killAll(withId(pid)));
   }
 
-  /** Frozen, as a host that swaps: the connections stay, and nobody answers. */
+  /** Freezes it, like a host that swaps: the connections stay, and nobody answers. */
   freeze(): void {
     if (this.#process?.pid !== undefined && this.isRunning) freezeAll(withId(this.#process.pid));
   }
@@ -187,7 +187,7 @@ export class PostgresqlPair {
     return this.#standby;
   }
 
-  /** A new standby, for which commits wait. Until it is there they wait without end. */
+  /** Adds a standby that commits wait for. Until it is there, they wait. */
   async addStandby(): Promise<void> {
     const standby = await PostgresqlServer.standbyOf(this.#primary, `server_${++this.#servers}`);
     this.#standby = standby;
@@ -200,7 +200,7 @@ export class PostgresqlPair {
     );
   }
 
-  /** Makes the standby the primary. @returns the primary before, which may still run. */
+  /** Makes the standby the primary. @returns the previous primary, which may still run. */
   async promote(): Promise<PostgresqlServer> {
     const before = this.#primary;
     await this.standby.promote();

@@ -4,7 +4,7 @@ import { setTimeout } from 'node:timers/promises';
 interface Process {
   pid: number;
   parent: number;
-  /** Whether it has ended, and its parent has not asked for its end. */
+  /** Whether it has ended, but its parent has not waited for it. */
   isEnded: boolean;
   command: string;
 }
@@ -19,7 +19,7 @@ function processes(): Process[] {
   });
 }
 
-/** Which processes are meant. Those that they have started are meant, too. */
+/** Selects processes; their descendants are included. */
 export type Roots = (process: Process) => boolean;
 
 export const withId =
@@ -27,7 +27,7 @@ export const withId =
   ({ pid }) =>
     pid === id;
 
-/** Those whose command names a file of a folder. */
+/** Selects processes whose command names a file in a folder. */
 export const ofFolder =
   (folder: string): Roots =>
   ({ command }) =>
@@ -47,11 +47,11 @@ function send(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch {
-    // It has ended meanwhile.
+    // It has ended in the meantime.
   }
 }
 
-/** Stops processes, until none of them can start another one. @returns their ids. */
+/** Stops processes until none of them can start another. @returns their ids. */
 export function freezeAll(roots: Roots): number[] {
   const frozen = new Set<number>();
   for (;;) {
@@ -68,14 +68,14 @@ export function thawAll(roots: Roots): void {
   for (const pid of tree(roots)) send(pid, 'SIGCONT');
 }
 
-/** Ends processes at once, as a host that loses its power. */
+/** Kills processes at once, like a host that loses its power. */
 export async function killAll(roots: Roots): Promise<void> {
   const killed = new Set(freezeAll(roots));
   for (const pid of killed) send(pid, 'SIGKILL');
   while (processes().some(({ pid, isEnded }) => killed.has(pid) && !isEnded)) await setTimeout(10);
 }
 
-/** During `work` a server is started again whenever it has ended, as a supervisor does. */
+/** During `work`, starts a server again whenever it ends, like a supervisor. */
 export async function whileSupervised<T>(
   server: { readonly isRunning: boolean; start(): Promise<void> },
   work: () => Promise<T>,

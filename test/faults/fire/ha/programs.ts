@@ -6,7 +6,7 @@ import path from 'node:path';
 
 export const hasProgram = (name: string) => spawnSync('which', [name]).status === 0;
 
-/** The folder with the programs of the newest PostgreSQL that Debian has installed, or of the one on the path. */
+/** The folder with the programs of Debian's newest installed PostgreSQL, or of the one on the path. */
 export const postgresqlFolder = (() => {
   const folder = '/usr/lib/postgresql';
   try {
@@ -21,12 +21,12 @@ export const postgresqlFolder = (() => {
 /** A program and its first arguments. */
 export type Command = readonly [program: string, ...args: string[]];
 
-/** What `scripts/test-servers.sh` has unpacked beside the system. */
+/** A package that `scripts/test-servers.sh` has unpacked without installing it. */
 export class Unpacked {
   readonly folder: string;
   readonly #program: string;
 
-  /** @param program its path in the folder, where the libraries are that it needs. */
+  /** @param program its path in the folder, which also has its libraries. */
   constructor(name: string, program: string) {
     const ofUser = process.getuid?.() === 0 ? '/var/cache' : path.join(homedir(), '.cache');
     this.folder = path.join(process.env.XDG_CACHE_HOME ?? ofUser, 'adk-mikro-orm', name);
@@ -44,14 +44,14 @@ export class Unpacked {
   }
 }
 
-/** Who a server runs as: as root it refuses to. Nothing to change where this process is not root's. */
+/** The account that a server runs as, since it refuses to run as root. Empty if this process is not root's. */
 export function accountOf(name: string): { uid?: number; gid?: number } {
   if (process.getuid?.() !== 0) return {};
   const id = (which: string) => Number(execFileSync('id', [which, name], { encoding: 'utf8' }));
   return { uid: id('-u'), gid: id('-g') };
 }
 
-/** A folder that servers may write to which run as this account. */
+/** A folder that servers of this account may write to. */
 export async function serverFolder(name: string, account: string): Promise<string> {
   const folder = await mkdtemp(path.join(tmpdir(), `adk-${name}-`));
   const { uid, gid } = accountOf(account);

@@ -30,7 +30,7 @@ describeWith(noMysql, 'MySQL with a semi-synchronous replica', () => {
       await migrate(orm);
       await new MikroOrmSessionService(orm.em).createSession(keyOf(STORM_SESSION));
       storm = new ClusterStorm(bundle.path, Array(WRITERS).fill(proxy.url));
-      /** The replica takes over, and the proxy leads to it. Commits wait until there is a new replica. */
+      /** Promotes the replica, and switches the proxy to it. Commits wait until there is a new replica. */
       const failOver = async () => {
         const before = await pair.promote();
         proxy.switchTo(pair.source.url('storm'));
@@ -38,12 +38,12 @@ describeWith(noMysql, 'MySQL with a semi-synchronous replica', () => {
       };
       await storm.untilAcknowledged(MEANWHILE);
 
-      // A switchover, after which the source is the replica.
+      // A switchover: the source becomes the replica.
       await pair.quiesce();
       await pair.addReplica(await failOver());
       await storm.untilAcknowledged(MEANWHILE);
 
-      // The source is killed while commits wait, which the replica then has or has not.
+      // The source is killed while commits wait, whether or not the replica has them.
       pair.replica.freeze();
       await pair.untilCommitsWait();
       await pair.source.kill();
@@ -52,13 +52,13 @@ describeWith(noMysql, 'MySQL with a semi-synchronous replica', () => {
       await pair.addReplica();
       await storm.untilAcknowledged(MEANWHILE);
 
-      // And while nothing is the matter with the replica.
+      // Now the source is killed while the replica is healthy.
       await pair.source.kill();
       await failOver();
       await pair.addReplica();
       await storm.untilAcknowledged(MEANWHILE);
 
-      // The source is frozen, the replica takes over, and the old one comes back and takes itself for the source.
+      // The source is frozen, the replica takes over, and the old source returns and believes that it still is one.
       pair.source.freeze();
       const old = await failOver();
       await pair.addReplica();

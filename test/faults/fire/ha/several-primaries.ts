@@ -8,7 +8,7 @@ import { MIGRATIONS, TABLES, appliedMigrations, tablesWith } from '../../../host
 const ROUNDS = 5;
 const PROCESSES = 6;
 
-/** Each call goes through another node than the one before, and finds what that has written. */
+/** Expects that each call sees the writes of the previous one, which went through another node. */
 export async function expectCausality(orms: readonly MikroORM[]): Promise<void> {
   const [a, b, c] = orms.map(({ em }) => new MikroOrmSessionService(em)) as [
     MikroOrmSessionService,
@@ -36,7 +36,7 @@ export async function expectCausality(orms: readonly MikroORM[]): Promise<void> 
   }
 }
 
-/** Of those who ask for a lease through all nodes at once, one gets it. */
+/** Expects that only one caller gets a lease if callers ask through all nodes at once. */
 export async function expectOneHolder(orms: readonly MikroORM[]): Promise<void> {
   const key = { appName: 'app', userId: 'user', sessionId: 'leased' };
   await new MikroOrmSessionService(orms[0]!.em).createSession(key);
@@ -52,10 +52,10 @@ export async function expectOneHolder(orms: readonly MikroORM[]): Promise<void> 
 }
 
 /**
- * Processes that migrate at once leave one schema on each node, noted once.
+ * Expects that processes that migrate at once leave one schema on each node, recorded once.
  *
  * @param through the nodes to which the processes connect.
- * @param open connects to a node, by its number, and shows what the others have committed.
+ * @param open connects to a node, by its number, and waits until it shows what the others have committed.
  */
 export async function expectOneSchema(
   through: readonly { url(database: string): string }[],

@@ -3,10 +3,10 @@ import { closeSync, mkdtempSync, openSync, rmSync, rmdirSync, writeSync } from '
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
-/** Bytes that are written at once, the last ones piece by piece. */
+/** How many bytes are written at once: smaller pieces fill the rest. */
 const PIECES = [1024 * 1024, 4096, 1];
 
-/** Whether a disk of its own can be had: on Linux, as root. */
+/** Whether a disk can be made for a test: on Linux, as root. */
 export const hasSmallDisk = (() => {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
   const folder = mkdtempSync(path.join(tmpdir(), 'adk-disk-'));
@@ -31,7 +31,7 @@ export class SmallDisk {
     for (const size of PIECES) {
       const piece = Buffer.alloc(size);
       try {
-        // What is written in part is written.
+        // A partial write counts.
         for (;;) writeSync(file, piece);
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;

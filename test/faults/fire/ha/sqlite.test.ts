@@ -12,7 +12,7 @@ import { figuresOf } from './cluster-storm.js';
 import { Lives } from './sqlite.js';
 
 const WRITERS = 7;
-/** Of each writer. */
+/** How often each writer is killed. */
 const KILLS = 4;
 
 const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
@@ -37,7 +37,7 @@ test.each(FILE_DATABASES.filter((name) => availableDatabases().includes(name)))(
       const connection = orm.em.getConnection() as AbstractSqlConnection;
       console.info(name, { ...figuresOf(lives.histories, stored), kills: lives.kills });
       expect(violations(lives.histories, stored)).toEqual([]);
-      // No process that lives on got an error: a lock that a killed one had is free.
+      // No surviving process got an error: the locks of a killed one are free.
       expect(lives.histories.flatMap(({ failed }) => failed)).toEqual([]);
       expect(await connection.execute('pragma integrity_check')).toEqual([{ integrity_check: 'ok' }]);
     } finally {

@@ -5,14 +5,14 @@ import { StormProcess } from '../storm.js';
 
 type Driver = Pick<StormJob, 'name'>;
 
-/** Processes on one file which are killed at any moment and started again, as often as asked for. */
+/** Processes on one file, which are killed at random moments and started again. */
 export class Lives {
   readonly #bundle: string;
   readonly #url: string;
   readonly #driver: Driver;
   readonly #random = randomOf('lives');
   readonly #running = new Set<StormProcess>();
-  /** Those of lives that have ended. */
+  /** The histories of processes that have ended. */
   readonly histories: StormHistory[] = [];
   kills = 0;
 
@@ -23,7 +23,7 @@ export class Lives {
     this.#driver = driver;
   }
 
-  /** A process that appends. Its last life ends by itself, after some appends. */
+  /** A process that appends. After the last kill it appends some events and ends by itself. */
   async ofWriter(writer: number, kills: number): Promise<void> {
     for (let life = 0; ; life++) {
       const label = `writer ${writer} life ${life}`;
@@ -40,9 +40,9 @@ export class Lives {
   }
 
   /**
-   * A process that reads the log, in each life from the last entry on that it has told. It is killed until it is aborted.
+   * A process that reads the log, each time from the last entry that it reported. It is killed until `signal` aborts.
    *
-   * @param count gives how many entries there are in the end.
+   * @param count returns how many entries there are in the end.
    */
   async ofWatcher(signal: AbortSignal, count: () => Promise<number>): Promise<void> {
     const whole = emptyHistory();
@@ -74,7 +74,7 @@ export class Lives {
   }
 
   async #kill(process: StormProcess): Promise<StormHistory> {
-    // A moment that no acknowledgement sets.
+    // A moment that depends on no acknowledgement.
     await setTimeout(this.#random(10));
     this.#running.delete(process);
     this.kills++;

@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 
-/** Long for a cluster on a busy machine. */
+/** Long enough for a cluster on a busy machine. */
 const TRIES = 1200;
 
-/** Asks until there is an answer. @param what does not come, for the error. */
+/** Asks until there is an answer. @param what names what is missing, for the error. */
 export async function until<T>(what: string, ask: () => Promise<T | undefined>): Promise<T> {
   for (let tries = 1; tries <= TRIES; tries++) {
     const answer = await ask();
