@@ -2,7 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { OwnStore } from './harnesses/harness.js';
 import { TABLES } from '../contract/tools.js';
 
-/** Copies all tables of this package, and copies them back, like a restore or a failover to a replica that was behind. */
+/** Copies all tables of this package and copies them back, like a restore, or a failover to a replica that was behind. */
 export class Backup {
   readonly #store: Pick<OwnStore, 'peer' | 'query'>;
 
@@ -10,13 +10,13 @@ export class Backup {
     this.#store = store;
   }
 
-  /** Of the tables as they are. */
+  /** Makes a copy of the tables as they are. */
   static async of(store: Pick<OwnStore, 'peer' | 'query'>): Promise<Backup> {
     for (const table of TABLES) await store.query(`create table kept_${table} as select * from adk_${table}`);
     return new Backup(store);
   }
 
-  /** Of the tables as they are now. */
+  /** Replaces the copy by one of the tables as they are now. */
   take(): Promise<void> {
     return this.#copy((table) => [`adk_${table}`, `kept_${table}`]);
   }
@@ -25,7 +25,7 @@ export class Backup {
     return this.#copy((table) => [`kept_${table}`, `adk_${table}`]);
   }
 
-  /** At once for others. Those who work meanwhile may be in the way. */
+  /** Copies in one transaction, so that others see all of it or nothing. Concurrent writers may conflict with it. */
   async #copy(fromAndTo: (table: string) => [string, string]): Promise<void> {
     const { peer, query } = this.#store;
     const copy = async (tx: EntityManager) => {

@@ -19,7 +19,7 @@ export function chromiumPath(): string | undefined {
 
 /**
  * @returns whether there is a Chromium.
- * @throws when there is none and `ADK_TEST_REQUIRE=all`.
+ * @throws if there is none and `ADK_TEST_REQUIRE=all`.
  */
 export function hasChromium(): boolean {
   if (chromiumPath() !== undefined) return true;
@@ -28,7 +28,7 @@ export function hasChromium(): boolean {
   return false;
 }
 
-/** A headless one; the caller closes it. */
+/** Starts a headless Chromium, which the caller closes. */
 export function launchChromium(): Promise<Browser> {
   const executablePath = chromiumPath();
   if (executablePath === undefined) throw new Error('There is no Chromium');
@@ -59,9 +59,9 @@ export function describeInChromium(name: string, tests: (browser: () => Browser)
   });
 }
 
-/** @returns what axe-core finds against WCAG 2.2 AA on the page as it is, with the elements. */
+/** @returns the violations of WCAG 2.2 AA that axe-core finds on the page, with their elements. */
 export async function accessibilityProblems(page: Page): Promise<string[]> {
-  // Not as a script of the page, which its content security policy may refuse.
+  // Not added as a script element, which the page's content security policy may refuse.
   await page.evaluate(axeSource());
   const violations = await page.evaluate(async () => {
     const { axe } = globalThis as unknown as typeof import('axe-core') & { axe: typeof import('axe-core') };

@@ -1,6 +1,6 @@
 // Runs a throw-away PostgreSQL server until standard input closes, and prints its URL when it answers. With ADK_TEST_DURABLE it
 // is durable, as it is by default, and its data stays in that folder.
-// A process of its own: the server goes away however the process that started this one ends.
+// It runs in its own process, so that the server ends however the process that started it ends.
 import { spawn, spawnSync } from 'node:child_process';
 import { chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -45,7 +45,7 @@ mkdirSync(dataFolder, { recursive: true });
 process.on('exit', () => {
   for (const each of durable ? [folder] : [folder, dataFolder]) rmSync(each, { recursive: true, force: true });
 });
-process.on('SIGINT', () => undefined); // Ctrl-C reaches the server too; this process ends when that has.
+process.on('SIGINT', () => undefined); // Ctrl-C also reaches the server; this process ends after it.
 
 const user = unprivilegedUser();
 if (user.uid !== undefined) for (const each of [folder, dataFolder]) chownSync(each, user.uid, user.gid);
@@ -53,7 +53,7 @@ const options = { ...user, cwd: folder, env: { ...process.env, LC_ALL: 'C' } };
 
 let { initdb, postgres } = await findBinaries();
 if (spawnSync(initdb, ['--version'], options).status !== 0) {
-  // Where the repository is in a folder that only root may enter.
+  // The repository may be in a folder that only root may enter.
   const native = path.join(folder, 'native');
   cpSync(path.dirname(path.dirname(initdb)), native, { recursive: true, verbatimSymlinks: true });
   initdb = path.join(native, 'bin', path.basename(initdb));

@@ -8,7 +8,7 @@ export interface Frame {
   data: unknown;
 }
 
-/** One connection of an `EventSource`; leaving the loop drops it. */
+/** One connection of an `EventSource`. Leaving the loop drops it. */
 export async function* connection(url: string, lastEventId?: string): AsyncGenerator<Frame> {
   const request = get(url, { headers: lastEventId === undefined ? {} : { 'last-event-id': lastEventId } });
   try {
@@ -29,7 +29,7 @@ export async function* connection(url: string, lastEventId?: string): AsyncGener
   }
 }
 
-/** The next frames of a connection that stays. */
+/** The next frames of a connection, which stays open. */
 export async function take(frames: AsyncGenerator<Frame>, count: number): Promise<Frame[]> {
   const taken: Frame[] = [];
   while (taken.length < count) {
@@ -40,7 +40,7 @@ export async function take(frames: AsyncGenerator<Frame>, count: number): Promis
   return taken;
 }
 
-/** The number of the event that each id is of. */
+/** The numbers of the events, from the ids of the frames. */
 export const idsOf = (frames: Frame[]) =>
   frames.map(({ id }) => {
     const cursor = JSON.parse(id) as number | { seq: number };

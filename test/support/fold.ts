@@ -15,21 +15,21 @@ import { harnessOf } from './harnesses/databases.js';
 
 type State = Record<string, unknown>;
 
-/** What the log says of a session. */
+/** A session according to the log. */
 interface FoldedSession {
   isDeleted: boolean;
   events: Record<number, unknown>;
   state: State;
 }
 
-/** What the log says, and what the tables hold. Ids are JSON. */
+/** The sessions and states of an app, according to the log or the tables. Ids are JSON. */
 export interface Folded {
   sessions: Record<string, FoldedSession>;
   users: Record<string, State>;
   apps: Record<string, State>;
 }
 
-/** What the log of an app says, in the words of the tables. */
+/** Folds the log of an app into the form of the tables. */
 export async function folded(log: EventLog, appName: string): Promise<Folded> {
   return resultOf(await foldLog(log.complete().since(0, { appName })));
 }
@@ -54,7 +54,7 @@ export function resultOf(log: FoldedLog): Folded {
   };
 }
 
-/** What the tables hold of an app. @param codec one that answers at once, in which contents are encoded. */
+/** Reads an app from the tables. @param codec the synchronous codec that encoded the contents. */
 export async function tablesOf(
   { em }: Pick<MikroORM, 'em'>,
   appName: string,
@@ -68,7 +68,7 @@ export async function tablesOf(
   const sessions: Record<string, FoldedSession> = {};
   const origins = new Map<string, string>();
   for (const row of await rows('sessions')) {
-    // What is left of it is for nobody.
+    // Nobody can read what is left of it.
     if (row.status === 'ending') continue;
     sessions[rowId(row)] = { isDeleted: row.status === 'deleted', events: {}, state: {} };
     origins.set(rowId(row), row.origin);
@@ -108,11 +108,11 @@ export async function tablesOf(
 }
 
 export function expectSame(folded: Folded, tables: Folded): void {
-  // Without jest's own comparison, which takes own keys like `__proto__` for something else.
+  // Not with jest's comparison, which misreads own keys like `__proto__`.
   if (!isDeepStrictEqual(folded, tables)) expect(text(folded)).toEqual(text(tables));
 }
 
-/** A row of any of the tables. */
+/** A row of any table. */
 interface TableRow {
   app_name: string;
   user_id: string;

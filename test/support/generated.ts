@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 
 /**
- * Expects a page to have a text between `<!-- name -->` and `<!-- /name -->`. With `ADK_TEST_UPDATE` it is written there first.
+ * Expects a page to have a text between `<!-- name -->` and `<!-- /name -->`. With `ADK_TEST_UPDATE` writes it there first.
  */
 export async function expectGenerated(page: string, name: string, text: string): Promise<void> {
   const [start, end] = [`<!-- ${name} -->\n`, `\n<!-- /${name} -->`];

@@ -1,4 +1,4 @@
-/** Tests that take long for what they find. They run before a merge, and `npm test` says that it skips them. */
+/** Tests that rarely find anything for the time they take. They run before a merge, and `npm test` reports skipping them. */
 const PATTERNS = [
   // They pack the package, and compile and start programs that use it.
   'hosts/package/',
@@ -15,5 +15,5 @@ const PATTERNS = [
 
 export const LEFT_TO_CI = PATTERNS.map((pattern) => `<rootDir>/test/${pattern}`);
 
-/** Whether this run has the tests that `npm test` otherwise leaves to CI. */
+/** Whether this run includes the tests that `npm test` leaves to CI. */
 export const hasTestsOfCi = process.env['ADK_TEST_REQUIRE'] === 'all' || Boolean(process.env['ADK_TEST_FULL']);

@@ -5,7 +5,7 @@ const MEMORY = '/dev/shm';
 const ROOM = 2 ** 30;
 
 /**
- * Where databases of a test run are kept: in memory where there is room, since on a slow disk tests mostly wait for commits.
+ * The folder for the databases of a test run: in memory if there is room, since on a slow disk tests mostly wait for commits.
  *
  * @returns {string}
  */

@@ -30,7 +30,7 @@ test.each(availableDatabases())('a copy of a migrated database of %s equals one 
     const expected = await describeDatabase(name, migrated!, true);
     expect(expected).toMatchObject({ schema: expect.arrayContaining([expect.anything()]) });
     expect(await describeDatabase(name, copy!, false)).toEqual(expected);
-    // There is nothing left to be done.
+    // Nothing is left to do.
     expect(await describeDatabase(name, another!, true)).toEqual(expected);
   } finally {
     for (const database of databases) await database.drop();

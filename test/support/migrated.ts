@@ -8,8 +8,8 @@ import { databaseFolder, runPrefix } from './run.js';
 import type { TestDatabase } from './servers.js';
 
 /**
- * A new database that nobody else uses, with the tables of this package: a copy of one that `migrate` has made, since a
- * migration takes longer than most tests.
+ * A new database that nobody else uses, with the tables of this package. It is a copy, since a migration takes longer than
+ * most tests.
  */
 export async function createMigrated(name: DatabaseName): Promise<TestDatabase> {
   return { name, ...(await DATABASES[name].create(await templateOf(name))) };
@@ -19,19 +19,19 @@ type AnyDatabase = keyof typeof DATABASES;
 
 const templates = new Map<AnyDatabase, Promise<string>>();
 
-/** @returns what is copied, as the harness has it. */
+/** @returns the template for the harness's `create`. */
 export function templateOf(name: AnyDatabase): Promise<string> {
   const template = templates.get(name) ?? findOrMake(name);
   templates.set(name, template);
   return template;
 }
 
-/** Each worker of jest has its own, and runs one test file at a time: no two make it at once. */
+/** Each worker of jest has its own template, and runs one test file at a time, so two files never make it at once. */
 async function findOrMake(name: AnyDatabase): Promise<string> {
   const note = path.join(databaseFolder(), `${runPrefix()}template_${name}_${process.env['JEST_WORKER_ID']}`);
   if (existsSync(note)) return readFile(note, 'utf8');
 
-  // Nobody drops it but the end of the run.
+  // Only the end of the run drops it.
   const { options } = await DATABASES[name].create();
   const orm = await MikroORM.init({ ...options, entities: adkEntities() });
   let template: string;
@@ -39,10 +39,10 @@ async function findOrMake(name: AnyDatabase): Promise<string> {
     await migrate(orm);
     template = await DATABASES[name].template(orm);
   } finally {
-    // SQLite then has all of it in one file, and PostgreSQL copies no database that is in use.
+    // Afterwards SQLite has everything in one file. PostgreSQL copies no database that is in use.
     await orm.close(true);
   }
-  // A file that has the name is whole.
+  // Renamed when it is complete.
   await writeFile(`${note}.new`, template);
   await rename(`${note}.new`, note);
   return template;

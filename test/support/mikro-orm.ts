@@ -1,11 +1,11 @@
 import { BetterSqliteDriver as BetterSqliteDriverOf6 } from '@mikro-orm/better-sqlite';
 import { AbstractSqlConnection, SqliteDriver } from '@mikro-orm/sqlite';
 
-/** What tests have to know of the MikroORM that they run on. */
+/** Whether tests run on MikroORM 7. */
 export const isMikroOrm7 = 'getClient' in AbstractSqlConnection.prototype;
 
-/** better-sqlite3, which MikroORM 7 has in its package for SQLite. */
+/** The driver for better-sqlite3, which is in MikroORM 7's package for SQLite. */
 export const BetterSqliteDriver = isMikroOrm7 ? SqliteDriver : BetterSqliteDriverOf6;
 
-/** Options of a driver's connection, in the place where MikroORM looks for them. */
+/** Options for a driver's connection, where this MikroORM expects them. */
 export const connectionOptions = (connection: object) => (isMikroOrm7 ? connection : { connection });

@@ -14,8 +14,8 @@ export const ABORTED = { errorCode: 'INVOCATION_ABORTED', errorMessage: 'Invocat
 type RunRequest = Parameters<Runner['runAsync']>[0];
 
 /**
- * Imitates Runners newer than `@google/adk` 2.0.0, by the sources of adk-js, which cannot be installed yet: they create a missing
- * session, and append the ends of an aborted run.
+ * Imitates Runners newer than `@google/adk` 2.0.0, which are not released yet, after the sources of adk-js: they create a
+ * missing session, and append the ends of an aborted run.
  */
 export class NewerRunner extends Runner {
   readonly #autoCreateSession: boolean;

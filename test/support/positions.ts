@@ -2,7 +2,7 @@ import type { MikroORM } from '@mikro-orm/core';
 import { positioned } from '../../src/log/positions.js';
 import { inLogOrder } from '../../src/model/log-order.js';
 
-/** Lowers how many events and changes get their positions in one transaction during `work`. */
+/** During `work`, lowers how many events and changes get positions in one transaction. */
 export async function inBatchesOf<T>(count: number, work: () => Promise<T>): Promise<T> {
   const { atOnce } = positioned;
   positioned.atOnce = count;
@@ -13,7 +13,7 @@ export async function inBatchesOf<T>(count: number, work: () => Promise<T>): Pro
   }
 }
 
-/** Expects that all rows of an app have places in the log, and that each session's entries are in the order they were made. */
+/** Expects that all rows of an app have places in the log, and that each session's entries are in the order of creation. */
 export async function expectOrder({ em }: Pick<MikroORM, 'em'>, appName: string): Promise<void> {
   const rows = async <Row extends KeyRow>(columns: string, table: string): Promise<Row[]> => {
     const select = `select user_id, session_id, seq, position, ${columns} from adk_${table} where app_name = ?`;

@@ -6,7 +6,7 @@ import { FAILED_SEEDS, type PropertyName, type Seed } from './seeds.js';
 /** The file to which failures are appended for `scripts/explore.js`. */
 const found = process.env['ADK_TEST_EXPLORE'];
 
-/** In ms, from the first failure: making a counterexample shorter has taken a quarter of an hour. */
+/** In ms, from the first failure: shortening a counterexample has taken a quarter of an hour. */
 const SHRINK_MS = found ? 120_000 : 20_000;
 
 export interface RandomOptions {
@@ -40,7 +40,7 @@ export async function expectOfRandom<T>(
   }
 }
 
-/** Once the time is over, shorter cases count as held, so that the shortest failure found until then is reported. */
+/** When the time is up, shorter cases count as passed, so that the shortest failure so far is reported. */
 function whileItMayShrink<T>(expectation: (value: T) => unknown): (value: T) => Promise<void> {
   let end = Infinity;
   return async (value) => {

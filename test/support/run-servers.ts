@@ -11,7 +11,7 @@ import { executeOnServer } from './servers.js';
 
 let embedded: ChildProcess | undefined;
 
-/** Jest's workers inherit what this leaves in the environment. */
+/** Starts the servers. Jest's workers inherit their URLs in the environment. */
 export async function start(): Promise<void> {
   process.env['ADK_TEST_RUN'] = randomBytes(4).toString('hex');
   if (isChosen('postgresql') && !serverUrl('postgresql')) {
@@ -33,7 +33,7 @@ export async function stop(): Promise<void> {
       await once(embedded, 'exit');
     }
   }
-  // After jest's summary, so that they are the last lines.
+  // Printed after jest's summary, so that these are the last lines.
   for (const name of missing()) {
     process.stderr.write(
       `Skipped on ${name}: ${urlVariable(name)} is not set. CONTRIBUTING.md says how to get a server.\n`,

@@ -13,14 +13,14 @@ export const areChosen = () => Boolean(process.env['ADK_TEST_DATABASES']);
 export const isChosen = (name: string) =>
   !areChosen() || process.env['ADK_TEST_DATABASES']?.split(',').includes(name) === true;
 
-/** As before a merge. */
+/** Whether everything must run, as before a merge. */
 export const areAllRequired = () => process.env['ADK_TEST_REQUIRE'] === 'all';
 
-/** Begins the names of one run's databases, so that its end can sweep what failed tests left and nothing else. */
+/** The beginning of the names of a run's databases, so that its end removes what failed tests left, and nothing else. */
 export const runPrefix = () => `adk_test_${process.env['ADK_TEST_RUN'] ?? process.pid}_`;
 
-/** Of a database, or of the folder of one that is a file. */
+/** A name for a database, or for the folder of a database that is a file. */
 export const newName = () => runPrefix() + randomBytes(5).toString('hex');
 
-/** Where databases are that are files. Benchmarks set no other: they measure the disk. */
+/** The folder of databases that are files. Benchmarks keep the default, since they measure the disk. */
 export const databaseFolder = () => process.env['ADK_TEST_FOLDER'] ?? tmpdir();

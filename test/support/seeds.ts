@@ -6,7 +6,7 @@ export interface Seed {
 
 /**
  * The random properties, each with every seed that ever failed it; `npm run explore` prints lines for this list. A run of tests
- * draws these cases and, for each property, the first cases of one sequence that is always the same.
+ * draws these cases, and for each property the first cases of a fixed sequence.
  */
 export const FAILED_SEEDS = {
   operations: [],

@@ -1,12 +1,12 @@
-// Its types are those of CommonJS alone.
+// The package has types for CommonJS only.
 // eslint-disable-next-line @typescript-eslint/no-require-imports
 const { default: TestSequencer } = require('@jest/test-sequencer');
 
-/** Files that take long although they are small, longest first: each of the first runs all suites of a database. */
+/** Small files that take long, longest first: each of the first kind runs all suites of a database. */
 const LONG = [/[\\/]contract[\\/][^\\/]+$/, /[\\/]contract[\\/](runner|differential)[\\/]/];
 
 /**
- * Begins with the files that take longest. Jest takes large files for long ones where it has not run them before, as in CI,
+ * Begins with the files that take longest. If jest has not run them before, as in CI, it expects large files to take longest,
  * and the last workers would end long after the others.
  */
 module.exports = class LongestFirst extends TestSequencer {

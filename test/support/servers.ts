@@ -20,16 +20,16 @@ const ALL = [...FILE_DATABASES, ...SERVERS];
 
 export const availableDatabases = () => ALL.filter(isTested);
 
-/** Those that a URL leads to, in another process for example. */
+/** The databases that another process can open by a URL. */
 export const databasesOfUrls = () => ALL.filter((name) => DATABASES[name].isOfUrl && DATABASES[name].isAvailable());
 
-/** Those of these dialects; for a loop, since jest refuses an `each` of none. */
+/** The databases of these dialects. For a loop, since jest refuses an empty `each`. */
 export const databasesOf = (...dialects: readonly DialectName[]) =>
   availableDatabases().filter((name) => dialects.includes(DATABASES[name].dialect));
 
 export const availableServers = () => SERVERS.filter((name) => DATABASES[name].isAvailable());
 
-/** Where the programs in `examples` run: on one file and one server, with ADK_TEST_FULL on all. */
+/** The databases for the programs in `examples`: one file and one server; all with ADK_TEST_FULL. */
 export const databasesOfExamples = () =>
   databasesOfUrls().filter((name) => process.env['ADK_TEST_FULL'] || ['sqlite', 'postgresql'].includes(name));
 
@@ -39,8 +39,8 @@ export async function createDatabase(name: DatabaseName): Promise<TestDatabase> 
 }
 
 /**
- * Runs a statement as the server's administrator, outside any test's database: to end connections, for example. MySQL and
- * MariaDB take several.
+ * Runs a statement as the server's administrator, outside any test's database, for example to end connections. MySQL and
+ * MariaDB take several statements.
  */
 export function executeOnServer<Row>(name: ServerName, sql: string): Promise<Row[]> {
   return executeOn<Row>(DATABASES[name], sql);

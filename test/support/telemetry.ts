@@ -15,13 +15,13 @@ import {
 
 const SCOPE = 'adk-mikro-orm';
 
-/** What the SDK of OpenTelemetry has recorded. */
+/** Everything that OpenTelemetry's SDK has recorded. */
 export interface Recorded {
   /** Spans that have ended, in the order in which they began: ours, ADK's, and all. */
   spans(): { spans: ReadableSpan[]; ofAdk: ReadableSpan[]; all: ReadableSpan[] };
   /** The names of our spans that have not ended. */
   open(): string[];
-  /** Our metrics since this was called last, by name. */
+  /** Our metrics since the last call, by name. */
   metrics(): Promise<Record<string, { attributes: Attributes; value: unknown }[]>>;
   /** Forgets the spans. */
   reset(): void;

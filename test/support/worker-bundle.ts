@@ -4,7 +4,7 @@ import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { build, type Plugin } from 'esbuild';
 
-/** Beside MikroORM 7 ADK 2.0.0 has a MikroORM 6 of its own, which must stay another one in a bundle, too. */
+/** Keeps MikroORM outside of bundles: beside MikroORM 7, ADK 2.0.0 has its own MikroORM 6, which must stay separate. */
 const mikroOrmOutside: Plugin = {
   name: 'MikroORM stays outside',
   setup({ onResolve }) {
@@ -16,10 +16,10 @@ const mikroOrmOutside: Plugin = {
   },
 };
 
-/** A script in one file, for other processes: of few files, ADK's among them, one starts in a third of the time that `tsx` takes. */
+/** A script in one file, for other processes: with few files to load, they start in a third of the time that `tsx` takes. */
 export class WorkerBundle {
   readonly #script: string;
-  /** Inside the repository, since a module finds packages in the folders above it. */
+  /** Inside the repository, since modules look for packages in the folders above them. */
   readonly path = path.resolve(`node_modules/.cache/adk-mikro-orm/worker-${randomBytes(5).toString('hex')}.mjs`);
 
   /** @param script its path in the repository. */
@@ -34,7 +34,7 @@ export class WorkerBundle {
       bundle: true,
       platform: 'node',
       format: 'esm',
-      // A large package with files of its own beside its code.
+      // A large package that loads files beside its code.
       external: ['@google/adk-devtools'],
       plugins: [mikroOrmOutside],
       banner: {

@@ -2,12 +2,12 @@ import type { MikroORM } from '@mikro-orm/core';
 import type { NewDatabase, ServerDatabase } from './database.js';
 import { citusLayout, createOn, executeAt, executeOn, workersOf } from './on-server.js';
 
-/** By schema, the tables need one of their own. */
+/** The schema that the tables have if they are distributed by schema. */
 export const CITUS_SCHEMA = 'adk';
 
-/** Makes a database with Citus on each of its nodes, or a copy of one, in which its nodes and tables are known, too. */
+/** Makes a database with Citus on each node, or copies one together with its metadata of nodes and tables. */
 export async function createOnCitus(harness: ServerDatabase, template?: string): Promise<NewDatabase> {
-  // Citus works in each database in the background, and one that is in use is not copied.
+  // Citus works in each database in the background, and PostgreSQL copies no database that is in use.
   if (template !== undefined)
     await executeOn(
       harness,
@@ -27,12 +27,12 @@ export async function createOnCitus(harness: ServerDatabase, template?: string):
   }
   if (citusLayout(harness.name) !== 'schema') return created;
   if (template === undefined) await executeAt(harness, url.href, `create schema ${CITUS_SCHEMA}`);
-  // Tests name tables without it. A copy does not have the setting.
+  // Tests name tables without the schema. A copy does not inherit the setting.
   await executeAt(harness, url.href, `alter database ${database} set search_path = ${CITUS_SCHEMA}`);
   return { ...created, options: { ...created.options, schema: CITUS_SCHEMA } };
 }
 
-/** Few shards: each is a table with its indexes. */
+/** Uses few shards, since each is a table with its indexes. */
 export async function distributeTables(orm: MikroORM): Promise<void> {
   const { distribute } = await import('../../../src/index.js');
   if (citusLayout('postgresql') === 'schema') await distribute(orm, { by: 'schema' });

@@ -39,7 +39,7 @@ export interface Database {
     /** The server's default of a setting, and whether the service's connection keeps the configured value. */
     defaultOf(query: Query, setting: string): Promise<{ value: string | undefined; isKept: boolean }>;
   };
-  /** What a host may set for the driver. */
+  /** Options that a host may set for the driver. */
   driverOptions: { harmless: readonly DriverSetting[]; refused: readonly RefusedDriverSetting[] };
   /** The tables of other stores on it. */
   otherStores: OtherStores;
@@ -64,9 +64,9 @@ export interface EmbeddedDatabase extends Database {
 export type Query = <Row extends object>(sql: string, values?: readonly unknown[]) => Promise<Row[]>;
 
 export interface NewDatabase {
-  /** For another process, or for `ADK_DATABASE_URL`. */
+  /** The URL for another process, or for `ADK_DATABASE_URL`. */
   url: string;
-  /** For `MikroORM.init`, with the entities added. */
+  /** Options for `MikroORM.init`, which needs entities as well. */
   options: Options;
   drop(): Promise<void>;
 }
@@ -165,7 +165,7 @@ interface Statements {
   lockEverything: boolean;
 }
 
-/** What a host may set for its driver. */
+/** An option that a host may set for its driver. */
 export interface DriverSetting {
   name: string;
   /** Options of the driver's connections. */

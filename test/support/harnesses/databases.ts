@@ -10,7 +10,7 @@ import { postgresql } from './postgresql.js';
 import { sqlite } from './sqlite.js';
 import { areAllRequired, areChosen } from '../run.js';
 
-/** Every database, with all that tests know of it; of those with one dialect the fastest comes first. */
+/** Every database, with everything that tests know about it. In each dialect the fastest comes first. */
 export const DATABASES = {
   'better-sqlite': betterSqlite,
   sqlite,
@@ -30,7 +30,7 @@ type NamesOf<Kind> = {
 export type FileName = NamesOf<'file'>;
 export type ServerName = NamesOf<'server'>;
 
-/** Those that all tests run on. */
+/** The databases that all tests run on. */
 export type DatabaseName = FileName | ServerName;
 
 const NAMES = Object.keys(DATABASES) as (keyof Databases)[];
@@ -42,8 +42,8 @@ export const FILE_DATABASES = namesOf('file');
 export const SERVERS = namesOf('server');
 
 /**
- * Drivers of one dialect repeat much, and `npm test` is to take minutes: where nothing says which databases are tested, each
- * dialect is tested with the first of them.
+ * Drivers of one dialect share most code, and `npm test` should take only minutes: unless the databases are named, each
+ * dialect is tested with its first database.
  */
 export function isTested(name: keyof Databases): boolean {
   const { isAvailable, dialect } = DATABASES[name];
@@ -51,10 +51,10 @@ export function isTested(name: keyof Databases): boolean {
   return isAvailable() && (areChosen() || areAllRequired() || ofDialect[0] === name);
 }
 
-/** Those that are left out because another one has their dialect. */
+/** The databases that are left out because another one has the same dialect. */
 export const repeatedDatabases = () => NAMES.filter((name) => DATABASES[name].isAvailable() && !isTested(name));
 
-/** That of the database that an `EntityManager` is connected to, or of one with the same dialect. */
+/** The harness of an `EntityManager`'s database, or of one with the same dialect. */
 export function harnessOf(em: EntityManager): Database {
   const dialect = dialectName(em.getPlatform());
   const found = Object.values<Database>(DATABASES).find((each) => each.dialect === dialect);

@@ -1,4 +1,4 @@
-/** What a service does instead of a rule, by the full name of the test. */
+/** What a service does instead of following a rule, by the full name of the test. */
 export type Deviations = Readonly<Record<string, string>>;
 
 const SPOILED_BY_JSON = [
@@ -61,7 +61,7 @@ export const inMemoryDeviations: Deviations = {
   ),
 };
 
-/** Of `DatabaseSessionService`, on any database. */
+/** Deviations of `DatabaseSessionService` on any database. */
 export const databaseDeviations: Deviations = {
   'A2 the handle of createSession is private to the caller':
     "`createSession` puts the request's `app:` and `user:` values into the handle",
@@ -116,7 +116,7 @@ export const databaseRaces: Deviations = {
     'reads state and events at different moments',
 };
 
-/** On SQLite only. */
+/** Races on SQLite only. */
 export const sqliteRaces: Deviations = {
   'A10 events of several instances that append at once are all there, each in its order':
     'fails: the database is locked',
@@ -125,7 +125,7 @@ export const sqliteRaces: Deviations = {
   'B2 concurrent appends from two handles of a session lose no key': 'fails: the database is locked',
 };
 
-/** On PostgreSQL only. */
+/** Deviations on PostgreSQL only. */
 export const postgresDeviations: Deviations = {
   'C1 state values come back equal': 'strings with lone surrogates fail',
   'C1 strings with lone surrogates come back': 'strings with lone surrogates fail',

@@ -6,7 +6,7 @@ import type { NewDatabase } from './database.js';
 
 /** @param template the file to copy. Without it, the first connection creates the file. */
 export async function createFile(driver: NonNullable<Options['driver']>, template?: string): Promise<NewDatabase> {
-  // A folder of its own: WAL mode puts more files beside the database.
+  // In its own folder, since WAL mode puts more files beside the database.
   const folder = path.join(databaseFolder(), newName());
   await mkdir(folder);
   const file = path.join(folder, 'test.db');

@@ -7,30 +7,30 @@ import type { RecordedStatement } from './statement-log.js';
 
 /** The service of this package on one database. */
 export interface OwnHarness extends Database {
-  /** False in memory: the database is the connection. */
+  /** False in memory, where the database is the connection. */
   hasConnections: boolean;
   open(): Promise<OwnStore>;
 }
 
-/** A session as it is stored, read without the service. */
+/** A stored session, read without the service. */
 export interface StoredSession {
   state: Record<string, unknown>;
   events: Event[];
   lastUpdateTime: number;
 }
 
-/** A place where sessions are kept, empty at first; one for all rules of a harness. */
+/** The storage of a harness for all rules; it is empty at first. */
 export interface OwnStore {
   service: MikroOrmSessionService;
   /** Another service on the same storage, as in another process. */
   another: MikroOrmSessionService;
   stored(key: SessionKey): Promise<StoredSession | undefined>;
   close(): Promise<void>;
-  /** Of `service`. */
+  /** The ORM of `service`. */
   orm: MikroORM;
   /** Another ORM on the same database; the same one if the database is in memory. */
   peer: MikroORM;
-  /** A statement on `peer`'s connection, in a transaction where one is given. */
+  /** Runs a statement on `peer`'s connection, or in the transaction of `em`. */
   query<Row extends object>(sql: string, values?: readonly unknown[], em?: EntityManager): Promise<Row[]>;
   /** One more ORM on the same database, with its own connections; closed with the store. */
   connect(options?: Options): Promise<MikroORM>;

@@ -5,7 +5,7 @@ import { sqlite } from './sqlite.js';
 
 const driver = async () => (await import('@mikro-orm/libsql')).LibSqlDriver;
 
-/** Its files are SQLite's. */
+/** libSQL, whose files are SQLite's. */
 export const libsql: EmbeddedDatabase = {
   ...sqlite,
   name: 'libsql',

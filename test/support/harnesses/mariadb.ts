@@ -4,7 +4,7 @@ import type { DriverSetting, RefusedDriverSetting, ServerDatabase } from './data
 import { copyOf, mysql } from './mysql.js';
 import { createOn, unreachableServer } from './on-server.js';
 
-/** Settings of its own driver, which MikroORM 6 uses. MikroORM 7 uses mysql2. */
+/** Settings of MariaDB's own driver, which MikroORM 6 uses. MikroORM 7 uses mysql2. */
 const HARMLESS: readonly DriverSetting[] = [
   { name: 'bigIntAsNumber: false', connection: { bigIntAsNumber: false, insertIdAsNumber: false } },
   { name: 'insertIdAsNumber', connection: { insertIdAsNumber: true, checkNumberRange: true } },
@@ -13,7 +13,7 @@ const HARMLESS: readonly DriverSetting[] = [
   { name: 'bitOneIsBoolean: false', connection: { bitOneIsBoolean: false, autoJsonMap: false } },
 ];
 
-/** An update that changes nothing would be taken for one that found no row. */
+/** Refused, since an update that changes nothing would look like one that found no row. */
 const CHANGED_ROWS: RefusedDriverSetting = {
   name: 'foundRows: false',
   connection: { foundRows: false },
@@ -55,12 +55,12 @@ export const mariadb: ServerDatabase = {
       },
     ],
   },
-  // One statement does it all.
+  // One statement does everything.
   statements: { ...mysql.statements, append: () => ['begin not atomic'] },
   durability: {
     async defaultOf(query, setting) {
       const [row] = await query<{ value: string }>(
-        // `log_bin` has none there.
+        // `log_bin` has no default there.
         `select if(global_value_origin = 'COMPILE-TIME', global_value, default_value) as value
        from information_schema.system_variables where variable_name = ?`,
         [setting],
@@ -88,7 +88,7 @@ export const mariadb: ServerDatabase = {
   },
   server: {
     ...mysql.server,
-    // That of MikroORM 6.
+    // The driver of MikroORM 6 does.
     leavesErrorsUnhandled: !isMikroOrm7,
     connections: {
       ...mysql.server.connections,
@@ -98,7 +98,7 @@ export const mariadb: ServerDatabase = {
       where p.db = ?`,
       prepared: `select cast(sum(if(variable_name = 'COM_STMT_PREPARE', variable_value, -variable_value)) as signed) as n
       from information_schema.session_status where variable_name in ('COM_STMT_PREPARE', 'COM_STMT_CLOSE')`,
-      // The driver of MikroORM 6 keeps so many, whatever is asked for.
+      // The driver of MikroORM 6 keeps this many, whatever is configured.
       mostPrepared: isMikroOrm7 ? 100 : 256,
     },
     refusals: [/^ER_ACCESS_DENIED/, 'ER_BAD_DB_ERROR', 'ER_TABLEACCESS_DENIED_ERROR'],
@@ -109,7 +109,7 @@ export const mariadb: ServerDatabase = {
     ],
     messages: {
       ...mysql.server.messages,
-      // The statement is prepared: its text is sent once.
+      // Recognised by its values: the statement is prepared, so its text is sent only once.
       append: /"author"/,
     },
   },

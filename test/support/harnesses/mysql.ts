@@ -6,7 +6,7 @@ import type { DriverSetting, Query, RefusedSetting, ServerDatabase } from './dat
 import { createOn, unreachableServer } from './on-server.js';
 import { TABLE_LIST } from './tables.js';
 
-/** A column as mysql2 and mariadb give it to a `typeCast`. */
+/** A column as mysql2 and mariadb pass it to a `typeCast`. */
 interface Field {
   type: string;
   string(): string | null;
@@ -17,7 +17,7 @@ const typeCast = (of: (field: Field, next: () => unknown) => unknown) => ({ type
 
 const bigIntOf = (text: string | null) => (text === null ? null : BigInt(text));
 
-/** Those of mysql2 and mariadb under which everything works. */
+/** Settings of mysql2 and mariadb under which everything works. */
 const HARMLESS: readonly DriverSetting[] = [
   { name: 'bigNumberStrings', connection: { supportBigNumbers: true, bigNumberStrings: true } },
   { name: 'supportBigNumbers: false', connection: { supportBigNumbers: false } },
@@ -41,7 +41,7 @@ const HARMLESS: readonly DriverSetting[] = [
   { name: 'typeCast: false', connection: { typeCast: false }, spoilsMigrator: true },
 ];
 
-/** What changes the shape of rows, or their texts. */
+/** Settings that change the shape of rows, or their texts. */
 const SHAPES: readonly DriverSetting[] = [
   { name: 'rowsAsArray', connection: { rowsAsArray: true } },
   { name: 'nestTables', connection: { nestTables: true } },
@@ -62,7 +62,7 @@ async function createStatements(query: Query): Promise<unknown[]> {
   return Promise.all(tables.map(async ({ name }) => query(`show create table ${name}`)));
 }
 
-/** The statements that make the tables of a database in another one, and copy their rows. */
+/** The statements that copy the tables of a database, with their rows, into another one. */
 async function statementsOf(orm: MikroORM): Promise<string> {
   const database = orm.config.get('dbName');
   const connection = orm.em.getDriver().getConnection() as AbstractSqlConnection;
@@ -80,7 +80,7 @@ async function statementsOf(orm: MikroORM): Promise<string> {
   return statements.join(';\n');
 }
 
-/** What follows `create database x`. */
+/** The statements after `create database x` that make it a copy. */
 export const copyOf = (template: string | undefined) => (database: string) =>
   template === undefined ? '' : `; use ${database}; ${template}`;
 
@@ -98,7 +98,7 @@ export const mysql: ServerDatabase = {
   title: 'MySQL',
   packageName: '@mikro-orm/mysql',
   driver: async () => (await import('@mikro-orm/mysql')).MySqlDriver,
-  // The drivers give up after ten seconds and after one, which many processes on a busy machine take.
+  // By default the drivers give up after ten seconds and after one. Many processes on a busy machine take longer.
   processOptions: { driverOptions: isMikroOrm7 ? PATIENT : { connection: PATIENT } },
   isOfUrl: true,
   isAvailable: () => Boolean(serverUrl('mysql')) && isChosen('mysql'),
@@ -160,7 +160,7 @@ export const mysql: ServerDatabase = {
       'ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION',
     ],
     impatience: 'set innodb_lock_wait_timeout = 1',
-    // On MikroORM 7 the others wait for as long as it takes.
+    // On MikroORM 7 calls wait for a connection as long as it takes.
     hasPatientPool: !isMikroOrm7,
   },
   schema: {
@@ -169,7 +169,7 @@ export const mysql: ServerDatabase = {
     describe: createStatements,
     checksForeignKeys: true,
     dropSchema: (name) => `drop schema if exists ${name}`,
-    // A schema is a database beside that of the connection.
+    // A schema is another database, which MikroORM does not read.
     readsOtherSchemas: false,
     migrationLock: 'row',
     migrationUnlock: /^delete from .adk_counters/,
@@ -177,7 +177,7 @@ export const mysql: ServerDatabase = {
     damageKeys: [
       'alter table adk_session_states drop foreign key adk_session_states_session',
       'alter table adk_app_states drop primary key',
-      // alice would be Alice.
+      // Makes alice equal Alice.
       'alter table adk_user_states modify user_id varchar(191) collate utf8mb4_general_ci not null',
     ],
     restartChanges: 'alter table adk_changes auto_increment = 1',
@@ -185,7 +185,7 @@ export const mysql: ServerDatabase = {
   plan: {
     analyze: `analyze table ${TABLE_LIST}`,
     async scans(explain) {
-      // Without the format MySQL 9 answers with a tree, in another column.
+      // By default MySQL 9 answers with a tree, in another column.
       const rows = (await explain('explain format=traditional')) as { table: string | null; type: string | null }[];
       const scanned = rows.filter(({ type }) => type === 'ALL' || type === 'index');
       return scanned.flatMap(({ table }) => (table === null || table.startsWith('<') ? [] : [table]));
@@ -216,7 +216,7 @@ export const mysql: ServerDatabase = {
   durability: {
     async defaultOf(query, setting) {
       const current = async () => (await query<{ value: number }>(`select @@global.${setting} as value`))[0]?.value;
-      // MySQL has no other way to ask for the default of what somebody has configured, as the servers of tests are.
+      // MySQL offers no other way to read the default of a setting that is configured, as on the servers of tests.
       const configured = await current();
       await query(`set global ${setting} = default`);
       try {
@@ -229,7 +229,7 @@ export const mysql: ServerDatabase = {
   driverOptions: {
     harmless: [...HARMLESS, ...SHAPES],
     refused: [
-      // An update that changes nothing would be taken for one that found no row.
+      // An update that changes nothing would look like one that found no row.
       { name: '-FOUND_ROWS', connection: { flags: ['-FOUND_ROWS'] }, named: /'-FOUND_ROWS'/ },
     ],
   },
@@ -252,7 +252,7 @@ export const mysql: ServerDatabase = {
   and trx_mysql_thread_id in (select id from information_schema.processlist where db = database())`,
     connections: {
       own: 'select connection_id() as id',
-      // Its older tables fail when a statement that anybody runs holds an emoji.
+      // The older tables fail if any running statement contains an emoji.
       ids: 'select processlist_id as id from performance_schema.threads where processlist_db = ?',
       list: `select processlist_id as id,
         exists (select 1 from performance_schema.events_transactions_current as transactions
@@ -278,12 +278,12 @@ export const mysql: ServerDatabase = {
       drop: [`drop user ${name}@'%'`],
     }),
     messages: {
-      // The end of a message, since the checks of settings have the word, too.
+      // Only the end of a message, since the checks of settings contain the word, too.
       append: /commit\0?$/,
-      // What a node of Galera says that has lost its cluster.
+      // The answer of a Galera node that has lost its cluster.
       refusal: () => mysqlError('\x17\x04#08S01WSREP has not yet prepared node for application use'),
       deadlock: () => mysqlError('\xbd\x04#40001Deadlock'),
-      // What it says of the commits that it loses it in.
+      // Its answer to commits that are under way when it loses the cluster.
       commitFailed: () =>
         mysqlError('\x9c\x04#HY000Error while appending (provider status: Not connected to Primary Component)'),
     },

@@ -5,12 +5,12 @@ import type { NewDatabase, ServerDatabase } from './database.js';
 
 type ServerHarness = Pick<ServerDatabase, 'name' | 'driver' | 'server'>;
 
-/** On a coordinator of Citus the tables are distributed by this: `user` or `schema`. */
+/** How the tables are distributed on a coordinator of Citus: by `user` or `schema`. */
 export const citusLayout = (name: string) => (name === 'postgresql' ? process.env['ADK_TEST_CITUS'] : undefined);
 
 let workers: Promise<{ host: string }[]> | undefined;
 
-/** The hosts and ports of the nodes that a coordinator sends statements to. */
+/** The hosts and ports of a coordinator's worker nodes. */
 export async function workersOf(harness: ServerHarness): Promise<string[]> {
   if (citusLayout(harness.name) === undefined) return [];
   workers ??= executeAt(
@@ -22,10 +22,10 @@ export async function workersOf(harness: ServerHarness): Promise<string[]> {
 }
 
 /**
- * Runs a statement as the server's administrator, outside any test's database: with Citus on each node, since it does not create
- * databases on the others.
+ * Runs a statement as the server's administrator, outside any test's database. With Citus it runs on each node, since Citus
+ * does not create databases on the workers.
  *
- * @returns the rows of the server, or of the coordinator.
+ * @returns the rows from the server, or from the coordinator.
  */
 export async function executeOn<Row>(
   harness: ServerHarness,
@@ -54,7 +54,7 @@ export async function executeAt<Row>({ driver }: ServerHarness, url: string, sql
   }
 }
 
-/** @param more what follows `create database x`: options, and on MySQL and MariaDB statements. */
+/** @param more the text after `create database x`: options, and on MySQL and MariaDB more statements. */
 export async function createOn(harness: ServerHarness, more = (_database: string) => ''): Promise<NewDatabase> {
   const database = newName();
   await executeOn(harness, `create database ${database}${more(database)}`);
@@ -68,7 +68,7 @@ export async function createOn(harness: ServerHarness, more = (_database: string
   };
 }
 
-/** Nobody answers there. */
+/** A server that does not exist. */
 export function unreachableServer(name: string): ServerDatabase['unreachable'] {
   const secret = 'hunter2';
   return { options: { clientUrl: `${name}://agent:${secret}@127.0.0.1:9/agents` }, secret };

@@ -35,7 +35,7 @@ export const sqliteInMemory: OwnHarness = {
   },
 };
 
-/** Copies the tables of a file and their rows into a database in memory. */
+/** Copies the tables of a file, with their rows, into a database in memory. */
 async function copyInto(orm: MikroORM, file: string): Promise<void> {
   const connection = orm.em.getConnection();
   await connection.execute('attach ? as template', [file]);
@@ -83,9 +83,9 @@ export const pgliteInMemory: OwnHarness = {
 };
 
 interface StoreOptions {
-  /** Takes the database away; undefined if it goes with its only connection. */
+  /** Drops the database; undefined if it ends with its only connection. */
   drop?: () => Promise<void>;
-  /** Makes the tables of this package, where the database does not have them. */
+  /** Makes the tables of this package, if the database does not have them. */
   fill?: (orm: MikroORM) => Promise<void>;
 }
 
@@ -108,7 +108,7 @@ async function openStore(options: Options, { drop, fill }: StoreOptions = {}): P
     await connectionOf(peer.em).execute(CREATE_HOST_NOTES);
     return { orm, peer };
   };
-  // Nobody else could close what a failure leaves.
+  // After a failure nobody else could close the connections.
   const { orm, peer } = await prepare().catch(async (error: unknown) => {
     await close();
     throw error;
@@ -138,7 +138,7 @@ function connectionOf(em: EntityManager): AbstractSqlConnection {
 
 const OF_SESSION = 'where app_name = ? and user_id = ? and session_id = ?';
 
-/** Reads a session from the tables, by other statements than the service's. */
+/** Reads a session from the tables, with other statements than the service's. */
 async function readTables(
   orm: MikroORM,
   query: OwnStore['query'],

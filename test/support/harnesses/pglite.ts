@@ -6,7 +6,7 @@ import { databaseFolder, isChosen, runPrefix } from '../run.js';
 import type { EmbeddedDatabase } from './database.js';
 import { postgresql } from './postgresql.js';
 
-/** MikroORM 6 has no such package. */
+/** Loads the driver, for which MikroORM 6 has no package. */
 async function driver(): Promise<NonNullable<Options['driver']>> {
   const packageName: string = '@mikro-orm/pglite';
   return ((await import(packageName)) as { PgliteDriver: NonNullable<Options['driver']> }).PgliteDriver;
@@ -14,7 +14,7 @@ async function driver(): Promise<NonNullable<Options['driver']>> {
 
 const { server: _, ...likePostgresql } = postgresql;
 
-/** PostgreSQL in the process, whose one connection is the database. */
+/** PostgreSQL inside the process. Its only connection is the database. */
 export const pglite: EmbeddedDatabase = {
   ...likePostgresql,
   name: 'pglite',
@@ -24,7 +24,7 @@ export const pglite: EmbeddedDatabase = {
   isOfUrl: false,
   isAvailable: () => isMikroOrm7 && isChosen('pglite'),
   async create(template) {
-    // A folder that the end of the run removes, whatever a failed test leaves.
+    // The end of the run removes this folder, whatever a failed test leaves.
     const folder = await mkdtemp(path.join(databaseFolder(), runPrefix()));
     const dbName = path.join(folder, 'data');
     if (template !== undefined) await cp(template, dbName, { recursive: true });

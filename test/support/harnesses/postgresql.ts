@@ -4,13 +4,13 @@ import { CITUS_SCHEMA, createOnCitus, distributeTables } from './citus.js';
 import { citusLayout, createOn, unreachableServer } from './on-server.js';
 import { TABLE_LIST } from './tables.js';
 
-/** The numbers of types. */
+/** The numbers of PostgreSQL's types. */
 export const TYPES = { bool: 16, int8: 20, int4: 23, text: 25, json: 114, float8: 701, varchar: 1043, numeric: 1700 };
 
 const same = (text: string) => text;
 const asBytes = (text: string) => Buffer.from(text);
 
-/** As a host does that keeps JSON in columns of texts. */
+/** Parses JSON in text columns, as some hosts do. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -69,7 +69,7 @@ export const postgresql: ServerDatabase = {
   driver: async () => (await import('@mikro-orm/postgresql')).PostgreSqlDriver,
   isOfUrl: true,
   isAvailable: () => Boolean(serverUrl('postgresql')) && isChosen('postgresql'),
-  // A copy by the log takes longer, of the empty database that PostgreSQL copies otherwise as well.
+  // The default strategy, which copies through the log, takes longer than `file_copy`.
   create: (template) =>
     citusLayout('postgresql') === undefined
       ? createOn(postgresql, () => (template === undefined ? '' : ` template ${template} strategy file_copy`))
@@ -80,7 +80,7 @@ export const postgresql: ServerDatabase = {
   },
   unreachable: unreachableServer('postgresql'),
   columns: {
-    // Its driver parses JSON, after which "5" and 5 are alike.
+    // The driver parses JSON, which makes "5" and 5 alike.
     json: (column) => `${column}::text`,
     refuseOtherThanJson: true,
     takeAnyText: (table, column) => `alter table ${table} alter column ${column} type text`,
@@ -136,7 +136,7 @@ export const postgresql: ServerDatabase = {
     damageKeys: [
       'alter table adk_session_states drop constraint adk_session_states_session',
       'alter table adk_app_states drop constraint adk_app_states_pkey',
-      // alice would be Alice.
+      // A collation other than ours.
       'alter table adk_user_states alter column user_id type varchar(191) collate "POSIX"',
     ],
   },
@@ -146,7 +146,7 @@ export const postgresql: ServerDatabase = {
       const rows = (await explain('explain')) as { 'QUERY PLAN': string }[];
       return rows.map((row) => row['QUERY PLAN']).filter((line) => /Seq Scan on adk_(?!counters)/.test(line));
     },
-    // The next line has what is searched for in the index.
+    // The next line of the plan shows the index condition.
     async wholeSessions(explain) {
       const rows = (await explain('explain')) as { 'QUERY PLAN': string }[];
       const lines = rows.map((row) => row['QUERY PLAN']);
@@ -154,7 +154,7 @@ export const postgresql: ServerDatabase = {
     },
   },
   statements: {
-    // One statement does it all.
+    // One statement does everything.
     append: () => ['with'],
     poll: { text: 'adk_counters', hasTables: true },
     lock: 'update sessions',
@@ -172,7 +172,7 @@ export const postgresql: ServerDatabase = {
   driverOptions: { harmless: HARMLESS, refused: [] },
   otherStores: {
     keepOrderOfRows: false,
-    // It is no JSON.
+    // An empty text is not JSON.
     takeEmptyText: false,
     quote: '"',
     goTypes: ['text', 'text', 'JSONB', 'bytea', 'boolean', 'timestamptz(6)'],
@@ -186,7 +186,7 @@ export const postgresql: ServerDatabase = {
     drop: (database) => `drop database if exists ${database} with (force)`,
     connectTimeout: (ms) => ({ connectionTimeoutMillis: ms }),
     leavesErrorsUnhandled: false,
-    // On the nodes, too.
+    // With Citus, on the nodes, too.
     waiting: `select 1 from ${citusLayout('postgresql') === undefined ? 'pg' : 'citus'}_stat_activity
       where datname = current_database() and wait_event_type = 'Lock'`,
     connections: {
@@ -211,7 +211,7 @@ export const postgresql: ServerDatabase = {
       drop: [`drop owned by ${name}`, `drop role ${name}`],
     }),
     messages: {
-      // Its event is in an array of texts.
+      // The event is inside an array of texts.
       append: /\\"author\\"/,
       refusal: () => Buffer.concat([messageOf('E', 'SERROR\0C58000\0Mrefused\0\0'), messageOf('Z', 'T')]),
       deadlock: () => Buffer.concat([messageOf('E', 'SERROR\0C40P01\0Mdeadlock\0\0'), messageOf('Z', 'I')]),

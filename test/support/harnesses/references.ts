@@ -19,7 +19,7 @@ export interface ReferenceHarness extends ServiceHarness {
   isAvailable(): boolean;
   /** The rules that it breaks. */
   deviations: Deviations;
-  /** As `deviations`, where the outcome depends on who comes first. */
+  /** Like `deviations`, if the outcome depends on who comes first. */
   races: Deviations;
 }
 
@@ -41,7 +41,7 @@ export function adkDatabase(database: DatabaseName): Pick<ReferenceHarness, 'nam
   const { title, isAvailable } = DATABASES[database];
   return {
     name: `DatabaseSessionService on ${title}`,
-    // It needs the drivers of MikroORM 6.
+    // ADK's service needs the drivers of MikroORM 6.
     isAvailable: () => !isMikroOrm7 && isAvailable(),
     async open() {
       const { options, drop } = await createDatabase(database);
@@ -54,7 +54,7 @@ export function adkDatabase(database: DatabaseName): Pick<ReferenceHarness, 'nam
         const service = new DatabaseSessionService({ ...options, ...patience });
         const another = new DatabaseSessionService({ ...options, ...patience });
         opened.push(service, another);
-        // Its methods all call `init`, which fails when it races with itself.
+        // All its methods call `init`, which fails if two calls race.
         for (const each of [service, another]) await each.init();
         const reopen = async ({ killed }: { killed: boolean }) => {
           if (!killed) await disconnect();
@@ -71,7 +71,7 @@ export function adkDatabase(database: DatabaseName): Pick<ReferenceHarness, 'nam
   };
 }
 
-/** It opens a connection, and has no method to close it. */
+/** Closes the connection of a service, which has no method to do so. */
 async function closeOf(service: DatabaseSessionService): Promise<void> {
   await (service as unknown as { orm?: MikroORM }).orm?.close(true);
 }

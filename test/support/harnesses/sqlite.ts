@@ -7,7 +7,7 @@ const driver = async () => (await import('@mikro-orm/sqlite')).SqliteDriver;
 
 const SYNCHRONOUS = ['off', 'normal', 'full', 'extra'];
 
-/** Settings of better-sqlite3, which MikroORM 7 uses in its package for SQLite. */
+/** Settings of better-sqlite3, which MikroORM 7's package for SQLite uses. */
 export const SETTINGS_OF_BETTER_SQLITE: readonly DriverSetting[] = [
   {
     name: 'defaultSafeIntegers',
@@ -56,7 +56,7 @@ export const sqlite: FileDatabase = {
     ],
     readOnly: ['pragma query_only = on', 'pragma query_only = off', 'SQLITE_READONLY'],
     impatience: 'pragma busy_timeout = 0',
-    // On MikroORM 7 the others wait for as long as it takes.
+    // On MikroORM 7 calls wait for the connection as long as it takes.
     hasPatientPool: !isMikroOrm7,
   },
   schema: {
@@ -108,7 +108,7 @@ export const sqlite: FileDatabase = {
     takeEmptyText: true,
     quote: '"',
     goTypes: ['text', 'text', 'text', 'blob', 'numeric', 'datetime'],
-    // As text with the offset of its host.
+    // A text with the host's offset.
     goTime: (seconds) => `2020-09-13 14:26:${seconds}+02:00`,
     pythonTypes: ['TEXT', 'DATETIME'],
     pythonTime: 1600000000123.456,

@@ -5,7 +5,7 @@ export interface RecordedStatement {
   values: readonly unknown[];
 }
 
-/** Whether a statement looks at the server or the connection, which the first call on each does: no count is about it. */
+/** Whether a statement checks the server or the connection, as the first call on each does. Counts leave these out. */
 export const isCheck = (text: string) =>
   text === 'select version() as version' ||
   text.endsWith(' as wrong limit 1') ||
@@ -15,16 +15,16 @@ type Listener = (statement: RecordedStatement) => void;
 
 const watchers = new Set<Listener>();
 
-/** @param watcher gets the statements of all stores, those of tests' own connections apart. */
+/** @param watcher gets the statements of all stores, except those on tests' own connections. */
 export function watchStatements(watcher: Listener): void {
   watchers.add(watcher);
 }
 
-/** Collects the statements of an ORM while somebody listens. */
+/** Collects the statements of an ORM while there is a listener. */
 export class StatementLog {
   #listeners: Listener[] = [];
 
-  /** For `MikroORM.init`. */
+  /** An option for `MikroORM.init`. */
   readonly loggerFactory = (options: LoggerOptions) =>
     new ListeningLogger(options, (statement) => this.#record(statement));
 

@@ -1,4 +1,4 @@
-/** The tables, without their prefix, in an order in which they can be dropped. */
+/** The tables without their prefix, in an order that allows dropping them. */
 export const TABLES = [
   'credentials',
   'memories',
@@ -17,5 +17,5 @@ export const TABLES = [
   'sessions',
 ];
 
-/** The same as a list in a statement. */
+/** The tables as a list for a statement. */
 export const TABLE_LIST = TABLES.map((table) => `adk_${table}`).join(', ');
