@@ -29,18 +29,18 @@ export interface Series {
 
 interface Bar {
   value: number;
-  /** What is beside it. */
+  /** The text beside it. */
   text: string;
 }
 
 export interface Bars {
   title: string;
-  /** What the values are. */
+  /** What the values mean. */
   hint: string;
   series: readonly Series[];
   /** Each with a bar for each series, undefined if there is none. */
   groups: readonly { label: string; bars: readonly (Bar | undefined)[] }[];
-  /** How a value is written on the scale. */
+  /** Formats a value for the scale. */
   tick(value: number): string;
   /** How much room the labels have. */
   left?: number;
@@ -59,7 +59,7 @@ const LEAST_BAR = 2;
 /** @returns a picture of bars on a logarithmic scale. */
 export function drawBars({ title, hint, series, groups, tick, left = LEFT, from }: Bars, theme: Theme): string {
   const values = groups.flatMap(({ bars }) => bars.flatMap((bar) => (bar ? [bar.value] : [])));
-  // Leaves the shortest bar something to show.
+  // Begins below the shortest bar, so that it has a length.
   const least = Math.floor(Math.log10(from ?? Math.min(...values) * 0.7));
   const most = Math.max(least + 1, Math.ceil(Math.log10(Math.max(...values))));
   const x = (value: number) => left + ((Math.log10(value) - least) / (most - least)) * (WIDTH - left - RIGHT);

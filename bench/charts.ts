@@ -25,7 +25,7 @@ export const DATABASE_LABELS: Readonly<Record<string, string>> = {
   mariadb: 'MariaDB',
 } satisfies Record<DatabaseName, string>;
 
-/** The charts that a run has the numbers for. */
+/** The charts for which a run has numbers. */
 export function chartsOf(results: Results): Chart[] {
   const databases = Object.keys(results.databases).filter(
     (name) => name !== 'sqlite' || !('better-sqlite' in results.databases),

@@ -19,7 +19,7 @@ const SETTINGS: Record<DatabaseName, readonly string[]> = {
   mariadb: ['innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin'],
 };
 
-/** What also decides how long a server takes with more data than it holds in memory. */
+/** The settings that matter if a server has more data than memory. */
 const SETTINGS_OF_SIZE: Record<DatabaseName, readonly string[]> = {
   sqlite: ['cache_size'],
   'better-sqlite': ['cache_size'],
@@ -35,7 +35,7 @@ export function machineFacts(): Record<string, string | number> {
     memoryGb: Math.round(totalmem() / 2 ** 30),
     system: `${type()} ${release()} ${process.arch}`,
     node: process.version,
-    /** The load of the minute before the run: if others use the machine, the numbers are worthless. */
+    /** The load in the minute before the run: if others use the machine, the numbers are worthless. */
     loadBefore: Math.round((loadavg()[0] ?? 0) * 100) / 100,
   };
 }
@@ -43,20 +43,20 @@ export function machineFacts(): Record<string, string | number> {
 export async function packageVersions(): Promise<Record<string, string>> {
   const versions: Record<string, string> = {};
   for (const name of PACKAGES) {
-    // Found like any import: on MikroORM 7 it is not in the repository's own folder.
+    // Resolved like an import: on MikroORM 7 it is not in the repository's own folder.
     const file = createRequire(import.meta.url).resolve(`${name}/package.json`);
     versions[name] = (JSON.parse(await readFile(file, 'utf8')) as { version: string }).version;
   }
   return versions;
 }
 
-/** By driver: MikroORM 7 has SQLite on better-sqlite3 alone, in the package that is sqlite3's on MikroORM 6. */
+/** The databases to measure. MikroORM 7 has only better-sqlite3 for SQLite, in the package that has sqlite3 on MikroORM 6. */
 export function measuredDatabases(): DatabaseName[] {
   const files: readonly DatabaseName[] = isMikroOrm7 ? ['better-sqlite'] : FILE_DATABASES;
   return [...files, ...SERVERS.filter(serverUrl)].filter(isChosen);
 }
 
-/** @param withSize whether to add the settings that matter where there is much data. */
+/** @param withSize whether to add the settings that matter with much data. */
 export async function databaseFacts(name: DatabaseName, withSize = false): Promise<DatabaseFacts> {
   const database = await createDatabase(name);
   const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
@@ -66,7 +66,7 @@ export async function databaseFacts(name: DatabaseName, withSize = false): Promi
       const rows: unknown = await orm.em.getConnection().execute(sql);
       return String(Object.values((rows as Record<string, unknown>[])[0] ?? {})[0]);
     };
-    // The service sets up the connection, too.
+    // The service also sets up the connection.
     await migrate(orm);
     await new MikroOrmSessionService(orm.em).listSessions({ appName: 'bench' });
     const settings: Record<string, string> = {};

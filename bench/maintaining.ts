@@ -1,4 +1,4 @@
-/** A process that runs maintenance on a database on request, as the job of a scheduler does. */
+/** A process that runs maintenance on request, like the job of a scheduler. */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';

@@ -2,16 +2,16 @@ import { performance } from 'node:perf_hooks';
 import { CONTENDERS, type ContenderName } from './contenders/contender.js';
 import type { Series } from './statistics.js';
 
-/** What one contender does in a case. */
+/** The part of one contender in a case. */
 export interface Lane {
   /** Prepares n operations; not timed. */
   prepare?(count: number): Promise<void>;
   run(count: number): Promise<void>;
-  /** The time of the last run in ms, if it is not the time that it took. */
+  /** The time to report for the last run, in ms, if it is not the time that the run took. */
   ms?(): number;
-  /** The most memory that a run took, in MB, where that is a promise. */
+  /** The most memory that a run took, in MB, if a limit is promised. */
   memoryMb?(): number;
-  /** Runs after the last round, and fails if the database does not have what was written. */
+  /** Runs after the last round, and fails if written rows are missing. */
   verify?(): Promise<void>;
 }
 
@@ -22,36 +22,36 @@ export interface Case {
   unit: string;
   /** The most operations in a round. */
   maxCount: number;
-  /** The fewest, where fewer would be something else; 1 by default. */
+  /** The fewest, if fewer would measure something else; 1 by default. */
   minCount?: number;
-  /** The fewest of the peer's; 1 by default. */
+  /** The fewest for the peer; 1 by default. */
   minPeerCount?: number;
-  /** Ours, and those that have something to compare. */
+  /** Our lane, and those of contenders that can do the same. */
   lanes: { readonly ours: Lane } & Readonly<Partial<Record<ContenderName, Lane>>>;
 }
 
 export interface Effort {
   rounds: number;
-  /** How long a round of a case should take for ours, in ms. */
+  /** How long our part of a round should take, in ms. */
   roundMs: number;
-  /** How long ours is run before, in ms: the compiler of the engine takes its time. */
+  /** How long ours runs beforehand, in ms, until the engine has compiled its code. */
   warmMs: number;
-  /** The most that the peer gets of all rounds of a case, in ms, what it needs to make ready included. */
+  /** The most time for the peer in all rounds of a case, in ms, including its preparation. */
   peerMs: number;
 }
 
 export interface Measured {
   case: Case;
-  /** Microseconds for an operation, round by round. */
+  /** Microseconds per operation, by round. */
   series: Record<ContenderName, Series>;
-  /** Microseconds of CPU that the process took for an operation, round by round. */
+  /** Microseconds of the process's CPU time per operation, by round. */
   cpu: Record<ContenderName, Series>;
   /** Operations in a round. */
   counts: Record<ContenderName, number>;
   failures: Partial<Record<ContenderName, string>>;
 }
 
-/** Runs the cases side by side: in each round every case, and in every case each contender. */
+/** Runs the cases interleaved: in each round every case, and in every case each contender. */
 export async function measure(
   cases: readonly Case[],
   effort: Effort,
@@ -88,7 +88,7 @@ class CaseRun {
     };
   }
 
-  /** Warms up, and finds out how many operations fill a round. */
+  /** Warms up, and determines how many operations fill a round. */
   static async start(item: Case, effort: Effort): Promise<CaseRun> {
     const run = new CaseRun(item, effort);
     const { counts } = run.measured;
@@ -99,7 +99,7 @@ class CaseRun {
       counts.ours = clamp((effort.roundMs / ms) * count, minCount, maxCount);
       count = Math.min(count * 2, counts.ours);
     }
-    // As many as ours, so that both meet the same events.
+    // As many as ours, so that both have the same events.
     counts.floor = counts.ours;
     await run.#time('floor', counts.floor);
 
@@ -116,7 +116,7 @@ class CaseRun {
   async round(round: number): Promise<void> {
     for (let turn = 0; turn < CONTENDERS.length; turn++) {
       const name = CONTENDERS[(round + turn) % CONTENDERS.length] ?? 'ours';
-      // The first round is always run: without it there is nothing to compare with.
+      // The first round always runs: without it there would be nothing to compare with.
       const isSpent = name === 'peer' && round > 0 && this.#peerMs > this.#effort.peerMs;
       const count = this.measured.counts[name];
       const took = isSpent ? undefined : await this.#time(name, count);

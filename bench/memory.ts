@@ -12,7 +12,7 @@ const used = () => {
   return heapUsed + external;
 };
 
-/** The most memory that runs of some work take, including garbage that is not collected yet. */
+/** Measures the most memory that runs of some work take, including garbage that is not collected yet. */
 export class MemoryGauge {
   #mostBytes = 0;
 
@@ -21,7 +21,7 @@ export class MemoryGauge {
   }
 
   async during<T>(work: () => Promise<T>): Promise<T> {
-    // What is garbage before would hide what comes.
+    // Earlier garbage would hide growth.
     collect();
     const before = used();
     const sample = () => (this.#mostBytes = Math.max(this.#mostBytes, used() - before));

@@ -35,7 +35,7 @@ export interface BenchOptions {
   workloads: readonly string[] | undefined;
   effort: Effort;
   scale: Scale;
-  /** Whether everything is run, and in full. */
+  /** Whether everything is run in full. */
   isComplete: boolean;
   out: string;
   isHelp: boolean;

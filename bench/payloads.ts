@@ -5,7 +5,7 @@ const WORDS =
     ' ',
   );
 
-/** Sizes in bytes and how often they come; the average of an event is 600 bytes. */
+/** Sizes in bytes, and their frequency; an event has 600 bytes on average. */
 const FEW_LARGE = { every: 400, bytes: 50_000 };
 const SOME_MEDIUM = { every: 40, bytes: 5_000 };
 
@@ -20,7 +20,7 @@ export function randomNumbers(seed: number): () => number {
   };
 }
 
-/** Events of a conversation with tools, the same ones for the same seed, with times just before now. */
+/** Makes the events of a conversation with tools: the same ones for the same seed, with times just before now. */
 export class Payloads {
   readonly #random: () => number;
   readonly #prefix: string;
@@ -58,7 +58,7 @@ export class Payloads {
     });
   }
 
-  /** A question, a function call, its response and an answer take turns. */
+  /** Questions, function calls, their responses and answers alternate. */
   #content(number: number, id: string): Pick<Event, 'author' | 'content' | 'usageMetadata'> {
     const usageMetadata = {
       promptTokenCount: 1_800 + number,

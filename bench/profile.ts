@@ -49,7 +49,7 @@ async function profiled(work: () => Promise<void>): Promise<Profiler.Profile> {
 function print({ nodes, samples = [], timeDeltas = [] }: Profiler.Profile): void {
   const self = new Map<number, number>();
   for (const [i, id] of samples.entries()) self.set(id, (self.get(id) ?? 0) + (timeDeltas[i] ?? 0));
-  // Starting and stopping the profiler is not the append's.
+  // The time to start and stop the profiler does not count.
   const timeOf = ({ id, callFrame }: Profiler.ProfileNode) =>
     callFrame.functionName === 'dispatch' && callFrame.url === '' ? 0 : (self.get(id) ?? 0);
   const total = nodes.reduce((sum, node) => sum + timeOf(node), 0);
@@ -59,7 +59,7 @@ function print({ nodes, samples = [], timeDeltas = [] }: Profiler.Profile): void
   const functions = new Map<string, number>();
   const inclusive = new Map<string, number>();
   const add = (to: Map<string, number>, key: string, time: number) => to.set(key, (to.get(key) ?? 0) + time);
-  /** @param above the names on the way down, so that a function that calls itself counts once. */
+  /** @param above the names of the callers, so that a recursive function counts once. */
   const visit = (node: Profiler.ProfileNode, above: ReadonlySet<string>): number => {
     const { functionName, url, lineNumber } = node.callFrame;
     const name = `${functionName || '(anonymous)'} ${placeOf(url)}:${lineNumber + 1}`;

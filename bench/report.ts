@@ -4,7 +4,7 @@ import type { Verdict } from './targets.js';
 
 const line = (text = '') => process.stdout.write(`${text}\n`);
 
-/** Wide enough for every workload, since each is printed when it is done. */
+/** Wide enough for every workload, since each is printed as soon as it is done. */
 const WIDTHS = [54, 14, 9, 9, 22, 20, 0];
 
 export function printHeader(): void {
@@ -26,7 +26,7 @@ export function printComparisons(comparisons: readonly ComparisonResult[]): void
   if (comparisons.length > 0) printTable(comparisons.map((item) => [item.title, ratio(item.ratio)]));
 }
 
-/** What users quote. */
+/** Prints the numbers that people quote. */
 export function printHeadline(results: Results): void {
   for (const database of Object.keys(results.databases)) {
     const ours = (id: string) => results.cases.find((item) => item.database === database && item.id === id)?.times.ours;
@@ -56,7 +56,7 @@ export function printHeading(text: string): void {
   line(text);
 }
 
-/** One line that overwrites itself; nothing if output isn't a terminal. */
+/** Prints one line that overwrites itself; nothing if the output is not a terminal. */
 export function showProgress(text: string): void {
   if (!process.stderr.isTTY) return;
   const width = process.stderr.columns;
@@ -87,7 +87,7 @@ function ratio(spread: Spread | undefined): string {
   return spread ? `${number(spread.median)}× (${number(spread.low)}–${number(spread.high)})` : '–';
 }
 
-/** Three digits. */
+/** Formats a number with three digits. */
 export function number(value: number): string {
   return value >= 100 ? Math.round(value).toLocaleString('en-US') : value.toPrecision(3);
 }

@@ -4,11 +4,11 @@ import type { Measured } from './measure.js';
 import { ratioOf, spreadOf, type Spread } from './statistics.js';
 import type { Comparison } from './workloads/workload.js';
 
-/** What a run leaves in `results.json`. */
+/** The content of `results.json`. */
 export interface Results {
   command: string;
   date: string;
-  /** Whether everything was run, and in full. */
+  /** Whether everything was run in full. */
   isComplete: boolean;
   rounds: number;
   machine: Record<string, string | number>;
@@ -20,7 +20,7 @@ export interface Results {
 
 export interface DatabaseFacts {
   version: string;
-  /** What decides how long a commit waits for the disk. */
+  /** The settings that decide how long a commit waits for the disk. */
   settings: Record<string, string>;
 }
 
@@ -29,25 +29,25 @@ export interface CaseResult {
   workload: string;
   id: string;
   title: string;
-  /** What the times are for. */
+  /** What one operation is. */
   unit: string;
   note?: string;
-  /** Microseconds. */
+  /** Times in microseconds. */
   times: Partial<Record<ContenderName, Spread>>;
   /** Operations in a round. */
   counts: Record<ContenderName, number>;
-  /** The peer's time over ours: how many times as fast ours is. */
+  /** The peer's time divided by ours: how many times as fast ours is. */
   timesAsFast?: Spread;
-  /** Our time over the floor's. */
+  /** Our time divided by the floor's. */
   timesTheFloor?: Spread;
-  /** The CPU of the process that ours takes, over the floor's. */
+  /** The process's CPU time for ours, divided by that for the floor. */
   cpuTimesTheFloor?: Spread;
   failures: Partial<Record<ContenderName, string>>;
-  /** The most that ours took, where it is measured. */
+  /** The most memory that ours took, if it was measured. */
   memoryMb?: number;
 }
 
-/** Ours against ours. */
+/** A comparison of two of our own cases. */
 export interface ComparisonResult {
   database: DatabaseName;
   id: string;

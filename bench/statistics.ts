@@ -1,4 +1,4 @@
-/** A median with the quartiles around it. */
+/** A median and its quartiles. */
 export interface Spread {
   median: number;
   low: number;
@@ -18,7 +18,7 @@ export function spreadOf(values: readonly number[]): Spread | undefined {
   };
 }
 
-/** What half of the values, and what 99 of 100 are below. */
+/** The limits below which half of the values are, and 99 of 100. */
 export interface Percentiles {
   p50: number;
   p99: number;
@@ -38,7 +38,7 @@ function quantile(sorted: readonly number[], part: number): number {
   return below + (above - below) * (position - Math.floor(position));
 }
 
-/** Ratios of two series, round by round: what disturbs the machine in a round disturbs both. */
+/** Ratios of two series by round, since a disturbance in a round affects both. */
 export function ratioOf(series: Readonly<Series>, to: Readonly<Series>): Spread | undefined {
   return spreadOf(
     series.flatMap((value, round) => {

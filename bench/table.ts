@@ -20,7 +20,7 @@ const SHOWN = {
   'delete-10000': 'delete a session of 10,000 events',
 } as const;
 
-/** What the first page of the site shows of a run. */
+/** The results of a run that the site's first page shows. */
 const COMPARED = {
   append: 'append an event',
   'append-at-100000': 'append to 100,000 events',
@@ -29,7 +29,7 @@ const COMPARED = {
   'newest-of-100000': 'read the newest 20 of 100,000',
 } as const;
 
-/** What the README shows of a run, as Markdown: our time and the speed relative to the peer. */
+/** The README's table as Markdown: our time, and the speed relative to the peer. */
 export function excerptTable(results: Results): string {
   return table(results, '', { append: SHOWN.append }, (found) => {
     const { times, timesAsFast } = found ?? {};
@@ -42,7 +42,7 @@ export function measurementsTable(results: Results): string {
   return table(results, titleOf(results), SHOWN, cell);
 }
 
-/** How many times as fast as the peer, as Markdown. */
+/** The speed relative to the peer, as Markdown. */
 export function comparisonTable(results: Results): string {
   return table(results, '', COMPARED, (found) => {
     const timesAsFast = found?.timesAsFast;

@@ -1,7 +1,7 @@
 import type { DatabaseName } from '../test/support/servers.js';
 import type { Results } from './results.js';
 
-/** What a case or a comparison is to be, on some databases. */
+/** A target for a case or a comparison on some databases. */
 interface Target {
   title: string;
   databases: readonly DatabaseName[];
@@ -16,7 +16,7 @@ export interface Verdict {
   title: string;
   database: DatabaseName;
   wanted: string;
-  /** Undefined if it was not measured. */
+  /** The measured value; undefined if there is none. */
   found: number | undefined;
   isMet: boolean;
 }
@@ -50,7 +50,7 @@ const comparison = (of: string, title: string, atMost: number): Target => ({
 
 const TARGETS: readonly Target[] = [
   againstPeer('append', 'Append', ['postgresql', 'mariadb'], 10),
-  // The peer waits for the disk as often as the package, and MySQL takes as many round trips.
+  // The peer waits for the disk as often as the package, and makes as many round trips to MySQL.
   againstPeer('append', 'Append', ['better-sqlite', 'mysql'], 6),
   againstFloor('append', 'Append', SERVERS, 1.3),
   againstFloor('append', 'Append', ['better-sqlite'], 1.6),

@@ -16,6 +16,6 @@ export async function write(folder: string, file: string, results: object, chart
   printHeading(`Written to ${folder}`);
 }
 
-/** More digits than a measurement has are most of the file, which is in the package. */
+/** Drops digits that a measurement does not have: they would be most of the file, which is in the package. */
 const rounded = (_: string, value: unknown) =>
   typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(5)) : value;

@@ -16,7 +16,7 @@ import { duration, number, printHeading, printTable, showProgress } from '../rep
 import { spreadOf } from '../statistics.js';
 import { streamed } from './stream.js';
 
-/** By the bytes of an artifact, how often one is saved and loaded. */
+/** Sizes of artifacts, and how often one is saved and loaded. */
 const SIZES: readonly (readonly [title: string, bytes: number, rounds: number])[] = [
   ['10 kB', 10_000, 60],
   ['1 MB', 1_000_000, 20],
@@ -24,7 +24,6 @@ const SIZES: readonly (readonly [title: string, bytes: number, rounds: number])[
 ];
 
 const NAMES = 1_000;
-/** Doubled, with what is missing at the end. */
 const VERSIONS = 50;
 const LIST_ROUNDS = 20;
 
@@ -49,7 +48,7 @@ export async function runArtifacts(args: string[]): Promise<void> {
     return;
   }
   if (values.only !== undefined) process.env['ADK_TEST_DATABASES'] = values.only;
-  // It warns of each name that it saves for the first time.
+  // ADK's service warns about each name that it saves for the first time.
   setLogLevel(LogLevel.ERROR);
   await start();
   try {
@@ -101,7 +100,7 @@ async function sizeRows(
         const loaded = await service.loadArtifact(file);
         if (loaded?.inlineData?.data?.length !== data.length) throw new Error('Another artifact came back.');
       });
-      // The first one warms up.
+      // The first round warms up.
       if (round < 0) continue;
       times.save[i]!.push(save);
       times.load[i]!.push(load);

@@ -1,4 +1,4 @@
-/** A process that saves and reads one artifact as a stream, so that nothing else of a run is in its memory. */
+/** Saves and reads one artifact as a stream, in its own process, so that its memory holds nothing else of a run. */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { performance } from 'node:perf_hooks';
@@ -14,7 +14,7 @@ const SAMPLE_MS = 10;
 /** One direction, from the first byte to the last. */
 interface Streamed {
   ms: number;
-  /** By how much the process grew at most, in MB of resident memory. */
+  /** How much the process grew at most, in MB of resident memory. */
   grownMb: number;
 }
 
@@ -23,7 +23,7 @@ export interface StreamResult {
   read: Streamed;
 }
 
-/** Streams so many bytes in and out, in a process of its own. */
+/** Streams this many bytes in and out, in a process of its own. */
 export async function streamed({ name, url }: TestDatabase, bytes: number): Promise<StreamResult> {
   const child = fork(fileURLToPath(import.meta.url), ['stream', name, url, String(bytes)]);
   const failed = once(child, 'exit').then(() => {
@@ -61,7 +61,7 @@ async function stream(name: string, url: string, bytes: number): Promise<void> {
     for await (const part of (await artifacts.read(file))!.bytes()) count += part.length;
     return count;
   };
-  // What a process takes once: code, a connection, the buffers of one transaction.
+  // Loads what a process takes only once: code, a connection, the buffers of one transaction.
   await save(4_000_000);
   await read();
   const result: StreamResult = {

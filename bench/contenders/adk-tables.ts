@@ -31,7 +31,7 @@ export function stateRows(state: Record<string, unknown>) {
   return byScope(entries);
 }
 
-/** Fills this package's tables, which the floor has, too. */
+/** Fills this package's tables, which the floor also uses. */
 export async function fillAdkTables(driver: BareDriver, sessions: Iterable<SessionContent>): Promise<void> {
   const contents = [...sessions];
   const lastTime = ({ events }: SessionContent, i: number) => events.at(-1)?.timestamp ?? Date.now() - 1e6 + i;
@@ -68,6 +68,6 @@ export async function fillAdkTables(driver: BareDriver, sessions: Iterable<Sessi
       rows: stateOf(scope),
     })),
   ]);
-  // As the server does it by itself after a while. PostgreSQL may look for a session in another index until then.
+  // The server does this by itself after a while. Until then PostgreSQL may look for a session in another index.
   await driver.analyze(TABLES);
 }

@@ -5,7 +5,7 @@ import { isMikroOrm7 } from '../../test/support/mikro-orm.js';
 /** `ours` is this package, `peer` is `DatabaseSessionService` of `@google/adk`, `floor` the bare driver. */
 export type ContenderName = 'ours' | 'peer' | 'floor';
 
-/** On MikroORM 7 there is no peer: that of ADK 2.0.0 needs the drivers of MikroORM 6. */
+/** There is no peer on MikroORM 7: ADK 2.0.0 needs the drivers of MikroORM 6. */
 export const CONTENDERS: readonly ContenderName[] = isMikroOrm7 ? ['ours', 'floor'] : ['ours', 'peer', 'floor'];
 
 /** A session to put into the tables without any service. */
@@ -16,7 +16,7 @@ export interface SessionContent {
   events: readonly Event[];
 }
 
-/** What all contenders can do, in tables of their own. `Handle` is what one keeps of a session between appends. */
+/** The work of all contenders, each in its own tables. `Handle` is what a contender keeps of a session between appends. */
 export interface Contender<Handle = unknown> {
   readonly name: ContenderName;
   /** Fills the tables by plain SQL, in bulk. */
@@ -26,7 +26,7 @@ export interface Contender<Handle = unknown> {
 
   create(key: SessionKey, state: Record<string, unknown>): Promise<unknown>;
   append(handle: Handle, event: Event): Promise<unknown>;
-  /** Left out if events can only be appended one by one. */
+  /** Missing if events can only be appended one by one. */
   appendAll?(handle: Handle, events: readonly Event[]): Promise<unknown>;
   /** @returns how many events were read. */
   read(key: SessionKey, newest?: number): Promise<number>;

@@ -7,7 +7,7 @@ export interface Rows {
   table: string;
   columns: readonly string[];
   rows: Iterable<readonly unknown[]>;
-  /** Skips the rows that are there already. */
+  /** Skips existing rows. */
   missingOnly?: boolean;
 }
 

@@ -14,7 +14,7 @@ interface FloorHandle {
   incarnation: string;
 }
 
-/** The same rows, written and read by hand on the bare driver: no checks, no retries, no handle to keep up to date. */
+/** Writes and reads the same rows on the bare driver, without checks, retries or a handle to keep up to date. */
 export class Floor implements Contender<FloorHandle> {
   readonly name = 'floor';
   readonly #driver: BareDriver;
@@ -76,7 +76,7 @@ export class Floor implements Contender<FloorHandle> {
       values: [...keyValues(key), incarnation, incarnation, now, now],
     };
     yield* this.#stateSteps(key, stateRows(state), null);
-    // What a new session's handle shows: its own state, and that of its user and app.
+    // The handle of a new session has its own state, and that of its user and app.
     yield* this.#snapshotSteps(key);
   }
 

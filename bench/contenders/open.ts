@@ -50,7 +50,7 @@ const OPENERS: Record<ContenderName, (database: TestDatabase) => Promise<Contend
   async peer(database) {
     const service = new DatabaseSessionService({ ...database.options });
     await service.init();
-    // Also puts an SQLite file into WAL mode, which the peer doesn't do, so that the journal makes no difference.
+    // Also puts an SQLite file into WAL mode, which the peer does not do, so that all use the same kind of journal.
     const filler = await openBareDriver(database);
     return new Peer(service, filler, async () => {
       await filler.close();

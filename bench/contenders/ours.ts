@@ -9,7 +9,7 @@ import { fillAdkTables } from './adk-tables.js';
 import type { Contender, SessionContent } from './contender.js';
 import type { BareDriver } from './drivers/bare-driver.js';
 
-/** What is measured of `MikroOrmSessionService`, which the version before the last migration has as well. */
+/** The measured methods of `MikroOrmSessionService`, which the version before the last migration has, too. */
 export type Service = Pick<
   MikroOrmSessionService,
   'createSession' | 'getSession' | 'listSessions' | 'deleteSession' | 'appendEvent' | 'appendEvents'
@@ -18,7 +18,7 @@ export type Service = Pick<
 /** `MikroOrmSessionService` of this package. */
 export class Ours implements Contender<Session> {
   readonly name = 'ours';
-  /** What makes another one like it. */
+  /** The arguments for another one like it. */
   readonly parts: [MikroORM, TestDatabase, BareDriver, () => Promise<void>];
   readonly #database: TestDatabase;
   readonly #filler: BareDriver;
@@ -40,7 +40,7 @@ export class Ours implements Contender<Session> {
     this.parts = [orm, database, filler, end];
   }
 
-  /** One more ORM on the database, as another process has it; closed with this one. */
+  /** Opens one more ORM on the database, as in another process. It is closed with this one. */
   async connect(): Promise<MikroORM> {
     const orm = await MikroORM.init({ ...this.#database.options, entities: adkEntities() });
     this.#connected.push(orm);

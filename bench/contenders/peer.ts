@@ -8,7 +8,7 @@ import { insertRows } from './fill.js';
 const TABLES = ['sessions', 'events', 'app_states', 'user_states'];
 const DAY_MS = 86_400_000;
 
-/** A handle gets no more events than this: the peer only looks for the new event's id among them. */
+/** The most events in a handle: the peer only searches them for the new event's id. */
 const EVENTS_IN_HANDLE = 10_000;
 
 /** `DatabaseSessionService` of `@google/adk`. */
@@ -26,7 +26,7 @@ export class Peer implements Contender<Session> {
 
   async fill(sessions: Iterable<SessionContent>): Promise<void> {
     const contents = [...sessions];
-    // Rows for app and user even if they are empty: otherwise two first appends at once insert them twice, and one fails.
+    // Adds rows for app and user even if they are empty: otherwise two concurrent first appends both insert them, and one fails.
     const apps = new Map<string, Record<string, unknown>>();
     const users = new Map<string, { appName: string; userId: string; state: Record<string, unknown> }>();
     for (const { key, state } of contents) {
@@ -35,7 +35,7 @@ export class Peer implements Contender<Session> {
       const user = `${appName}\0${userId}`;
       users.set(user, { appName, userId, state: { ...users.get(user)?.state, ...stateOf(state, 'user') } });
     }
-    // In the past, so that the handles, made afterwards, are not behind.
+    // In the past, so that the handles, which are made afterwards, are not behind.
     const past = (i: number) => this.#filler.date(Date.now() - DAY_MS + i);
     await insertRows(this.#filler, [
       {
@@ -72,7 +72,7 @@ export class Peer implements Contender<Session> {
     await this.#filler.analyze(TABLES);
   }
 
-  /** By hand: the peer keeps nothing hidden in a handle, and reading one scans its whole table. */
+  /** Built by hand: the peer hides nothing in a handle, and reading a session scans its whole table. */
   async open({ key, state, events }: SessionContent): Promise<Session> {
     const { appName, userId, sessionId: id } = key;
     const newest = events.slice(-EVENTS_IN_HANDLE);
@@ -121,7 +121,7 @@ function* eventRows(contents: readonly SessionContent[], past: (i: number) => un
   }
 }
 
-/** The peer stores its own keys in snake case and the users' as they are. */
+/** The peer stores its own keys in snake case, and users' keys unchanged. */
 function snakeCased(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(snakeCased);
   if (typeof value !== 'object' || value === null) return value;

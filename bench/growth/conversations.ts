@@ -4,16 +4,16 @@ const SEED = 20_261_122;
 
 const DAY = 24 * 3_600_000;
 
-/** Over how many days sessions began. */
+/** The number of days on which sessions began. */
 export const DAYS = 400;
 
-/** How long people take for an event, in ms. */
+/** The time between two events, in ms. */
 const STEP = 60_000;
 
 /**
- * By Zipf: the session of rank r has 1 / r^0.7265 of the events of the longest one. Of 10,000,000 events in 200,000 sessions the
- * longest has 100,000, and half of the sessions have 23 or fewer. Of fewer events in as many times fewer sessions the usual
- * ones are as long.
+ * By Zipf's law the session of rank r has 1 / r^0.7265 of the events of the longest one. With 10,000,000 events in 200,000
+ * sessions, the longest has 100,000, and half of the sessions have 23 or fewer. With fewer events, in proportionally fewer
+ * sessions, the usual ones are just as long.
  */
 const EXPONENT = 0.7265;
 
@@ -28,11 +28,11 @@ const APPS = [
 /** The app that most sessions are of. */
 export const BIG_APP = 'travel';
 
-/** What every tenth session has, and what one of 10,000 has. */
+/** The label of every tenth session, and that of one in 10,000. */
 export const COMMON_LABEL = { topic: 'refund' };
 export const RARE_LABEL = { topic: 'complaint' };
 
-/** How much there is. */
+/** The size of a population. */
 export interface Size {
   events: number;
   sessions: number;
@@ -54,7 +54,7 @@ export interface Conversation {
   labels: string | null;
 }
 
-/** @returns the same sessions for the same size, but for their times, in the order of their creation. */
+/** @returns the same sessions for the same size, except for their times, in the order of creation. */
 export function conversations({ events, sessions }: Size, now: number): Conversation[] {
   const random = randomNumbers(SEED);
   return shuffled(lengths(events, sessions), random).map((length, i) => {
@@ -71,7 +71,7 @@ export function conversations({ events, sessions }: Size, now: number): Conversa
   });
 }
 
-/** @returns a day's sessions that were last used before all others, each of the usual length. */
+/** @returns a day's sessions of the usual length, which were last used before all others. */
 export function oldDay({ events, sessions }: Size, now: number, firstOrdinal: number): Conversation[] {
   const random = randomNumbers(SEED + firstOrdinal);
   return Array.from({ length: Math.max(1, Math.round(sessions / DAYS)) }, (_, i) => ({

@@ -7,10 +7,10 @@ import type { Conversation } from './conversations.js';
 
 const EVENTS_AT_ONCE = 100_000;
 
-/** Events that the others are copies of, from 350 to 800 characters. Larger ones would only fill the disk. */
+/** The number of events that are copied, from 350 to 800 characters long. Larger ones would only fill the disk. */
 const TEMPLATES = 16;
 
-/** In which databases differ. */
+/** The functions in which databases differ. */
 interface Functions {
   /** Eight hexadecimal digits of a number below 2^32. */
   hex(number: string): string;
@@ -45,7 +45,7 @@ interface LogEnd {
   change: number;
 }
 
-/** What comes out of the columns of a batch of sessions, by statements that the server runs alone. */
+/** Fills all tables from a batch of sessions, with statements that run entirely in the server. */
 export class Filler {
   readonly #driver: BareDriver;
   readonly #texts: ReturnType<typeof texts>;
@@ -55,7 +55,7 @@ export class Filler {
     this.#texts = texts(FUNCTIONS[name], driver);
   }
 
-  /** Makes tables of its own, with what events are made of. */
+  /** Makes its own tables, with the parts of events. */
   async begin(longest: number): Promise<void> {
     const { createTables, insertNumbers } = this.#texts;
     for (const text of createTables) await this.#execute({ text, values: [] });
@@ -75,10 +75,10 @@ export class Filler {
   }
 
   /**
-   * Fills the tables with sessions, in transactions of some 100,000 events. The log has them as if readers had followed it: events
-   * of a batch by their times.
+   * Fills the tables with sessions, in transactions of some 100,000 events. The log has them as if readers had followed it: the
+   * events of a batch are ordered by time.
    *
-   * @param onProgress is called with the number of events that are filled.
+   * @param onProgress is called with the number of events so far.
    */
   async fill(all: readonly Conversation[], onProgress: (events: number) => void = () => undefined): Promise<void> {
     await insertRows(this.#driver, [{ table: 'growth_sessions', columns: COLUMNS, rows: rowsOf(all) }]);
@@ -92,12 +92,12 @@ export class Filler {
     await this.#execute({ text: 'delete from growth_sessions', values: [] });
   }
 
-  /** As servers do it by themselves after a while. */
+  /** Updates statistics, as servers do by themselves after a while. */
   analyze(): Promise<void> {
     return this.#driver.analyze([...TABLES, 'adk_changes']);
   }
 
-  /** Takes the last event out of the log. Its next reader gives it the same position, and notes who it is. */
+  /** Takes the last event out of the log. The next reader assigns it the same position, and records its own name. */
   async reopenLog(): Promise<void> {
     const { position, change } = await this.#logEnd();
     await this.#execute({ text: 'update adk_events set position = null where position = ?', values: [position] });
@@ -171,7 +171,7 @@ function* batches(all: readonly Conversation[]): Generator<Conversation[]> {
   if (batch.length > 0) yield batch;
 }
 
-/** JSON of events with words for what differs from event to event. Every fourth one has changed the state. */
+/** JSON of events, with placeholders for what differs from event to event. Every fourth one changes the state. */
 function* templates(count: number) {
   const events = new Payloads(1).events(count, (i) => (i % 4 === 2 ? { step: i } : {}));
   for (const [i, event] of events.entries()) {

@@ -1,4 +1,4 @@
-/** What a process takes that keeps many sessions, or a long one: measured in a process of its own. */
+/** Measures, in its own process, the memory of one that keeps many sessions, or a long one. */
 import type { Session } from '@google/adk';
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,10 +19,10 @@ const POLLS_MS = 1_000;
 /** How many events each session with a handle has. */
 const EVENTS = 20;
 
-/** Megabytes. */
+/** Memory in megabytes. */
 export interface MemoryUse {
   what: string;
-  /** Objects that are in use, with what is beside the heap. */
+  /** Objects in use, including their memory outside of the heap. */
   heap: number;
   /** How much of the system's memory the process uses. */
   rss: number;
@@ -35,7 +35,7 @@ interface Job {
   keys: SessionKey[];
 }
 
-/** @returns what there is before, then with each of the things that are kept. */
+/** @returns the memory at first, then with each thing that is kept. */
 export async function memoryUses({ name, database, sessions }: Population): Promise<MemoryUse[]> {
   const keys = sessions.map(({ appName, userId, sessionId }) => ({ appName, userId, sessionId }));
   const longest = sessions.reduce((most, { length }, i) => (length > sessions[most]!.length ? i : most), 0);
@@ -87,7 +87,7 @@ async function handles(service: MikroOrmSessionService, keys: readonly SessionKe
   return opened;
 }
 
-/** @returns watchers that have begun and wait for what comes. */
+/** @returns watchers that have started and wait for events. */
 async function watchers(log: EventLog, keys: readonly SessionKey[]): Promise<Promise<unknown>[]> {
   const waiting: Promise<unknown>[] = [];
   for (let i = 0; i < WATCHERS; i++) {
@@ -95,7 +95,7 @@ async function watchers(log: EventLog, keys: readonly SessionKey[]): Promise<Pro
     const entries: AsyncIterator<SessionLogEntry> = session.watch(await session.position())[Symbol.asyncIterator]();
     waiting.push(entries.next());
   }
-  // Until a few polls have told them that there is nothing.
+  // Waits for a few polls without news.
   await setTimeout(POLLS_MS);
   return waiting;
 }

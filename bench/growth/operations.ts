@@ -11,9 +11,9 @@ import { rowsOf, type Population } from './population.js';
 export interface Operation {
   id: string;
   title: string;
-  /** Whether it takes so long that few runs have to do. */
+  /** Whether it takes so long that a few runs must do. */
   isLong?: boolean;
-  /** Makes ready for a run; not timed. */
+  /** Prepares a run; not timed. */
   prepare?(): Promise<void>;
   run(): Promise<void>;
 }
@@ -22,13 +22,13 @@ const NEWEST = 20;
 const PAGE = 10;
 const LOG_ENTRIES = 1_000;
 
-/** How many sessions the user has whose sessions are listed: neither the fewest nor the most. */
+/** The range for the number of sessions of the user whose sessions are listed: neither few nor many. */
 const OF_A_USER = { least: 5, most: 15 };
 
-/** Keys are chosen in the same order in all populations. */
+/** With one seed, keys are chosen in the same order in all populations. */
 const SEED = 20_261_123;
 
-/** @param day the size of a population of which a day is pruned: the same number of sessions from each. */
+/** @param day the population that decides how many sessions of a day are pruned: the same number in each population. */
 export function operationsOf(population: Population, day: Size): Operation[] {
   const { orm, sessions } = population;
   const service = new MikroOrmSessionService(orm.em);
@@ -112,12 +112,12 @@ export function operationsOf(population: Population, day: Size): Operation[] {
 
 const keyOf = ({ appName, userId, sessionId }: Conversation) => ({ appName, userId, sessionId });
 
-/** Reads all that is in the longest session, and what the database says of itself. */
+/** Expects that the longest session and the log are complete. */
 export async function verify(population: Population): Promise<void> {
   const { orm, sessions, size } = population;
   const longest = sessions.reduce((most, each) => (each.length > most.length ? each : most));
   const session = await new MikroOrmSessionService(orm.em).getSession(keyOf(longest));
-  // A kept population has the appends of earlier runs.
+  // A kept population also has the appends of earlier runs.
   if ((session?.events.length ?? 0) < longest.length) throw new Error('The longest session lacks events.');
   const { position, change = 0 } = await new EventLog(orm.em).complete().head();
   if (position < size.events || change < size.sessions) throw new Error(`The log ends at ${position} and ${change}.`);
@@ -147,7 +147,7 @@ async function readNewest(service: MikroOrmSessionService, conversation: Convers
   if (found < Math.min(NEWEST, conversation.length)) throw new Error(`${found} events were read.`);
 }
 
-/** Continues at any place of the log, as a reader does that comes back with its cursor. */
+/** Continues anywhere in the log, like a reader that returns with its cursor. */
 function logOperation({ orm, driver, size }: Population, random: () => number): Operation {
   const log = new EventLog(orm.em);
   let cursor: LogCursor = { position: 0, epoch: 0 };
@@ -169,7 +169,7 @@ function logOperation({ orm, driver, size }: Population, random: () => number): 
   };
 }
 
-/** Each run has its own sessions, older than all others, so that it does not change the population. */
+/** Each run adds sessions older than all others, and prunes only these, so that the population does not change. */
 function pruneOperation({ orm, sessions, filler }: Population, day: Size): Operation {
   const maintenance = new SessionMaintenance(orm.em);
   let ordinal = sessions.length + 1;
@@ -185,7 +185,7 @@ function pruneOperation({ orm, sessions, filler }: Population, day: Size): Opera
       ordinal += filled;
     },
     async run() {
-      // Between the age of these and that of all others.
+      // Between the age of these sessions and that of all others.
       const { sessions: pruned } = await maintenance.prune({ idleFor: 1.5 * DAYS * 24 * 3_600_000, pauseMs: 0 });
       expectCount('sessions', pruned, filled);
     },
@@ -216,7 +216,7 @@ function expectCount(what: string, found: number, expected: number): void {
   if (found !== expected) throw new Error(`There are ${found} ${what} instead of ${expected}.`);
 }
 
-/** Keeps what a command says. */
+/** Keeps the result of a command, and prints nothing. */
 class SilentTerminal extends Terminal {
   value: unknown;
 

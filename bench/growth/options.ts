@@ -8,14 +8,14 @@ import type { Budget } from './percentiles.js';
 
 const FULL: Size = { events: 10_000_000, sessions: 200_000 };
 
-/** With as many events in a session. */
+/** The small population, with as many events in a session. */
 export const SMALL: Size = { events: 10_000, sessions: 200 };
 
 const MEASURED: readonly DatabaseName[] = ['better-sqlite', ...SERVERS];
 
 const SECONDS = 30;
 
-/** As scripts/test-servers.sh has it: servers that root starts run as another user, who can't enter /root. */
+/** The same folder as in scripts/test-servers.sh: servers that root starts run as another user, who cannot enter /root. */
 const CACHE =
   process.env['XDG_CACHE_HOME'] ?? (process.getuid?.() === 0 ? '/var/cache' : path.join(homedir(), '.cache'));
 

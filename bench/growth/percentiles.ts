@@ -2,15 +2,15 @@ import { performance } from 'node:perf_hooks';
 import { percentilesOf, type Percentiles } from '../statistics.js';
 import type { Operation } from './operations.js';
 
-/** How much time is for an operation in both populations, in ms. */
+/** The time for an operation in both populations, in ms. */
 export interface Budget {
   ms: number;
   longMs: number;
 }
 
-/** Of fewer a p99 would say nothing. */
+/** The most runs: enough for a p99. */
 const MOST = 1_000;
-/** Of an operation that takes minutes, unless it takes longer than its time. */
+/** The fewest runs of an operation that takes minutes, unless they would exceed its time by far. */
 const FEWEST = 3;
 
 const WARM_MS = 500;
@@ -20,7 +20,7 @@ export interface Compared {
   large: Percentiles;
 }
 
-/** Times an operation in both populations by turns: what disturbs the machine disturbs both. In microseconds. */
+/** Times an operation in both populations in turn, so that a disturbance affects both. In microseconds. */
 export async function compare(small: Operation, large: Operation, { ms, longMs }: Budget): Promise<Compared> {
   const times: Record<'small' | 'large', number[]> = { small: [], large: [] };
   if (!large.isLong) {

@@ -23,19 +23,19 @@ export interface Population {
   driver: BareDriver;
   filler: Filler;
   sessions: readonly Conversation[];
-  /** How long the filling took, in ms, also when that was in an earlier run. */
+  /** How long filling took, in ms, even if that was in an earlier run. */
   fillMs: number;
-  /** Ends the connections. A database that is not kept goes. */
+  /** Ends the connections. Drops a database that is not kept. */
   close(): Promise<void>;
 }
 
-/** What a kept database says of itself when it is full. */
+/** The row that marks a kept database as full. */
 interface Marker {
   version: number;
   fillMs: number;
 }
 
-/** Opens a database that stays, in the folder or on the server; fills it unless an earlier run has. */
+/** Opens a database that is kept, in the folder or on the server. Fills it unless an earlier run has. */
 export async function keptPopulation(
   name: DatabaseName,
   size: Size,
@@ -47,7 +47,7 @@ export async function keptPopulation(
     const population = await open(name, found.database, size, () => Promise.resolve());
     const marker = await markerOf(population.driver);
     if (marker?.version === VERSION) return { ...population, fillMs: marker.fillMs };
-    // Filled by another version, or not to its end.
+    // Filled by another version, or not completely.
     await population.close();
     await found.database.drop();
   }
@@ -56,7 +56,7 @@ export async function keptPopulation(
   return fill(population, onProgress);
 }
 
-/** Fills a database that goes when it is closed. */
+/** Fills a database that is dropped when it is closed. */
 export async function temporaryPopulation(
   name: DatabaseName,
   size: Size,
@@ -112,7 +112,7 @@ async function markerOf(driver: BareDriver): Promise<Marker | undefined> {
     const [row] = await rowsOf(driver, 'select text from growth_marker');
     return JSON.parse(String(row?.['text'])) as Marker;
   } catch {
-    // There is no such table yet.
+    // The table does not exist yet.
     return undefined;
   }
 }
@@ -138,7 +138,7 @@ const SIZES: Record<ServerName, string> = {
     'select sum(data_length + index_length) as bytes from information_schema.tables where table_schema = database()',
 };
 
-/** @returns what a database takes of the disk. */
+/** @returns the size of a database on the disk. */
 export async function bytesOf({ name, database, driver }: Population): Promise<number> {
   if (!isServer(name)) return (await stat(database.options.dbName ?? '')).size;
   const [row] = await rowsOf(driver, SIZES[name]);

@@ -7,7 +7,7 @@ import type { Size } from './conversations.js';
 import type { MemoryUse } from './memory.js';
 import type { Compared } from './percentiles.js';
 
-/** What a run leaves in `growth.json`. */
+/** The content of `growth.json`. */
 export interface GrowthResults {
   command: string;
   date: string;
@@ -20,7 +20,7 @@ export interface GrowthResults {
 }
 
 export interface GrownDatabase extends DatabaseFacts {
-  /** Of the large one. */
+  /** The size of the large database. */
   gigabytes: number;
   fillSeconds: number;
   /** Undefined until it is measured. */
@@ -104,7 +104,7 @@ export function growthChart(results: GrowthResults): Chart {
           })),
           tick: factorOf,
           left: 315,
-          // What takes as long with many events has no bar.
+          // A call that takes as long with many events has no bar.
           from: 1,
         },
         theme,

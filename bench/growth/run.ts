@@ -28,7 +28,7 @@ export async function runGrowth(args: string[]): Promise<void> {
   }
   printHeading(`${sizeText(SMALL)} against ${sizeText(size)}. Databases are kept in ${data}.`);
   const stop = await startDurable(databases, data);
-  // The servers have no terminal, and would stay. Ctrl-C comes twice, since tsx passes it on, too.
+  // Ctrl-C does not reach the servers, which have no terminal. It comes twice, since tsx forwards it, too.
   let stopping: Promise<void> | undefined;
   process.on('SIGINT', () => {
     stopping ??= stop().finally(() => process.exit(130));
@@ -46,7 +46,7 @@ export async function runGrowth(args: string[]): Promise<void> {
     };
     for (const database of databases) {
       await measureDatabase(database, options, results);
-      // What is measured on one database is not lost when another one fails.
+      // Written after each database, so that a failure on another one loses nothing.
       await write(out, 'growth.json', results, [growthChart(results)]);
     }
   } finally {

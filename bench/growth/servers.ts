@@ -15,7 +15,7 @@ const SCRIPTED = ['mysql', 'mariadb'] as const;
 /**
  * Starts the servers that no URL names, durable, with their data in a folder on a disk.
  *
- * @returns what stops them again; the data stays.
+ * @returns a function that stops them; the data stays.
  */
 export async function startDurable(databases: readonly string[], folder: string): Promise<() => Promise<void>> {
   process.env['ADK_TEST_DATABASES'] = databases.join();
@@ -42,7 +42,7 @@ export async function startDurable(databases: readonly string[], folder: string)
   }
 }
 
-/** Waits until it has written everything: the next start would repair it. */
+/** Waits until the server has written everything; otherwise its next start would have to recover. */
 async function stopScripted(pidFile: string): Promise<void> {
   const pid = Number(await readFile(pidFile, 'utf8'));
   process.kill(pid, 'SIGTERM');

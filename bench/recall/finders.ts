@@ -7,7 +7,7 @@ import type { LabelledSet } from './labelled-set.js';
 
 type Memories = LabelledSet['memories'];
 
-/** What finds memories for a question. */
+/** A search of memories for a question. */
 export interface Finder {
   name: string;
   /** @returns the ids of the best matches, at most ten, the best first. */
@@ -19,7 +19,7 @@ const OWNER = { appName: 'recall', userId: 'ada' };
 
 export async function ours(em: EntityManager, memories: Memories): Promise<Finder> {
   const service = new MikroOrmMemoryService(em);
-  const timestamp = '2026-01-01'; // for all: of equal matches the newer would come first
+  const timestamp = '2026-01-01'; // the same for all, since newer memories come first among equal matches
   const added = memories.map(({ id, text }) => ({ id, timestamp, content: { parts: [{ text }] } }));
   await service.addMemory({ ...OWNER, memories: added });
   return {
@@ -28,7 +28,7 @@ export async function ours(em: EntityManager, memories: Memories): Promise<Finde
   };
 }
 
-/** ADK's own service, which does not rank: its first ten results count. */
+/** ADK's own service, which does not rank; its first ten results count. */
 export async function inMemory(memories: Memories): Promise<Finder> {
   const service = new InMemoryMemoryService();
   const ids = new Map(memories.map(({ id, text }) => [text, id]));
@@ -43,19 +43,19 @@ export async function inMemory(memories: Memories): Promise<Finder> {
   };
 }
 
-/** How a word's stem is guessed: its first letters, as a second word of some weight. */
+/** How to guess a word's stem: its first letters count as a second word, with a weight. */
 export interface Stems {
   letters: number;
   weight: number;
 }
 
-/** BM25 with guessed stems, as an experiment: without them it is what the service does. */
+/** BM25 with guessed stems, an experiment. Without them this is the service's search. */
 export function withStems(memories: Memories, { letters, weight }: Stems): Finder {
   const isStemmed = (word: string) => /^[\p{L}\p{M}]+$/u.test(word) && Array.from(word).length > letters;
   const terms = (text: string): [term: string, weight: number][] =>
     wordsOf(text).flatMap((word): [string, number][] => [
       [word, 1],
-      // A word that is no longer is its own stem.
+      // A word that is not longer is its own stem.
       [`${isStemmed(word) ? Array.from(word).slice(0, letters).join('') : word}*`, weight],
     ]);
   const documents = memories.map(({ id, text }) => {
@@ -93,7 +93,7 @@ interface FullText {
   tables: readonly string[];
   insert: string;
   search: string;
-  /** What the search takes for the words of a question; by default the question itself. */
+  /** Makes the query from the words of a question; by default the query is the question. */
   asQuery?: (words: readonly string[]) => string;
 }
 
@@ -143,7 +143,7 @@ const INDEXES: Readonly<Partial<Record<DatabaseName, readonly FullText[]>>> = {
   mariadb: [fulltext('')],
 };
 
-/** The database's own full-text index, as somebody would set it up. */
+/** The database's own full-text index, in its usual setup. */
 export async function* indexesOf(database: DatabaseName, { em }: MikroORM, memories: Memories): AsyncGenerator<Finder> {
   const connection = em.getConnection();
   for (const { name, tables, insert, search, asQuery } of INDEXES[database] ?? []) {

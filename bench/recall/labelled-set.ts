@@ -1,6 +1,6 @@
 import { LANGUAGES, TOPICS } from './languages.js';
 
-/** Numbers from 0 to 1, the same for one seed (mulberry32). */
+/** Random numbers from 0 to 1: the same ones for the same seed (mulberry32). */
 function randomFrom(seed: number): () => number {
   let state = seed;
   return () => {
@@ -37,6 +37,6 @@ export function labelledSet(seed = 1): LabelledSet {
   return set;
 }
 
-/** Puts the name for `N` and the value for `V`, unless they are parts of words. */
+/** Replaces `N` by the name and `V` by the value, unless they are parts of words. */
 const filled = (template: string, name: string, value: string) =>
   template.replace(/(?<![A-Za-zÀ-ÿ])[NV](?![A-Za-zÀ-ÿ])/g, (letter) => (letter === 'N' ? name : value));

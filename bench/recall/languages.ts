@@ -1,10 +1,10 @@
-/** What somebody may say about people, in one language. */
+/** Sentences about people in one language. */
 export interface Language {
   /** 25 people. */
   names: string;
   /** Six values of each kind. */
   values: Readonly<Record<'city' | 'food' | 'animal' | 'job' | 'hobby' | 'color', string>>;
-  /** What is said about `N` with a value, and how somebody asks for it later, in other words or other forms of them. */
+  /** A fact about `N` with a value, and a later question about it, in other words or other forms of them. */
   topics: Readonly<Record<Topic, readonly [fact: string, question: string]>>;
 }
 

@@ -59,7 +59,7 @@ export async function runMemory(args: string[]): Promise<void> {
 
 const LANGUAGE_NAMES = Object.keys(LANGUAGES);
 
-/** In percent: recall@10 and MRR of all questions, and MRR of each language. */
+/** Prints, in percent, recall@10 and MRR of all questions, and MRR of each language. */
 async function printQuality(finders: readonly Finder[], { questions }: LabelledSet): Promise<void> {
   const rows: string[][] = [];
   for (const { name, find } of finders) {

@@ -14,7 +14,7 @@ interface User {
   memories: number;
 }
 
-/** How many memories whom has: 100,000 in all. */
+/** How many memories each user has: 100,000 in all. */
 const USERS: readonly User[] = [
   { userId: 'some', memories: 2_000 },
   { userId: 'many', memories: 10_000 },
@@ -22,7 +22,7 @@ const USERS: readonly User[] = [
 ];
 const SEARCHED = USERS.slice(0, 2);
 
-/** Who has memories with vectors. */
+/** The users who have memories with vectors. */
 const WITH_VECTORS: readonly User[] = [2_000, 10_000, 50_000].map((memories) => ({ userId: `${memories}`, memories }));
 const DIMENSIONS = 768;
 
@@ -30,7 +30,7 @@ const AT_ONCE = 200;
 const QUESTIONS = 60;
 const WORDS = 30_000;
 
-/** In ms by the number of memories, and how many times that with encryption; memories a second; and what lists of words may take of the text. */
+/** Times in ms by the number of memories, and the factor for encryption; memories a second; and the size of lists of words relative to the text. */
 const TARGETS = {
   search: new Map([
     [2_000, 10],
@@ -47,7 +47,7 @@ function randomFrom(seed: number): () => number {
   return () => (state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0) / 2 ** 32;
 }
 
-/** What lists of words take, of the paragraphs of the docs: generated words are too short, and too few of them are repeated. */
+/** The relative size of lists of words, for the paragraphs of the docs: generated words are too short, and repeat too rarely. */
 async function shareOfLists(): Promise<number> {
   let [lists, bytes] = [0, 0];
   for (const page of (await readdir('docs')).filter((name) => name.endsWith('.md')))

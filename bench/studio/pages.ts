@@ -5,9 +5,9 @@ import { LONGEST, MANY } from './population.js';
 export interface Page {
   title: string;
   path: string;
-  /** The page that this link of it leads to is measured instead. */
+  /** Measures the page behind this link instead. */
   follow?: 'next' | 'prev';
-  /** It reads as much as its button says, and may take long. */
+  /** A page that reads as much as its button says, and may take long. */
   isAskedFor?: true;
 }
 

@@ -6,16 +6,16 @@ import { migrated, openBareDriver } from '../contenders/open.js';
 import { createDatabase, type DatabaseName } from '../../test/support/servers.js';
 import { rowsOf } from '../growth/population.js';
 
-/** As many as one session has events, and as there are sessions. */
+/** The number of sessions, and the number of events in one of them. */
 export const MANY = 100_000;
 
-/** The longest session, and who has it. */
+/** The longest session and its user. */
 export const LONGEST = { appName: 'travel', userId: 'user-000000', sessionId: 'longest' };
 
-/** More than a page of apps, with few sessions each. */
+/** Apps with few sessions each, more than fit on a page. */
 const SMALL_APPS = 120;
 
-/** Some 400 sessions each, by how their random ids begin. */
+/** Beginnings of random ids; each selects some 400 sessions. */
 const LEASED = 'a0';
 const DELETED = '5c';
 
@@ -24,7 +24,7 @@ export interface Population {
   close(): Promise<void>;
 }
 
-/** Fills a new database with many sessions, one of which has as many events. It goes when it is closed. */
+/** Fills a new database with many sessions, one of which has many events. It is dropped when it is closed. */
 export async function population(name: DatabaseName): Promise<Population> {
   const database = await createDatabase(name);
   const orm = await migrated(database);

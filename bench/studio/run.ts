@@ -8,7 +8,7 @@ import { duration, number, printHeading, printTable, showProgress } from '../rep
 import { MANY, population } from './population.js';
 import { PAGES, type Page } from './pages.js';
 
-/** What a page may take on the server, and how large it may be. */
+/** The most time for a page on the server, and its maximal size. */
 const TARGET = { ms: 200, bytes: 300_000 };
 
 const REPEATS = 5;
@@ -75,7 +75,7 @@ async function measured(
   return [isAskedFor ? '' : isMet ? '✓' : '✗', title, duration(ms * 1_000), number(bytes / 1_000)];
 }
 
-/** @returns where a link of a page leads that comes next, or before. */
+/** @returns the address behind a page's link to the next or the previous page. */
 function followed(page: string, rel: string, title: string): string {
   const [, href] = new RegExp(`href="([^"]*)" rel="${rel}"`).exec(page) ?? [];
   if (href === undefined) throw new Error(`${title}: there is no such link`);

@@ -24,7 +24,7 @@ const WITH: Readonly<Record<string, string>> = {
   both: 'with compression and encryption',
 };
 
-/** What the codecs of `adk-mikro-orm/codecs` cost, in the same tables. */
+/** The cost of the codecs of `adk-mikro-orm/codecs`, in the same tables. */
 export const codecs: Workload = {
   name: 'codecs',
   note: 'Ours alone. The sessions that are read were written with the codecs.',

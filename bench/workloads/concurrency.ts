@@ -5,7 +5,7 @@ import { expectEvents, newContent, newPayloads, oneSessionKey } from './sessions
 import { lanes, type Workload } from './workload.js';
 
 const SESSIONS = 16;
-/** More than MikroORM's pool has connections by default. */
+/** More than the connections of MikroORM's pool by default. */
 const MANY_SESSIONS = 64;
 const WRITERS = 8;
 
@@ -69,7 +69,7 @@ export function parallelLane(contender: Contender, sessionCount: number, writerC
       for (let writer = 0; writer < writerCount; writer++) {
         handles.push(await contender.open(contents[writer % sessionCount]!));
       }
-      // Keys of their own, since writers of one key only show who was last.
+      // Each writer has its own key: with one key only the last writer would show.
       events = payloads.events(count, (i) => ({ [`step_${i % writerCount}`]: i }));
     },
     async run() {
@@ -90,7 +90,7 @@ export function parallelLane(contender: Contender, sessionCount: number, writerC
   };
 }
 
-/** Two handles of one session take turns, two appends each: the first of each two is behind. */
+/** Two handles of one session take turns with two appends each, so that the handle is behind at each first one. */
 function staleLane(contender: Contender): Lane {
   const payloads = newPayloads();
   let handles: unknown[] = [];

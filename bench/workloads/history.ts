@@ -13,13 +13,13 @@ import { count, lanes, type Scale, type Workload } from './workload.js';
 
 const NEWEST = 20;
 
-/** Sessions that are rebuilt before they have grown by half. */
+/** Lengths of sessions that are rebuilt before they have grown by half. */
 const SMALL_SIZES = [10, 1_000];
 
-/** Sessions that are kept, since filling them takes its time. */
+/** Lengths of sessions that are kept, since filling them takes long. */
 const largeSizes = ({ longHistory }: Scale) => new Set([10_000, longHistory]);
 
-/** What the newest of a long history are compared with. */
+/** The length to compare reading the newest events of a long history with. */
 const READ_AGAINST = 1_000;
 
 /** Each length in databases of its own, since the peer also searches the events of other sessions. */

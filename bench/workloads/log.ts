@@ -8,7 +8,7 @@ import { count, oursOf, type Open, type Workload } from './workload.js';
 
 const WRITERS = 16;
 
-/** What the event log costs; only ours has one. */
+/** The cost of the event log, which only ours has. */
 export const log: Workload = {
   name: 'log',
   note: 'Ours alone. Another ORM appends, as another process would. Watchers poll every 150 ms.',
@@ -72,7 +72,7 @@ export const log: Workload = {
   ],
 };
 
-/** What readers of the log cost those who write. */
+/** The cost of the log's readers for writers. */
 async function writersCases(open: Open, hasPush: boolean): Promise<Case[]> {
   const title = `Append to ${WRITERS} sessions at once`;
   const rest = { unit: 'event', maxCount: 480, minCount: WRITERS };
@@ -116,7 +116,7 @@ function positionLane(ours: Ours): Lane {
 async function sinceLane(ours: Ours, size: number): Promise<Lane> {
   const eventLog = new EventLog(ours.orm.em);
   const payloads = newPayloads();
-  // In sessions of a usual length, a few at a time: a long history is large.
+  // In sessions of a usual length, a few at a time, since a long history takes much memory.
   for (let filled = 0; filled < size; filled += 1_000) {
     await ours.fill(Array.from({ length: 10 }, () => newContent(payloads, 100)));
   }
@@ -137,7 +137,7 @@ async function sinceLane(ours: Ours, size: number): Promise<Lane> {
   };
 }
 
-/** One event at a time: it is appended when the watcher has the one before. */
+/** Appends one event at a time, when the watcher has the previous one. */
 function watchLane(ours: Ours, options: EventLogOptions = {}): Lane {
   const abort = new AbortController();
   let session: Session;
@@ -172,7 +172,7 @@ function watchLane(ours: Ours, options: EventLogOptions = {}): Lane {
   };
 }
 
-/** Followed by a watcher on connections of its own. */
+/** A lane that a watcher follows on its own connections. */
 function watched(ours: Ours, laneOf: (ours: Ours) => Lane): Lane {
   const abort = new AbortController();
   const lane = laneOf(ours);

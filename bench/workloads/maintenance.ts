@@ -18,13 +18,13 @@ import { count, oursOf, type Open, type Scale, type Workload } from './workload.
 const DAY = 24 * 3_600_000;
 const YEAR = 365 * DAY;
 
-/** What is filled at a time: with contents it is in memory. */
+/** How many events are filled at a time, since they are in memory with their contents. */
 const EVENTS_AT_ONCE = 50_000;
 
-/** Events in a session that is counted, exported or pruned. */
+/** The number of events in a session, by what is done to it. */
 const LENGTH = { counted: 100, exported: 20, pruned: 2, trimmed: 50 };
 
-/** What looks after tables that are in use; only ours has it. */
+/** Maintenance of tables that are in use, which only ours has. */
 export const maintenance: Workload = {
   name: 'maintenance',
   note: 'Ours alone, filled by SQL. What is beside the writer is a process of its own.',
@@ -95,7 +95,7 @@ function pruneLane(ours: Ours): Lane {
   };
 }
 
-/** Through a file of lines, as users do it. */
+/** Export and import through a file of lines, as users do. */
 async function transferCases(open: Open, { transferredEvents: events }: Scale): Promise<Case[]> {
   const source = await oursOf(open);
   await fill(source, events / LENGTH.exported, LENGTH.exported);
@@ -143,7 +143,7 @@ function importLane(open: Open, file: string, folder: string): Lane {
   let maintenance: SessionMaintenance;
   return {
     async prepare() {
-      // What is there already is not written again.
+      // A new database, since the import would not write existing sessions again.
       maintenance = new SessionMaintenance((await oursOf(open)).orm.em);
     },
     async run(events) {
@@ -158,7 +158,7 @@ function importLane(open: Open, file: string, folder: string): Lane {
   };
 }
 
-/** What maintenance costs those who write meanwhile to other sessions of the same app. */
+/** The cost of maintenance for concurrent writers to other sessions of the same app. */
 async function writerCases(open: Open, { prunedSessions, transferredEvents }: Scale): Promise<Case[]> {
   const rest = { unit: 'slowest append', maxCount: 1 };
   const appends = { made: 0 };
@@ -200,15 +200,15 @@ async function writerCases(open: Open, { prunedSessions, transferredEvents }: Sc
 interface Maintaining {
   prepare(ours: Ours): Promise<void>;
   job: Job;
-  /** How many it has to maintain. */
+  /** How many sessions it maintains. */
   sessions: number;
 }
 
 /**
- * One event after the other, for as long as the maintenance takes.
+ * Appends one event after the other while maintenance runs.
  *
- * @param appends the most that were made beside maintenance. Without it so many are made: of more appends the slowest one
- *   is slower.
+ * @param appends the most appends that were made beside maintenance. Without maintenance the same number is made: among
+ *   more appends the slowest would be slower.
  */
 function writerLane(ours: Ours, appends: { made: number }, beside?: Maintaining): Lane {
   const [orm, database] = ours.parts;
@@ -231,7 +231,7 @@ function writerLane(ours: Ours, appends: { made: number }, beside?: Maintaining)
           const begin = performance.now();
           await service.appendEvent({ session, event: createEvent({ author: 'agent' }) });
           slowestMs = Math.max(slowestMs, performance.now() - begin);
-          // better-sqlite leaves the event loop no time, and what the other process says would never be heard.
+          // better-sqlite leaves the event loop no time to receive the other process's messages.
           await setImmediate();
         }
       };

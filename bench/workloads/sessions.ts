@@ -21,12 +21,12 @@ export function newContent(
 ): SessionContent {
   const sessionId = `session-${++sessions}`;
   const events = payloads.events(eventCount);
-  // Times that grow, as they do in a conversation.
+  // Times increase, as in a conversation.
   for (const [i, event] of events.entries()) event.timestamp -= (eventCount - i) * 1_000;
   return { key: { appName: APP, userId: USER, sessionId }, state, events };
 }
 
-/** A session in the tables of a contender. What it was filled with is not kept: a long history is large. */
+/** A session in the tables of a contender, without its contents: a long history is large. */
 export interface OpenSession {
   key: SessionContent['key'];
   handle: unknown;
@@ -59,7 +59,7 @@ export interface AppendOptions {
   delta?: (i: number) => Record<string, unknown>;
 }
 
-/** Appends one event after the other, to sessions that are made when they are needed. */
+/** Appends one event after the other to sessions that are made on demand. */
 export function appendLane(contender: Contender, options: AppendOptions = {}): Lane {
   const { size = 0, perSession = 20, state, delta } = options;
   const payloads = newPayloads();
@@ -116,7 +116,7 @@ function appendTo(
   };
 }
 
-/** A benchmark of something that does nothing is worth nothing. */
+/** Fails if events are missing: a benchmark of something that does nothing is worthless. */
 export async function expectEvents(contender: Contender, key: SessionContent['key'], expected: number): Promise<void> {
   const found = await contender.read(key);
   if (found !== expected) throw new Error(`${contender.name} has ${found} events instead of ${expected}.`);

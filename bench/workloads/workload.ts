@@ -3,7 +3,7 @@ import { CONTENDERS } from '../contenders/contender.js';
 import { Ours } from '../contenders/ours.js';
 import type { Case, Lane } from '../measure.js';
 
-/** How much there is of everything; `--quick` has less. */
+/** The size of everything; `--quick` has less. */
 export interface Scale {
   longHistory: number;
   manySessions: number;
@@ -30,24 +30,24 @@ export const QUICK_SCALE: Scale = {
   transferredEvents: 5_000,
 };
 
-/** Opens contenders in new databases, all of them by default; closed by the caller. */
+/** Opens contenders in new databases, by default all of them. The caller closes them. */
 export type Open = (names?: readonly ContenderName[]) => Promise<Contenders>;
 
 /** Cases that are measured in the same rounds. */
 export interface Workload {
   name: string;
   cases(open: Open, scale: Scale): Promise<Case[]>;
-  /** What is compared with itself. */
+  /** Comparisons among our own cases. */
   comparisons?(scale: Scale): Comparison[];
-  /** What a reader should know, for the results. */
+  /** A note for readers of the results. */
   note?: string;
   /** Left out of a run that names no workloads: it would take much longer. */
   isOnlyNamed?: boolean;
-  /** The most rounds, where one takes so long that a few are enough; nothing is warmed up then. */
+  /** The most rounds, if one takes so long that a few must do. Then nothing is warmed up. */
   mostRounds?: number;
 }
 
-/** How much longer ours takes where there is more of something. */
+/** How much longer ours takes with more of something. */
 export interface Comparison {
   id: string;
   title: string;

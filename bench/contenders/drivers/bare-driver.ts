@@ -1,4 +1,4 @@
-/** A statement with `?` for its values; prepared once for its text. */
+/** A statement with `?` for its values. Each text is prepared once. */
 export interface Statement {
   text: string;
   values: readonly unknown[];
@@ -8,11 +8,11 @@ export type Row = Record<string, unknown>;
 
 export interface Outcome {
   rows: readonly Row[];
-  /** What `last_insert_id(…)` left, on MySQL and MariaDB. */
+  /** The value of `last_insert_id(…)` on MySQL and MariaDB. */
   insertId: number;
 }
 
-/** Statements one after the other, each with what came of the one before; a driver runs them as suits it best. */
+/** Yields statements, and receives the outcome of each. A driver runs them in its own best way. */
 export type Steps<T> = Generator<Statement, T, Outcome>;
 
 /** A database driver without an ORM, its statements prepared. */
@@ -21,16 +21,16 @@ export interface BareDriver {
   transaction<T>(steps: Steps<T>): Promise<T>;
   /** Runs the steps without a transaction. */
   run<T>(steps: Steps<T>): Promise<T>;
-  /** What follows `insert … values …` to make it overwrite `value` and `event_id`. */
+  /** The clause that makes `insert … values …` overwrite `value` and `event_id`. */
   upsert(keyColumns: readonly string[]): string;
-  /** What begins an insert that skips the rows that are there, and what ends it. */
+  /** The beginning and the end of an insert that skips existing rows. */
   insertMissing: { start: string; end: string };
-  /** Whether `update … returning` gives rows; else `last_insert_id(…)` carries the number. */
+  /** Whether `update … returning` returns rows; otherwise `last_insert_id(…)` has the number. */
   hasReturning: boolean;
   jsonText(column: string): string;
   /** A time for a column of a date type. */
   date(ms: number): unknown;
-  /** Brings the statistics of the planner up to date. */
+  /** Updates the planner's statistics. */
   analyze(tables: readonly string[]): Promise<void>;
   close(): Promise<void>;
 }

@@ -4,7 +4,7 @@ import { runSteps, type BareDriver, type Outcome, type Statement } from './bare-
 /** `pg`, with named prepared statements. */
 export function openPostgresql(url: string): BareDriver {
   const pool = new pg.Pool({ connectionString: url, max: 10 });
-  // Dropping the database can reach a connection that is still saying goodbye.
+  // Dropping the database can end a connection that is still closing.
   pool.on('connect', (client) => client.on('error', () => undefined));
   const prepared = new Map<string, { name: string; text: string }>();
 
