@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import path from 'node:path';
 import ts from 'typescript';
 
-/** What users import, and its source. */
+/** The entries that users import, and their sources. */
 export const ENTRIES = {
   'adk-mikro-orm': 'src/index.ts',
   'adk-mikro-orm/import': 'src/import.ts',
@@ -17,12 +17,12 @@ export const ENTRIES = {
 /** How long a declaration may be, in characters. */
 const MOST_READABLE = 10_000;
 
-/** Where the declarations would be written; nothing is. */
+/** The folder of the declarations, which are never written. */
 const FOLDER = 'dist/api';
 
 /**
- * Lists the declarations of all public names, by entry and name, without comments. A test checks that the types in them are public,
- * too.
+ * Lists the declarations of all public names, by entry and name, without comments. A test checks that the types in them are
+ * public, too.
  *
  * @param {Record<string, string>} sources contents that replace files on the disk, by their paths in the repository.
  * @returns {string}
@@ -40,7 +40,7 @@ export function apiReport(sources = {}) {
   declared.emit(undefined, (file, text) => declarations.set(path.resolve(file), text), undefined, true);
 
   const files = Object.values(ENTRIES).map((file) => path.resolve(FOLDER, file.replace(/\.ts$/, '.d.ts')));
-  // What they import of other packages stays as it is written.
+  // Imports from other packages stay as written.
   const program = programOf(files, { ...options, noEmit: true, noLib: true, types: [] }, declarations, true);
   const checker = program.getTypeChecker();
   const sections = Object.keys(ENTRIES).map((name, i) => {
@@ -67,7 +67,7 @@ function programOf(roots, options, files, isAlone = false) {
   const own = /** @param {string} file */ (file) => files.get(path.normalize(file));
   host.readFile = (file) => own(file) ?? disk.readFile(file);
   host.fileExists = (file) => own(file) !== undefined || (!isAlone && disk.fileExists(file));
-  // Folders of files that are not on the disk.
+  // The folders of these files need not exist on the disk.
   if (isAlone) delete host.directoryExists;
   host.getSourceFile = (file, version, ...more) => {
     const text = own(file);

@@ -1,4 +1,4 @@
-// Compares the public declarations with api.md, so that a change of a public type shows in a review; with --update writes it.
+// Compares the public declarations with api.md, so that a review shows changed public types. With --update, writes api.md.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { apiReport } from './api-report.js';
 

@@ -1,4 +1,4 @@
-// Runs the benchmark with its own options. Its files are transformed beforehand, like those of the package: tsx keeps the names of
+// Runs the benchmark with its own options. Its files are compiled beforehand, like the package's: tsx keeps the names of
 // functions, which costs an append as much as some of its statements.
 import { build } from 'esbuild';
 import { cpSync, readdirSync, rmSync } from 'node:fs';
@@ -21,7 +21,7 @@ await build({
   target: 'node20',
   format: 'esm',
 });
-// Other files that they read, import or start.
+// Other files that the benchmark reads, imports or starts.
 for (const file of ['package.json', 'scripts', ...javaScriptOf('test/support'), ...javaScriptOf('test/hosts/schema')])
   cpSync(path.join(repository, file), path.join(folder, file), { recursive: true });
 await import(pathToFileURL(path.join(folder, 'bench/run.js')).href);

@@ -32,13 +32,13 @@ keepReachable(ESM);
 // The declarations of CommonJS are the same: the package.json of their folder says what they are.
 cpSync(ESM, CJS, { recursive: true });
 for (const { path: file, text } of await bundled([...entries, ...programs])) write(file, text);
-// A program is never imported, so it has no declarations.
+// Nobody imports a program, so it has no declarations.
 for (const { path: file, text } of await bundled(entries)) {
   // esbuild splits only ES modules, so each file is converted to CommonJS afterwards.
   const { code } = await transform(text, { ...TARGET, format: 'cjs', supported: { 'dynamic-import': false } });
   write(path.join(CJS, path.relative(ESM, file)), code);
 }
-// The .js files of this folder have their own type, whatever the package.json above says.
+// Sets the type of this folder's .js files, whatever the package.json above says.
 write(path.join(ESM, 'package.json'), JSON.stringify({ type: 'module', sideEffects: false }) + '\n');
 write(path.join(CJS, 'package.json'), JSON.stringify({ type: 'commonjs', sideEffects: false }) + '\n');
 
@@ -48,7 +48,7 @@ function sourceOf(built) {
 }
 
 /**
- * Removes the declarations that no entry needs: two thirds of them.
+ * Removes the declarations that no entry needs, which are two thirds of them.
  *
  * @param {string} folder
  */
@@ -71,7 +71,7 @@ async function bundled(entryPoints) {
     ...TARGET,
     entryPoints,
     bundle: true,
-    // Code that two entries share is a file of its own, since the classes of entities must exist only once.
+    // Code that two entries share gets its own file, since the classes of entities must exist only once.
     splitting: true,
     chunkNames: 'chunks/[name]-[hash]',
     packages: 'external',

@@ -1,4 +1,4 @@
-// Fails if a package that is installed with this one, or for work on it, has a licence that is not permissive.
+// Fails if a package that is installed with this one, or for work on it, has no permissive licence.
 import { readFileSync } from 'node:fs';
 
 const PERMISSIVE = new Set([
@@ -14,14 +14,14 @@ const PERMISSIVE = new Set([
   'Python-2.0',
 ]);
 
-/** Not permissive, but only for work on this package: they are not installed with it. The name in node_modules, and the licence. */
+/** Packages without a permissive licence that are used only for work on this one, by their names in node_modules. */
 const FOR_WORK = {
   'axe-core': 'MPL-2.0',
   'caniuse-lite': 'CC-BY-4.0',
   lightningcss: 'MPL-2.0',
   // The driver of @mikro-orm/mariadb, which hosts choose.
   mariadb: 'LGPL-2.1-or-later',
-  // Its LICENSE is that of MIT; it says so in a field of older versions of npm.
+  // MIT, by its LICENSE, and by a field that older versions of npm had.
   'parent-require': undefined,
   // Also MIT.
   spawndamnit: 'SEE LICENSE IN LICENSE',
@@ -37,7 +37,7 @@ for (const [folder, { license, dev = false }] of Object.entries(packages)) {
   process.exitCode = 1;
 }
 
-/** @param {string | undefined} license an expression of SPDX, with `OR` and `AND` and without parentheses inside. */
+/** @param {string | undefined} license an SPDX expression with `OR` and `AND`, without nested parentheses. */
 function isPermissive(license = '') {
   return license
     .replace(/^\((.*)\)$/, '$1')
@@ -50,7 +50,7 @@ function isPermissive(license = '') {
  * @param {string | undefined} license
  */
 function isForWork(name, license) {
-  // Of lightningcss each platform has a package of its own.
+  // lightningcss has a package for each platform.
   const known = Object.entries(FOR_WORK).find(([each]) => name === each || name.startsWith(`${each}-`));
   return known !== undefined && known[1] === license;
 }

@@ -1,4 +1,4 @@
-// Ends a release if package.json does not say where the package comes from: npm would publish it without links.
+// Stops a release if package.json does not name the repository: npm would publish the package without links.
 import { readFileSync } from 'node:fs';
 
 const NEEDED = ['repository', 'homepage', 'bugs', 'author'];

@@ -1,11 +1,11 @@
 /**
- * Finds phrases that this project used to have and that no native speaker writes, in prose, comments and strings, and subjects of
- * recent commits that are not `area: verb …` of at most 72 characters. `npm run lint` fails if there are any.
+ * Finds phrases that no native speaker writes and this project used to have, in prose, comments and strings. Also finds recent
+ * commits whose subject is not `area: verb …` of at most 72 characters. `npm run lint` fails if there are any.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
-/** Each with the rule that it breaks. Blanks match line breaks and the stars of comments, too. @type {readonly [pattern: string, rule: string][]} */
+/** Each phrase has the rule that it breaks. Blanks also match line breaks and the stars of comments. @type {readonly [pattern: string, rule: string][]} */
 const PHRASES = [
   ["where it is(?: not|n’t|n't)", 'A condition begins with "if" or "when": where is a place.'],
   ['where (?:there is|there are|they are|this is|that is) (?:no|none|not)', 'A condition begins with "if" or "when".'],
@@ -54,7 +54,7 @@ const PHRASES = [
   ],
 ];
 
-/** Text that others wrote, or that is made of what others wrote. */
+/** Text that others wrote, or that is generated from theirs. */
 const LEFT_OUT =
   /^(test\/mikro-orm-7|docs\/benchmarks\/|scripts\/check-words\.js|package-lock|.*\.(json|svg|jpg|snap))/;
 
@@ -80,7 +80,7 @@ const problems = files.flatMap((file) => {
   );
 });
 
-/** So many that a pull request is among them. */
+/** Enough commits to contain a pull request. */
 const RECENT = 50;
 const subjects = execFileSync('git', ['log', `-${RECENT}`, '--no-merges', '--format=%s'], { encoding: 'utf8' })
   .trim()

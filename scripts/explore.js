@@ -1,5 +1,5 @@
-// Runs the random tests with new seeds on every database, until `--minutes` are over and the last seed is done, and prints what
-// failed as lines for test/support/seeds.ts. `ADK_TEST_DATABASES` chooses databases.
+// Runs the random tests with new seeds on every database, until `--minutes` are over and the last seed is done. Prints failures
+// as lines for test/support/seeds.ts. `ADK_TEST_DATABASES` chooses databases.
 import { spawnSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -11,7 +11,7 @@ const { values } = parseArgs({ options: { minutes: { type: 'string', default: '3
 const minutes = Number(values.minutes);
 if (!(minutes > 0)) throw new Error('--minutes takes a number above 0');
 
-/** The files with random tests, which have it in their names. */
+/** The files with random tests, whose titles say so. */
 const FILES = 'test/(unit|contract/differential|contract/[^/]+\\.test)';
 
 const until = Date.now() + minutes * 60_000;
@@ -32,7 +32,7 @@ while (Date.now() < until && !isBroken) {
   const known = linesFound().length;
   const { status } = spawnSync('npx', ['jest', '--testPathPatterns', FILES, '-t', 'random'], { env, stdio: 'inherit' });
   rounds++;
-  // No random case failed, so it would fail again: a server is missing, or a test does not run.
+  // No random case failed, so the next run would fail, too: a server is missing, or a test does not run.
   isBroken = status !== 0 && linesFound().length === known;
 }
 const lines = linesFound();

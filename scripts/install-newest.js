@@ -1,4 +1,4 @@
-// Installs the newest releases of ADK and of a major version of MikroORM beside the pinned ones' lock file, which stays:
+// Installs the newest releases of ADK and of a major version of MikroORM, and leaves the lock file of the pinned ones alone:
 //   node scripts/install-newest.js . 6
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ const newest = [
   ...names.filter((name) => name.startsWith('@google/adk')).map((name) => `${name}@latest`),
   ...names.filter((name) => name.startsWith('@mikro-orm/')).map((name) => `${name}@${major}`),
 ];
-// Forces npm, since the pinned versions in package.json contradict.
+// Forces npm, since the pinned versions in package.json conflict with these.
 const { status } = spawnSync('npm', ['install', '--no-save', '--force', '--no-audit', '--no-fund', ...newest], {
   cwd: folder,
   stdio: 'inherit',

@@ -1,5 +1,5 @@
-// MikroORM 7 and what belongs to it are installed in test/mikro-orm-7. A copy of this repository below that folder finds
-// them there before the ones of the repository, in every process that is started, too.
+// test/mikro-orm-7 has MikroORM 7 and its packages. A copy of this repository below that folder finds them before the
+// repository's own, and so does every process that it starts.
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, rmSync } from 'node:fs';
 import path from 'node:path';
@@ -9,7 +9,7 @@ export const folder = path.join(repository, 'test/mikro-orm-7');
 export const copy = path.join(folder, 'copy');
 
 /**
- * If it fails, this process ends with the same code.
+ * Runs a command. If it fails, this process exits with the same code.
  *
  * @param {string} command
  * @param {string[]} args
@@ -21,7 +21,7 @@ function run(command, args, options) {
   if (status !== 0) process.exit(status ?? 1);
 }
 
-/** MikroORM 7 needs Node.js 22.17. On Node.js 20 it ends the process without a message. */
+/** Finds the Node.js for MikroORM 7, which needs 22.17. On Node.js 20 it ends the process without a message. */
 function findNode() {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
   if (major > 22 || (major === 22 && minor >= 17)) return process.execPath;
@@ -44,12 +44,12 @@ export function prepareCopy() {
   if (listed.status !== 0) throw listed.error ?? new Error(listed.stderr);
   for (const file of listed.stdout.split('\0')) {
     const from = path.join(repository, file);
-    // Git lists files that were deleted since the last commit, too.
+    // Git also lists files that were deleted since the last commit.
     if (file === '' || from.startsWith(folder + path.sep) || !existsSync(from)) continue;
     cpSync(from, path.join(copy, file), { preserveTimestamps: true });
   }
 
-  // These stay on MikroORM 6. The command line of MikroORM 7 does not work in a project that names them.
+  // These exist only for MikroORM 6. MikroORM 7's command line does not work in a project that names them.
   const onlyIn6 = ['better-sqlite', 'reflection'].map((name) => `devDependencies.@mikro-orm/${name}`);
   run('npm', ['pkg', 'delete', '--loglevel=error', ...onlyIn6], { cwd: copy });
 }
@@ -67,9 +67,9 @@ export function runOn7(program, args, cwd) {
     cwd,
     env: {
       ...process.env,
-      // Tests start `node` by name as well.
+      // Some tests start `node` by name.
       PATH: path.dirname(node) + path.delimiter + (process.env['PATH'] ?? ''),
-      // Where a test finds MikroORM 6, and a Node.js that it runs on.
+      // Here a test finds MikroORM 6, and a Node.js that runs it.
       ADK_TEST_MIKRO_ORM_6: repository,
       ADK_TEST_NODE_6: process.execPath,
     },

@@ -1,4 +1,4 @@
-// The `mikro-orm` command runs as plain JavaScript; this lets it load mikro-orm.config.ts and the migrations.
+// Lets the `mikro-orm` command, which runs as plain JavaScript, load mikro-orm.config.ts and the migrations.
 import { register } from 'tsx/esm/api';
 
 register();

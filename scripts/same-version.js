@@ -1,5 +1,5 @@
-// Gives the packages in packages/ the version of this one, since they are released together. They are not npm workspaces, for each
-// of which `changeset version` would need a changeset.
+// Gives the packages in packages/ the version of this one, since they are released together. They are not npm workspaces, because
+// `changeset version` would need a changeset for each.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 

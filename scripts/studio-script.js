@@ -1,5 +1,5 @@
 // Compiles the studio's script, which is typed and linted for browsers, to the text that is served. Tests and hosts' bundlers use
-// the sources directly, so the text must exist before they are built. With --check it only says whether the text is current.
+// the sources directly, so the text must exist without a build. With --check, only checks whether the text is current.
 import { build } from 'esbuild';
 import { readFileSync, writeFileSync } from 'node:fs';
 

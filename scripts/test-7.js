@@ -6,7 +6,7 @@ import { copy, folder, prepareCopy, repository, runOn7 } from './mikro-orm-7.js'
 const packages = path.join(repository, 'node_modules');
 
 prepareCopy();
-// The sources fit the types of MikroORM 7 as well. `@google/adk-devtools` would find the ADK of the repository, whose classes are others.
+// The sources must also fit the types of MikroORM 7. `@google/adk-devtools` would find the repository's ADK, whose classes differ.
 const project = path.join(copy, 'tsconfig.7.json');
 const adk = path.join(folder, 'node_modules/@google/adk/dist/types/index.d.ts');
 const compilerOptions = { paths: { '@google/adk': [adk] } };

@@ -1,5 +1,5 @@
-// Runs every test there is, and the checks of CI, and prints how long each part took: for the scheduled run, and before a
-// release. Needs what CONTRIBUTING.md names for `test:fire`, and Chromium.
+// Runs every test and the checks of CI, and prints how long each part took: for the scheduled run, and before a release. Needs
+// Chromium, and what CONTRIBUTING.md names for `test:fire`.
 import { spawnSync } from 'node:child_process';
 
 const PARTS = [
@@ -28,7 +28,7 @@ for (const [, name = '', url = ''] of servers.stdout.matchAll(/^export (\w+)=(.*
 const results = PARTS.map((part) => {
   console.log(`=== npm run ${part}`);
   const start = performance.now();
-  // Not on the other major: long runs look for faults that do not depend on MikroORM.
+  // Not on the other major: long runs search for faults that do not depend on MikroORM.
   const { ADK_TEST_LONG: _, ...short } = env;
   const { status } = spawnSync('npm', ['run', ...part.split(' ')], {
     env: part === 'test:7' ? short : env,

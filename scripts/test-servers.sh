@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Starts the database servers that the tests need and prints their URLs:  eval "$(scripts/test-servers.sh)"
-# For Debian and its relatives, after `npm ci`. A server that a URL in the environment names is used as it is. The others
-# are started on free ports, or are still running from an earlier call: what this starts stays running. They must answer
-# fast and keep nothing: a commit does not wait for a disk, and the data is in memory where there is room.
-# PostgreSQL is not here: `npm test` brings its own.
-# With ADK_TEST_DURABLE they are durable, as they are by default, and their data stays in that folder. With arguments only the
-# servers that they name are started:  scripts/test-servers.sh mysql
-# `pgbouncer` among them is only fetched; the tests that need it start it.
+# For Debian and its relatives, after `npm ci`. If the environment has a server's URL, that server is used. The others are
+# started on free ports, and continue to run after this script; a later call finds them. They are fast and keep nothing:
+# a commit does not wait for a disk, and the data is in memory if there is room.
+# PostgreSQL is not among them: `npm test` brings its own.
+# With ADK_TEST_DURABLE they have their durable default settings, and their data stays in that folder. Arguments name the
+# servers to start:  scripts/test-servers.sh mysql
+# `pgbouncer` is only fetched; the tests that need it start it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ "$(id -u)" = 0 ]; then
-  # Servers run as another user, who can't enter /root.
+  # Servers run as another user, who cannot enter /root.
   cache=${XDG_CACHE_HOME:-/var/cache}/adk-mikro-orm
   server_user=$(id -un mysql 2>/dev/null || echo nobody)
   sudo=
@@ -34,7 +34,7 @@ if [ -n "${ADK_TEST_DURABLE:-}" ]; then
   logs=$data
 fi
 mkdir -p "$data"
-# One call at a time: two would start the same servers.
+# Only one call at a time: two would start the same servers.
 exec 9>"$cache/lock"
 flock 9
 export DEBIAN_FRONTEND=noninteractive
@@ -43,14 +43,14 @@ log() { echo "test-servers: $*" >&2; }
 
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# Not the usual port of a database: a server of the system, which may be durable and slow, listens there.
+# Not the database's usual port, where a server of the system may listen, which may be durable and slow.
 free_port() {
   local port=$1
   while listens "$port"; do port=$((port + 1)); done
   echo "$port"
 }
 
-# Prints the port of a server that an earlier call has started.
+# Prints the port of a server that an earlier call started.
 running_port() {
   local pid_file=$data/$1/server.pid port_file=$data/$1.port port
   [ -f "$pid_file" ] && [ -f "$port_file" ] || return 1
@@ -64,7 +64,7 @@ run_in_background() {
   port=$(free_port "$1")
   shift
   log "starting $name on port $port, with its data in $folder"
-  # A server that starts deletes the temporary files of those that have the same folder for them.
+  # A starting server deletes the temporary files of other servers in the same folder.
   setsid "$@" --datadir="$folder" --tmpdir="$folder" --bind-address=127.0.0.1 --port="$port" --socket="$folder/server.sock" \
     --pid-file="$folder/server.pid" --max-connections=500 "${DURABILITY[@]}" \
     </dev/null >"$logs/$name.log" 2>&1 9>&- &
@@ -75,7 +75,7 @@ DURABILITY=(
   --innodb-flush-log-at-trx-commit=0 --skip-log-bin --innodb-doublewrite=0 --innodb-buffer-pool-size=512M
 )
 if [ -n "${ADK_TEST_DURABLE:-}" ]; then
-  # A binary log of much data would fill the disk. A file of it goes when it is full and this old.
+  # The binary log of much data would fill the disk. Its files are deleted when they are full and this old.
   DURABILITY=(--binlog-expire-logs-seconds=60)
 fi
 
@@ -95,7 +95,7 @@ new_data_folder() {
 
 start_mariadb() {
   local folder=$data/mariadb
-  # The core package has the server without the service that would take port 3306 with a password.
+  # The core package has the server without the service, which would listen on port 3306 and need a password.
   if ! command -v mariadbd >/dev/null || ! command -v mariadb-install-db >/dev/null; then
     log 'installing mariadb-server-core'
     $sudo apt-get -q update >&2
@@ -106,7 +106,7 @@ start_mariadb() {
     mariadb-install-db --no-defaults --user="$server_user" --datadir="$folder" \
       --auth-root-authentication-method=normal --skip-test-db >&2
   fi
-  # As distributions configure it; by default tables without a character set of their own would be latin1.
+  # As distributions configure it. By default, tables that name no character set would be latin1.
   run_in_background mariadb 3316 "$(command -v mariadbd)" --no-defaults --user="$server_user" \
     --character-set-server=utf8mb4
 }
@@ -119,8 +119,8 @@ first_debian_mirror() {
   } 2>/dev/null | grep -m1 -E '/debian/?$'
 }
 
-# Debian stable has no MySQL, and a PgBouncer that cannot keep track of prepared statements. A package of unstable is
-# unpacked with all its libraries beside the system, not installed into it.
+# Debian stable has no MySQL, and its PgBouncer cannot keep track of prepared statements. A package of unstable is unpacked
+# with all its libraries, but not installed.
 unpack() {
   local wanted=$1 target=$2 work=$2.unpacking mirror options package
   mirror=$(first_debian_mirror) || { log "no Debian mirror in the apt configuration for $wanted"; exit 1; }

@@ -1,4 +1,4 @@
-/** Finds exports that no other file imports, for which `npm run lint` fails: whoever changes an export must look for its users. */
+/** Finds exports that no other file imports. `npm run lint` then fails, since whoever changes an export must check its users. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -6,7 +6,7 @@ import ts from 'typescript';
 
 const CHECKED = /^(src|entities|migrations|packages\/[\w-]+\/src)\//;
 
-/** @returns the source of what a package exports. @param {string} file its package.json */
+/** @returns the sources of a package's entries. @param {string} file its package.json */
 const entriesOf = (file) =>
   [...readFileSync(file, 'utf8').matchAll(/"default":\s*"\.\/dist\/(?:esm|cjs)\/(.*)\.js"/g)].map(([, built]) =>
     path.join(path.dirname(file), `${built}.ts`),
@@ -16,7 +16,7 @@ const list = ['ls-files', '-co', '--exclude-standard', '*.ts', '*.mts', '*.js', 
 const files = execFileSync('git', list, { encoding: 'utf8' }).trim().split('\n').filter(existsSync);
 const entries = new Set(files.filter((file) => file.endsWith('package.json')).flatMap(entriesOf));
 
-/** What is imported, as `file name`, with the name `*` for all that a file exports. @type {Set<string>} */
+/** All imports as `file name`; the name `*` means all exports of a file. @type {Set<string>} */
 const imported = new Set();
 /** @type {[file: string, name: string][]} */
 const exported = [];

@@ -1,4 +1,4 @@
-// Ends when the MySQL or MariaDB server at the URL answers a query; fails when it hasn't within a minute.
+// Waits until the MySQL or MariaDB server at the URL answers a query. Fails after a minute.
 import { setTimeout } from 'node:timers/promises';
 import { MikroORM } from '@mikro-orm/core';
 import { MySqlDriver } from '@mikro-orm/mysql';

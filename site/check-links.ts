@@ -1,4 +1,4 @@
-// Follows every link of the built site, to its page and to its anchor.
+// Follows every link of the built site to its page and its anchor.
 import { readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { brokenLinks } from './links.js';
@@ -7,7 +7,7 @@ const BUILT = path.join(import.meta.dirname, '.vitepress/dist');
 const files = readdirSync(BUILT, { recursive: true, encoding: 'utf8' }).map((file) => file.replaceAll(path.sep, '/'));
 const pages = new Map(
   files
-    // Its links are those of the page that is missing.
+    // Its relative links depend on the missing page.
     .filter((file) => file.endsWith('.html') && file !== '404.html')
     .map((file) => [file, readFileSync(path.join(BUILT, file), 'utf8')]),
 );

@@ -1,5 +1,5 @@
-// Opens pages of the built site in Chromium, wide and as on a phone, light and dark: what axe-core finds, and what is wider than
-// the window. With an argument it leaves screenshots in that folder.
+// Opens pages of the built site in Chromium, wide and on a phone, light and dark. Reports what axe-core finds, and what is wider
+// than the window. With an argument, saves screenshots in that folder.
 import { readFile, mkdir } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

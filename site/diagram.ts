@@ -1,4 +1,4 @@
-/** The tables of an `erDiagram` of Mermaid as tables of Markdown: Mermaid itself would be larger than the rest of the site. */
+/** Converts a Mermaid `erDiagram` to Markdown tables: Mermaid itself would be larger than the rest of the site. */
 export function tablesOfDiagram(diagram: string): string {
   const tables = [...diagram.matchAll(/^ {2}(\w+) \{\n(.*?)^ {2}\}$/gms)].map(([, name = '', columns = '']) => {
     const rows = [...columns.matchAll(/^ {4}(\w+) (\w+)((?:,? (?:PK|FK|UK))*)(?: "(.*)")?$/gm)].map(

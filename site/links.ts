@@ -1,10 +1,10 @@
 import path from 'node:path';
 
 /**
- * @param pages the HTML of each page, by its file
- * @param files all files of the site
- * @param base the path below which the site is served, with a slash at its end
- * @returns the links to pages, files and anchors of the site that are missing, with the page that has them.
+ * @param pages the HTML of each page, by its file.
+ * @param files all files of the site.
+ * @param base the path below which the site is served, with a final slash.
+ * @returns the links to missing pages, files and anchors of the site, with the pages that have them.
  */
 export function brokenLinks(pages: ReadonlyMap<string, string>, files: ReadonlySet<string>, base: string): string[] {
   const anchors = new Map([...pages].map(([file, html]) => [file, new Set(valuesOf(html, 'id'))]));
@@ -23,7 +23,7 @@ export function brokenLinks(pages: ReadonlyMap<string, string>, files: ReadonlyS
   return broken;
 }
 
-/** The file that a server of static files gives for a path. */
+/** The file that a static server returns for a path. */
 function fileOf(below: string, files: ReadonlySet<string>): string | undefined {
   const candidates =
     below === '' || below.endsWith('/') ? [`${below}index.html`] : [below, path.posix.join(below, 'index.html')];

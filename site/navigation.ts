@@ -1,4 +1,4 @@
-/** The pages of docs/ in the order of the site, by what a reader wants. A page that is not listed fails `npm run site` and test/hosts/docs. */
+/** The pages of docs/ in the order of the site, by what a reader wants. An unlisted page fails `npm run site` and test/hosts/docs. */
 export const NAVIGATION: readonly { title: string; pages: readonly string[] }[] = [
   { title: 'Start', pages: ['README.md', 'when-not.md', 'guides/which-database.md', 'coming-from.md', 'dev-ui.md'] },
   {
@@ -57,7 +57,7 @@ export const NAVIGATION: readonly { title: string; pages: readonly string[] }[] 
   },
 ];
 
-/** @returns what is wrong with the list, compared with the pages that there are. */
+/** @returns the pages that the list lacks, and those that it has without a file. */
 export function navigationProblems(pages: readonly string[]): string[] {
   const listed = NAVIGATION.flatMap((group) => group.pages);
   return [

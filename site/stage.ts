@@ -1,5 +1,5 @@
-// Makes the sources of the site in site/pages: the pages of docs/ with what GitHub alone understands rewritten, the files that
-// they link to, and the reference from the docstrings.
+// Makes the sources of the site in site/pages: the pages of docs/, with GitHub's own markup rewritten; the files that they link
+// to; and the reference from the docstrings.
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -11,7 +11,7 @@ const REPOSITORY = path.resolve(SITE, '..');
 const PAGES = path.join(SITE, 'pages');
 const ROOT_PAGES = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'];
 
-/** As docstrings and pages cite the rules of docs/contract.md. */
+/** How docstrings and pages cite the rules of docs/contract.md. */
 const CITED_RULE = /\(contract ([A-Z]\d+)\)/g;
 
 const read = (file: string) => readFileSync(path.join(REPOSITORY, file), 'utf8');
@@ -24,11 +24,11 @@ const pages = docs.filter((file) => file.endsWith('.md'));
 const problems = navigationProblems(pages);
 if (problems.length > 0) throw new Error(problems.join('\n'));
 
-// Pictures become part of pages; other files are given out as they are.
+// Pictures become part of pages; JSON files are served unchanged.
 for (const file of docs.filter((each) => /\.(svg|jpg|json)$/.test(each)))
   cpSync(path.join(REPOSITORY, 'docs', file), path.join(PAGES, file.endsWith('.json') ? 'public' : '', file));
 
-/** Files that are no pages and that pages link to; each becomes a page that shows it. */
+/** Other files that pages link to; each becomes a page that shows it. */
 const sources = new Set<string>();
 for (const page of [...pages.map((file) => `docs/${file}`), ...ROOT_PAGES]) {
   const target = placeOf(page);
@@ -50,17 +50,17 @@ const groups = NAVIGATION.map(({ title, pages }) => ({
 }));
 writeFileSync(path.join(PAGES, 'sidebar.json'), JSON.stringify(groups));
 
-/** Where a file of the repository is on the site. */
+/** The place on the site of a file of the repository. */
 function placeOf(file: string): string {
   if (file === 'docs/README.md') return 'index.md';
   if (file.startsWith('docs/')) return file.slice('docs/'.length);
   if (ROOT_PAGES.includes(file)) return file;
   sources.add(file);
-  // VitePress takes brackets for a parameter of its route.
+  // VitePress reads brackets as a parameter of the route.
   return `source/${file.replace(/[[\]]/g, '')}.md`;
 }
 
-/** The page with its links to files of the repository as links of the site. */
+/** Rewrites a page's links to files of the repository as links of the site. */
 function linked(markdown: string, page: string, target: string): string {
   return outsideOfCode(markdown, (text) =>
     text.replace(/(?<=\]\()(?!\w+:|#)([^)#\s]+)/g, (link: string) => {
@@ -73,7 +73,7 @@ function linked(markdown: string, page: string, target: string): string {
   );
 }
 
-/** What GitHub shows by itself, in words of the site. */
+/** Rewrites GitHub's own markup for the site. */
 function markup(markdown: string): string {
   const text = outsideOfCode(markdown, (each) => each.replace(CITED_RULE, '(contract [$1](/contract#$1))'));
   return (
@@ -95,7 +95,7 @@ function outsideOfCode(markdown: string, change: (text: string) => string): stri
     .join('');
 }
 
-/** TypeDoc's pages, of every entry that package.json exports. */
+/** Makes TypeDoc's pages for every entry that package.json exports. */
 function reference(): void {
   const { name, exports } = JSON.parse(read('package.json')) as {
     name: string;

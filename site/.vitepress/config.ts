@@ -9,17 +9,17 @@ export default defineConfig({
   description: "Durable sessions for Google's Agent Development Kit in TypeScript, on your own MikroORM",
   lang: 'en',
   srcDir: 'pages',
-  // The path below which GitHub's pages serve the site.
+  // The path below which GitHub Pages serves the site.
   base: process.env.SITE_BASE || '/',
-  // check-links.ts follows the others, and their anchors as well.
+  // check-links.ts follows all other links, including their anchors.
   ignoreDeadLinks: 'localhostLinks',
   markdown: {
-    // Links to headings are the same as on GitHub.
+    // Makes links to headings the same as on GitHub.
     anchor: { slugify: slug },
     toc: { slugify: slug },
     theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
     config(markdown) {
-      // A table that scrolls can be reached with the keyboard.
+      // Lets the keyboard reach a table that scrolls.
       markdown.renderer.rules.table_open = () => '<table tabindex="0">\n';
     },
   },

@@ -19,7 +19,7 @@ const eventOf = (id: string, stateDelta: Record<string, unknown> = {}): Event =>
 /** Only the end of a message, since the checks of settings contain the word, too. */
 const COMMIT = /commit\0?$/;
 
-// Jest refuses a describe.each of nothing, if there is no server.
+// Jest refuses an empty describe.each, and there may be no server.
 (available.length > 0 ? describe : describe.skip)('under fire', () => {
   describe.each(available.length > 0 ? available : SERVERS)('%s', (name) => {
     const { server, statements } = DATABASES[name];

@@ -64,7 +64,7 @@ async function storm(name: ServerName, script: string): Promise<string[]> {
 
 const isUnhandled = (what: string) => what.startsWith('nobody handled');
 
-// Jest refuses a test.each of nothing, if there is no server.
+// Jest refuses an empty test.each, and there may be no server.
 (available.length > 0 ? test : test.skip).each(available.length > 0 ? available : SERVERS)(
   'O1 O4 four processes on %s whose connections end all the time lose nothing, and get no wrong answer',
   async (name) => {

@@ -50,7 +50,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
   return statements.length;
 }
 
-// Jest refuses a describe.each of nothing, if there is no server.
+// Jest refuses an empty describe.each, and there may be no server.
 (available.length > 0 ? describe : describe.skip)('connections', () => {
   describe.each(available.length > 0 ? available : SERVERS)('of %s', (name) => {
     const { server: harness } = DATABASES[name];
@@ -326,7 +326,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
 
     test('the server keeps a bounded number of prepared statements, however many texts are sent', async () => {
       const other = await MikroORM.init({ ...database.options, entities: adkEntities(), pool: { min: 0, max: 1 } });
-      // Of the only connection.
+      // On the only connection.
       const prepared = async () => {
         const rows: { n: number | string }[] = await other.em.getConnection().execute(harness.connections.prepared);
         return Number(rows[0]?.n);
@@ -383,7 +383,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
           entities: adkEntities(),
           pool: { min: 0, max: 1 },
         });
-        // Of the only connection.
+        // On the only connection.
         const execute = (sql: string) => other.em.getConnection().execute<{ name: string }[]>(sql);
         const prepared = () => execute("select name from pg_prepared_statements where name like 'adk%'");
         try {

@@ -28,7 +28,7 @@ export interface Block {
 }
 
 /**
- * Pages whose blocks are run elsewhere: by dev-ui.test.ts, by test/hosts/schema, and by test/hosts/package. That of docs/README.md
+ * Pages whose blocks are run elsewhere: by dev-ui.test.ts, test/hosts/schema and test/hosts/package. The block of docs/README.md
  * is the README's.
  */
 export const OTHER_PAGES = ['docs/README.md', 'docs/dev-ui.md', 'docs/migrations.md', 'docs/testing.md'];

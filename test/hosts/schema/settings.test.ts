@@ -6,7 +6,7 @@ import { TABLES } from '../../contract/tools.js';
 import { isChosen, serverUrl } from '../../support/run.js';
 import { createDatabase, type TestDatabase } from '../../support/servers.js';
 
-/** A connection whose settings would change what is stored is refused before a table is made. */
+/** If the connection's settings would change what is stored, it is refused before a table is made. */
 describe.each(['mysql', 'mariadb'] as const)('%s', (name) => {
   if (!serverUrl(name) || !isChosen(name)) {
     test.skip('is not available', () => undefined);

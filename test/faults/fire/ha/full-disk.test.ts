@@ -152,7 +152,7 @@ describeWith(noDisk, 'a disk that is full', () => {
       server = await MysqlServer.mariadb(path.join(disk.folder, 'data'), [...SMALL, '--log-bin=binary-log']);
       await server.start();
       await server.execute('create database storm');
-      // MySQL looks for space once a minute, or when a driver kills a statement that it gave up, which mysql2 does not.
+      // MariaDB looks for space once a minute, or when a driver kills a statement that it gave up, which mysql2 does not.
       const { figures, failedOfPatient, found } = await storm(server.url('storm'), untilImpatientFail, {
         retry: { forMs: 120_000 },
       });
