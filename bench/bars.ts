@@ -38,7 +38,7 @@ export interface Bars {
   /** What the values mean. */
   hint: string;
   series: readonly Series[];
-  /** Each with a bar for each series, undefined if there is none. */
+  /** Each group has a bar for each series, undefined if there is none. */
   groups: readonly { label: string; bars: readonly (Bar | undefined)[] }[];
   /** Formats a value for the scale. */
   tick(value: number): string;

@@ -16,19 +16,17 @@ export const RESULTS_FOLDER = path.resolve('docs/benchmarks', isMikroOrm7 ? 'mik
 
 export const USAGE = `${COMMAND} -- [options]
   --quick                 less of everything, on SQLite and PostgreSQL, in under a minute
-  --only <databases>      better-sqlite, sqlite (MikroORM 6), postgresql, mysql, mariadb, with commas between them
+  --only <databases>      better-sqlite, sqlite (MikroORM 6), postgresql, mysql, mariadb, separated by commas
   --workload <names>      create, append, history, state, concurrency, read, list, delete, batch, log;
-                          only when it is named: maintenance, which takes minutes for each database,
-                          and codecs
-  --rounds <n>            how many rounds
-  --out <folder>          where results and charts go; by default ${path.relative('.', RESULTS_FOLDER)} for a complete run,
-                          a folder of the system's temporary files for any other
-${COMMAND} -- growth --help says how calls are measured with many events, studio --help how pages of the studio are,
-artifacts --help how artifacts are, and memory --help how well and how fast memories are found.
+                          and, only if named, codecs and maintenance, which takes minutes for each database
+  --rounds <n>            the number of rounds
+  --out <folder>          where to write results and charts; by default ${path.relative('.', RESULTS_FOLDER)} for a complete run,
+                          otherwise a temporary folder
+More measurements have their own help: ${COMMAND} -- growth --help for calls with many events, studio --help for the
+studio's pages, artifacts --help for artifacts, and memory --help for how well and how fast memories are found.
 ${COMMAND} -- profile <database> shows where an append spends its time.
-Servers are taken from ADK_TEST_POSTGRESQL_URL, ADK_TEST_MYSQL_URL and ADK_TEST_MARIADB_URL; without the first
-one a PostgreSQL of its own is started. Those that scripts/test-servers.sh starts are not durable: their commits wait
-for no disk.`;
+ADK_TEST_POSTGRESQL_URL, ADK_TEST_MYSQL_URL and ADK_TEST_MARIADB_URL name the servers. Without the first one,
+a PostgreSQL is started. Servers of scripts/test-servers.sh are not durable: their commits do not wait for a disk.`;
 
 export interface BenchOptions {
   databases: readonly string[] | undefined;

@@ -23,7 +23,7 @@ const FOR_WORK = {
   mariadb: 'LGPL-2.1-or-later',
   // MIT, by its LICENSE, and by a field that older versions of npm had.
   'parent-require': undefined,
-  // Also MIT.
+  // MIT, too.
   spawndamnit: 'SEE LICENSE IN LICENSE',
 };
 

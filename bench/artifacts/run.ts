@@ -28,8 +28,8 @@ const VERSIONS = 50;
 const LIST_ROUNDS = 20;
 
 const USAGE = `${COMMAND} -- artifacts [--only <databases>] [--mb <size>]
-  How long artifacts take to be saved, loaded and listed, in turn with FileArtifactService of @google/adk on files of the same disk;
-  and how much memory a stream of --mb (1000) takes, in a process of its own. Medians; a ratio is our time divided by that of files.`;
+  How long it takes to save, load and list artifacts, in turn with FileArtifactService of @google/adk on files of the same disk;
+  and how much memory a stream of --mb (1000) takes in its own process. Medians; a ratio is our time divided by that of files.`;
 
 const KEY = { appName: 'bench', userId: 'ada', sessionId: 's' };
 

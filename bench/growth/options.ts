@@ -23,15 +23,15 @@ const DATA_FOLDER = path.join(CACHE, 'adk-mikro-orm', 'growth');
 
 export const GROWTH_USAGE = `${COMMAND} -- growth [options]
   How long calls take with ${SMALL.events.toLocaleString('en-US')} events, and with many. It takes hours.
-  --databases <names>     ${MEASURED.join(', ')} (all of them by default), with commas between them
-  --events <n>            how many there are many of; ${FULL.events.toLocaleString('en-US')} by default
-  --sessions <n>          in how many sessions; ${FULL.sessions.toLocaleString('en-US')} by default, or one to 50 events
-  --seconds <n>           how long a call is measured; ${SECONDS} by default. Those that take long get four times as much
-  --data <folder>         where the databases are kept for the next run; by default ${DATA_FOLDER}
-  --out <folder>          where results and the chart go; by default ${path.relative('.', RESULTS_FOLDER)} for all databases in full,
-                          a folder of the system's temporary files for any other
-Servers that no URL names are started, durable, with their data in the folder. On a server that a URL names the database
-adk_growth_… stays: drop it yourself.`;
+  --databases <names>     ${MEASURED.join(', ')} (all by default), separated by commas
+  --events <n>            the number of events; ${FULL.events.toLocaleString('en-US')} by default
+  --sessions <n>          the number of sessions; ${FULL.sessions.toLocaleString('en-US')} by default, or one for every 50 events
+  --seconds <n>           how long to measure a call; ${SECONDS} by default. Calls that take long get four times as much
+  --data <folder>         where to keep the databases for the next run; by default ${DATA_FOLDER}
+  --out <folder>          where to write results and the chart; by default ${path.relative('.', RESULTS_FOLDER)} for a complete run on all
+                          databases, otherwise a temporary folder
+Servers without a URL are started, durable, with their data in the folder. On a server with a URL, the database adk_growth_…
+remains: drop it yourself.`;
 
 export interface GrowthOptions {
   databases: readonly DatabaseName[];

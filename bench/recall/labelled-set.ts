@@ -13,7 +13,7 @@ function randomFrom(seed: number): () => number {
 
 export interface LabelledSet {
   memories: { id: string; text: string }[];
-  /** Each with the one memory that answers it. */
+  /** Each question has one memory that answers it. */
   questions: { language: string; text: string; answer: string }[];
 }
 

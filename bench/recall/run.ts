@@ -12,8 +12,8 @@ import { LANGUAGES } from './languages.js';
 import { runSpeed } from './speed.js';
 
 const USAGE = `${COMMAND} -- memory [--only <databases>] [--speed]
-  How well memories are found: 200 questions over 2,000 memories in eight languages, beside ADK's service in memory and the
-  database's own full-text index. With --speed how fast instead: searches among 100,000 memories, and adding them.`;
+  How well memories are found: 200 questions about 2,000 memories in eight languages, compared with ADK's service in memory and
+  the database's own full-text index. With --speed, how fast instead: searching 100,000 memories, and adding them.`;
 
 /** Guesses of stems that are tried. */
 const STEMS = [4, 5, 6].flatMap((letters) => [0.5, 1].map((weight) => ({ letters, weight })));

@@ -15,7 +15,7 @@ const REPEATS = 5;
 
 const USAGE = `${COMMAND} -- studio [--only <databases>]
   How long each page of the studio takes with ${MANY.toLocaleString('en-US')} sessions, one of which has as many events, and how large it is: the
-  median of ${REPEATS}, after one that is not counted. ✗ marks what takes more than ${TARGET.ms} ms, or has more than ${TARGET.bytes / 1_000} kB.`;
+  median of ${REPEATS}, after one that is not counted. ✗ marks pages that take more than ${TARGET.ms} ms, or exceed ${TARGET.bytes / 1_000} kB.`;
 
 /** Measures the pages of the studio on each database. */
 export async function runStudio(args: string[]): Promise<void> {

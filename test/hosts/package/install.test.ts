@@ -22,7 +22,7 @@ async function versioned(name: string): Promise<string> {
 
 const PEERS = ['@google/adk', '@mikro-orm/core', '@mikro-orm/migrations', '@mikro-orm/sqlite'];
 
-/** What ADK 2.0.0, which asks for MikroORM 6, needs beside MikroORM 7: docs/migrations.md says so. */
+/** The override that ADK 2.0.0, which requires MikroORM 6, needs beside MikroORM 7, as in docs/migrations.md. */
 const overrides = isMikroOrm7 ? { '@google/adk': { '@mikro-orm/sqlite': '$@mikro-orm/sqlite' } } : {};
 
 describe('npm install in an empty folder', () => {

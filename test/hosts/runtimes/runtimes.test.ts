@@ -35,7 +35,7 @@ beforeAll(async () => {
       run('npm', ['ci', '--no-audit', '--no-fund', '--prefer-offline'], { cwd: path.dirname(path.dirname(binaries)) }),
   ]);
   folder = installed;
-  // What the command line and the studio need.
+  // The dependencies of the command line and the studio.
   for (const name of ['commander', 'cli-progress', 'markdown-it'])
     await symlink(path.join(repository, 'node_modules', name), path.join(folder, 'node_modules', name), 'junction');
   await writeFile(path.join(folder, 'package.json'), JSON.stringify({ type: 'module' }));

@@ -34,7 +34,7 @@ export interface Database {
   schema: Schema;
   plan: Plan;
   statements: Statements;
-  /** What docs/durability.md says about it. */
+  /** The facts about it in docs/durability.md. */
   durability: {
     /** The server's default of a setting, and whether the service's connection keeps the configured value. */
     defaultOf(query: Query, setting: string): Promise<{ value: string | undefined; isKept: boolean }>;
@@ -179,7 +179,7 @@ export interface DriverSetting {
 }
 
 export interface RefusedDriverSetting extends DriverSetting {
-  /** What the error names. */
+  /** The name in the error. */
   named: RegExp;
 }
 

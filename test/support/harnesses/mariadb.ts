@@ -73,7 +73,7 @@ export const mariadb: ServerDatabase = {
     : {
         harmless: [
           ...mysql.driverOptions.harmless.map((setting) =>
-            // Without it mysql2 gives bytes.
+            // With this option mysql2 returns bytes, but MariaDB's driver does not.
             setting.name === 'typeCast: false' ? { ...setting, spoilsMigrator: false } : setting,
           ),
           ...HARMLESS,
