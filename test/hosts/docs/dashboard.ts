@@ -73,7 +73,7 @@ function drawPanel({ title, gridPos, fieldConfig, targets }: Panel, scrapes: rea
     const { legend, at: entry, row } = legends[i]!;
     const middle = bottom + 30 + row * 16;
     const stroke = `stroke="${COLOR[COLORS[i % COLORS.length]!]}" stroke-width="1.5"${i < COLORS.length ? '' : ' stroke-dasharray="4 2"'}`;
-    // Leaves a gap where there is no value, for example if nothing was called.
+    // Leaves a gap if there is no value, for example because nothing was called.
     const path = values
       .map(({ at, value }, j) => `${values[j - 1]?.at === at - 1 ? 'L' : 'M'}${px(x(at))} ${px(y(value))}`)
       .join('');
