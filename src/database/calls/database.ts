@@ -18,9 +18,6 @@ import { isOwn, publicError } from './public-error.js';
 import { Tries, retryOf, type Attempt, type AttemptOptions, type Retry } from './retry.js';
 import { telemetryOf, type ObservedCall, type Telemetry } from '../../telemetry/telemetry.js';
 
-/** The longest delay of a timer. */
-const MOST_MS = 2 ** 31 - 1;
-
 /** What is known when a `Database` is made. */
 interface Within {
   tables?: Tables;
@@ -246,9 +243,11 @@ export class Database {
    */
   async within<T>(ready: Promise<T>, late: (ms: number) => Error): Promise<T> {
     const { timeoutMs } = this.connections;
+    // A timer, however long, would keep the process alive after the call was given up.
+    if (timeoutMs === 0) return ready;
     let timer: NodeJS.Timeout | undefined;
     const isLate = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(late(timeoutMs)), timeoutMs === 0 ? MOST_MS : timeoutMs);
+      timer = setTimeout(() => reject(late(timeoutMs)), timeoutMs);
     });
     try {
       return await Promise.race([ready, isLate]);
