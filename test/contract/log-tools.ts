@@ -49,7 +49,7 @@ export const positionsIn = (entries: readonly AnyEntry[]) =>
 /** 1, 2 … n. */
 export const upTo = (n: number) => range(n).map((i) => i + 1);
 
-/** Follows a log while `work` looks at what comes. The loop must go on until the signal fires, and then end quietly. */
+/** Follows a log while `work` looks at what comes. The loop must continue until the signal fires, and then end quietly. */
 export async function following<Entry>(
   watch: (signal: AbortSignal) => AsyncIterable<Entry>,
   work: (seen: readonly Entry[], signal: AbortSignal) => Promise<void>,

@@ -239,7 +239,7 @@ codecSuite.own(
       encodings: expect.arrayContaining([expect.stringContaining('aes-256-gcm (key k1)')]),
     });
     expect(error.message).toMatch(/encoded with .*aes-256-gcm \(key k1\), a codec that is not in the codec option/);
-    // The others go on past it.
+    // The others continue after it.
     const reported: DamagedSessionError[] = [];
     const skipping = serviceOf(context, { onDamagedEvent: 'skip', onDamage: (error) => reported.push(error) });
     expect((await skipping.listSessions({ appName: app })).sessions).toHaveLength(1);

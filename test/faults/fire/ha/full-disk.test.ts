@@ -72,7 +72,7 @@ describeWith(noDisk, 'a disk that is full', () => {
 
   const kindsOf = ({ failed }: StormResult) => [...new Set(failed.map(({ outcome, code }) => `${outcome} ${code}`))];
 
-  test('O1 O4 O9 of SQLite: calls fail with SQLITE_FULL, and go on when there is space; so do readers of the log', async () => {
+  test('O1 O4 O9 of SQLite: calls fail with SQLITE_FULL, and continue when there is space; so do readers of the log', async () => {
     disk = new SmallDisk(16);
     const result = await storm(`sqlite:${path.join(disk.folder, 'test.db')}`, untilAllFail);
     console.info('SQLite on a disk that was full', result.figures);
@@ -92,7 +92,7 @@ describeWith(noDisk, 'a disk that is full', () => {
       await rm(folder, { recursive: true, force: true });
     });
 
-    test('O1 O4 O9 that has the tables: calls fail with 53100, and go on when there is space; so do readers of the log', async () => {
+    test('O1 O4 O9 that has the tables: calls fail with 53100, and continue when there is space; so do readers of the log', async () => {
       disk = new SmallDisk(24);
       server = await PostgresqlServer.create('server', folder, {});
       await server.start();
@@ -108,7 +108,7 @@ describeWith(noDisk, 'a disk that is full', () => {
       expect(kindsOf(result)).toEqual(['none 53100']);
     });
 
-    test('O1 O4 O9 that has the write-ahead log: the server crashes; calls wait or fail, and go on when it is back', async () => {
+    test('O1 O4 O9 that has the write-ahead log: the server crashes; calls wait or fail, and continue when it is back', async () => {
       disk = new SmallDisk(32);
       // Without files to reuse, the server needs a new one for each megabyte.
       const settings = { max_wal_size: '1GB', checkpoint_timeout: '1h', wal_recycle: 'off' };
@@ -131,7 +131,7 @@ describeWith(noDisk, 'a disk that is full', () => {
 
     afterEach(() => server.kill());
 
-    test('O1 O4 O9 that has the data: calls fail with ER_RECORD_FILE_FULL, and go on when there is space', async () => {
+    test('O1 O4 O9 that has the data: calls fail with ER_RECORD_FILE_FULL, and continue when there is space', async () => {
       disk = new SmallDisk(64);
       server = await MysqlServer.mariadb(path.join(disk.folder, 'data'), SMALL);
       await server.start();
@@ -147,7 +147,7 @@ describeWith(noDisk, 'a disk that is full', () => {
       expect(failedOfPatient.filter(({ code }) => code !== 'ER_RECORD_FILE_FULL')).toEqual([]);
     });
 
-    test('O1 O4 O9 that has the binary log, too: the server waits for space; calls wait or fail, and go on', async () => {
+    test('O1 O4 O9 that has the binary log, too: the server waits for space; calls wait or fail, and continue', async () => {
       disk = new SmallDisk(64);
       server = await MysqlServer.mariadb(path.join(disk.folder, 'data'), [...SMALL, '--log-bin=binary-log']);
       await server.start();
