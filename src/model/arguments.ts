@@ -147,10 +147,6 @@ function isWhole(value: unknown): boolean {
 }
 
 function isArrayOf(type: 'string' | 'object', value: unknown): boolean {
-  // `every` passes over what an array lacks, as in `new Array(1)`.
-  return (
-    Array.isArray(value) &&
-    !value.includes(undefined) &&
-    value.every((each: unknown) => typeof each === type && each !== null)
-  );
+  // `every` skips the missing elements of an array such as `new Array(1)`; `Array.from` makes them undefined.
+  return Array.isArray(value) && Array.from<unknown>(value).every((each) => typeof each === type && each !== null);
 }

@@ -231,9 +231,8 @@ export class Database {
   /** Decodes or encodes texts. Never call it while a connection is held, since a codec may wait. @throws CodecError. */
   code<T>(work: (texts: StoredTexts) => T): Promise<T> {
     const texts = this.codec.isNone ? PLAIN : new StoredTexts(this.codec);
-    return texts.run(work, async (ready) => {
-      await this.within(ready, (ms) => new CodecError(`A codec did not answer within ${ms} ms.`));
-    });
+    const late = (ms: number) => new CodecError(`A codec did not answer within ${ms} ms.`);
+    return texts.run(work, (ready) => this.within(ready, late));
   }
 
   /**

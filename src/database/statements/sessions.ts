@@ -127,18 +127,13 @@ export async function sessionVersion(
 export async function setRewound(
   sql: Sql,
   session: SessionKey,
-  {
-    lastSeq,
-    incarnation,
-    lastUpdateTime,
-  }: Pick<SessionHead, 'lastSeq' | 'incarnation'> & { lastUpdateTime: number | undefined },
+  to: Pick<SessionHead, 'lastSeq' | 'incarnation'> & { lastUpdateTime: number | undefined },
 ): Promise<void> {
-  // Before its first event it is as it was when it was created (contract C5). Of trimmed events the times are gone.
-  const time =
-    lastUpdateTime === undefined ? `case when first_seq = 1 then create_time else last_update_time end` : '?';
   await sql.run(
-    `update ${sql.tables.sessions} set last_seq = ?, incarnation = ?, last_update_time = ${time} where ${SESSION_WHERE}`,
-    [lastSeq, incarnation, ...(lastUpdateTime === undefined ? [] : [lastUpdateTime]), ...sessionValues(session)],
+    // A session without events has its time of creation (contract C5). The times of trimmed events are not stored.
+    `update ${sql.tables.sessions} set last_seq = ?, incarnation = ?,
+      last_update_time = coalesce(?, case when first_seq = 1 then create_time else last_update_time end) where ${SESSION_WHERE}`,
+    [to.lastSeq, to.incarnation, to.lastUpdateTime ?? null, ...sessionValues(session)],
   );
 }
 
