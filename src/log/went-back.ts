@@ -39,7 +39,7 @@ export async function wentBack(
   if (isKnown && isShared) return undefined;
 
   const end = epoch < head.epoch ? await call.run((sql) => endOfEpoch(sql, epoch)) : undefined;
-  // Without a history, only the epoch, which an operator began, tells how far the log went back.
+  // A reader without a history knows only its epoch, so it continues from the end of that epoch.
   if (read.ends.length === 0 && end && !isComplete) shared = head;
   for (const limit of [head, end, { position, change: reader.change ?? head.change }]) {
     if (limit) shared = minimum(shared, limit);

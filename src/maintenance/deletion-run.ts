@@ -35,7 +35,7 @@ export const NOTHING_DONE: Done = { sessions: 0, events: 0, skipped: 0 };
 
 /**
  * What a call deletes. Others may do anything to a session between two transactions, so each transaction locks the session and
- * looks again: one that was created again under the id, or that no longer meets the conditions, is left as it is.
+ * checks it again. It leaves a session that was created again under the id, and one that no longer meets the conditions.
  */
 export interface Deletion {
   /** Whether each session has transactions of its own. */

@@ -1,7 +1,7 @@
 /**
  * The place of a reader in the log: the `cursor` of the last entry that it has seen, or the result of `head`. Keep the whole object.
- * The log cannot tell to which history a bare position, or a position with its epoch, belongs (contract O2). If the log went back, a
- * reader with such a cursor learns it only if the log is shorter or an operator has begun an epoch, and must begin at 0.
+ * A bare position, or a position with its epoch, does not name its history (contract O2). A reader with such a cursor learns that
+ * the log went back only if the log is shorter, or if an operator has begun an epoch; then it must begin at 0.
  */
 export interface LogCursor {
   position: number;

@@ -105,7 +105,7 @@ export async function describeStored(
   const { sessions: table } = sql.tables;
   const where = `${SESSION_WHERE} and status = 'active'`;
   const lock = { table, columns: 'last_seq', where, values: sessionValues(key) };
-  // The number of updated rows does not tell: with some settings of the host, the driver counts only rows that changed.
+  // The count of an update does not show whether the session exists: some drivers of hosts count only rows that changed.
   if (!(await sql.dialect.operations.lockSession(sql, lock))) return false;
   const changes = Object.entries(texts).filter(([, text]) => text !== undefined);
   const set = changes.map(([column]) => `${column} = ?`).join(', ');

@@ -37,7 +37,7 @@ export const checkEngine: Work<[]> = async ({ em, url: given, terminal }) => {
     return { service: (await services()).sessionService, another: (await services()).sessionService, reopen };
   };
   await em.getConnection().execute(`create database ${database}`);
-  terminal.note(`Tests in the database ${database}, and drops it.`);
+  terminal.note(`Runs the tests in the database ${database}, and drops it at the end.`);
   try {
     await migrate(await open());
     const [one, other] = [await services(), await services()];

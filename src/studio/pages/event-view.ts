@@ -48,7 +48,7 @@ export function authorOf(event: unknown): string {
   return cut(textOf(recordOf(event)['author']) ?? 'unknown', MOST_AUTHOR)[0];
 }
 
-/** What the view of an event depends on, besides the event. */
+/** The page around an event: its session, its links and what the page shows of other events. */
 interface Surroundings {
   links: Links;
   session: SessionKey;

@@ -10,7 +10,7 @@ const repository = path.resolve(__dirname, '../../..');
 const tsc = createRequire(__filename).resolve('typescript/bin/tsc');
 const run = promisify(execFile);
 
-/** The packages that docs/testing.md installs besides MikroORM and ADK, and the programs of jest and Vitest. */
+/** The packages of docs/testing.md, except MikroORM and ADK, and the programs of jest and Vitest. */
 const INSTALLED = ['.bin', '@swc', '@types', 'jest', 'vitest'];
 
 /** Projects with one test each, which docs/testing.md shows. */

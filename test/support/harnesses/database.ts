@@ -19,7 +19,7 @@ export interface Database {
   driver(): Promise<NonNullable<Options['driver']>>;
   /** Whether `databaseOptions` and the command line use this driver for a URL of the database. */
   isOfUrl: boolean;
-  /** Options that a process needs, besides the URL, if many start at once. */
+  /** Options for processes that start at the same time as many others. */
   processOptions?: Options;
   /** Whether its driver exists for this MikroORM, and its server is running. */
   isAvailable(): boolean;
@@ -210,7 +210,7 @@ export interface Server {
   drop(database: string): string;
   /** The driver's option for how long it waits for a connection. */
   connectTimeout(ms: number): object;
-  /** Whether the driver throws errors of closed connections where nobody can handle them. */
+  /** Whether nobody can handle the errors that the driver throws for closed connections. */
   leavesErrorsUnhandled: boolean;
   /** Selects something while a connection to the database of the test waits for a lock. */
   waiting: string;
