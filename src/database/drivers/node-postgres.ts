@@ -21,7 +21,7 @@ interface PostgresClient {
 interface PostgresConnection {
   on(event: 'readyForQuery', listener: (message: { status: string }) => void): unknown;
   /** The texts that the server has prepared, by their names. */
-  readonly parsedStatements: Readonly<Record<string, string>>;
+  readonly parsedStatements: Record<string, string>;
   readonly stream: { cork(): void; uncork(): void };
   parse(message: { name: string; text: string; types: readonly number[] }): void;
   bind(message: { portal: string; statement: string; values: readonly (string | null)[] }): void;
@@ -81,7 +81,9 @@ interface Statement {
 export class NodePostgres implements Driver {
   readonly reportsChangedRows = false;
   readonly #client: PostgresClient;
-  readonly #statements = new LastUsed<Statement>(KEPT_STATEMENTS, ({ name }) => this.#deallocate(name));
+  readonly #statements = new LastUsed<Statement>(KEPT_STATEMENTS, ({ name }) => this.#dropped.push(name));
+  /** Names of statements that the server need not keep. */
+  readonly #dropped: string[] = [];
   #replaced = 0;
   #forgotten = 0;
   isInTransaction: boolean | undefined;
@@ -98,11 +100,12 @@ export class NodePostgres implements Driver {
     const types = context.isForeign ? undefined : TYPES;
     if (!isNamed) return this.#query({ text: numbered(text), values, types });
     const statement = this.#statements.get(text, () => this.#named(text));
+    if (this.#dropped.length > 0) await this.#deallocate();
     try {
       return await this.#query({ ...statement, values, types });
     } catch (error) {
       const code = driverCodeOf(error);
-      if (code === OUTDATED) this.#deallocate(statement.name);
+      if (code === OUTDATED) this.#dropped.push(statement.name);
       else if (code === NOT_PREPARED || code === PREPARED_ALREADY) this.#forgotten++;
       else throw error;
       // The client believes that the server has this name, so the next use takes another one.
@@ -123,6 +126,7 @@ export class NodePostgres implements Driver {
       if (!isNamed || values.length === 0) return { name: '', text: numbered(text), values };
       return { ...this.#statements.get(text, () => this.#named(text)), values };
     });
+    if (this.#dropped.length > 0 && !this.isInTransaction) await this.#deallocate();
     try {
       if (sent.every(({ name }) => name === '' || parsedStatements[name] !== undefined))
         return await this.#pipeline(sent);
@@ -156,8 +160,13 @@ export class NodePostgres implements Driver {
     };
   }
 
-  #deallocate(name: string): void {
-    this.#query({ text: `deallocate ${name}`, values: [], types: TYPES }).catch(() => undefined);
+  /** One after the other: node-postgres will not run a query while another one is running. */
+  async #deallocate(): Promise<void> {
+    for (const name of this.#dropped.splice(0)) {
+      // Otherwise the client would not prepare it again.
+      delete this.#client.connection.parsedStatements[name];
+      await this.#query({ text: `deallocate ${name}`, values: [], types: TYPES }).catch(() => undefined);
+    }
   }
 
   #query(query: PostgresQuery): Promise<DriverResult> {

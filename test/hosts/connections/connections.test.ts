@@ -4,7 +4,10 @@ import { pipeline } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { createEvent, type Event } from '@google/adk';
 import { LockMode, MikroORM } from '@mikro-orm/core';
+import pg from 'pg';
 import { AdkSession, adkEntities } from '../../../entities/index.js';
+import { driverOf } from '../../../src/database/drivers/driver-of.js';
+import { KEPT_STATEMENTS } from '../../../src/database/drivers/driver.js';
 import { KyselyDriver } from '../../../src/database/drivers/kysely-driver.js';
 import { ormConnectionOf } from '../../../src/database/orm/orm-connection.js';
 import { MikroOrmSessionService, migrate } from '../../../src/index.js';
@@ -353,6 +356,35 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
     });
 
     if (name === 'postgresql') {
+      test('a statement that was dropped is prepared again, and none is sent while another one runs', async () => {
+        const client = new pg.Client(database.url);
+        await client.connect();
+        try {
+          const query = client.query.bind(client) as (...args: unknown[]) => unknown;
+          let running = 0;
+          const most: number[] = [];
+          Object.assign(client, {
+            query: (sent: unknown, values: unknown, done: (...results: unknown[]) => void) => {
+              most.push(++running);
+              return query(sent, values, (...results: unknown[]) => {
+                running--;
+                done(...results);
+              });
+            },
+          });
+          const driver = driverOf(client)!;
+          const context = { wants: 'rows', isInTransaction: false, mayPrepare: true, isForeign: false } as const;
+          for (const n of upTo(5 * (KEPT_STATEMENTS + 10)))
+            await driver.send(`select ?::text as n, ${n % (KEPT_STATEMENTS + 10)} as length`, [n], context);
+          expect(Math.max(...most)).toBe(1);
+          const alone = { ...context, isInTransaction: true };
+          const { rows } = await driver.send('select count(*)::int as n from pg_prepared_statements', [], alone);
+          expect(rows).toEqual([{ n: KEPT_STATEMENTS }]);
+        } finally {
+          await client.end();
+        }
+      });
+
       test('statements that a change of the tables has made invalid are sent again, and prepared again', async () => {
         const other = await MikroORM.init({ ...database.options, entities: adkEntities(), pool: { min: 0, max: 1 } });
         const execute = (sql: string) => other.em.getConnection().execute<{ n: number }[]>(sql);
