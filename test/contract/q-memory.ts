@@ -648,6 +648,18 @@ memorySuite.own('Q14', 'embed is called once for a text, and in no transaction',
   expect(asked.slice(5).flatMap(({ texts }) => texts)).toEqual(['dog of the log', 'another dog']);
 });
 
+memorySuite.own('Q11', 'a projection writes the memories of several users together', async (context) => {
+  const { service } = memoryOf(context);
+  for (const userId of ['alice', 'bob']) {
+    const session = await context.service.createSession({ appName: context.app, userId });
+    await context.service.appendEvent({ session, event: saying(`a fox of ${userId}`, { id: userId }) });
+  }
+  const projection = service.projection({ name: context.app, filter: { appName: context.app }, settleMs: 0 });
+  const statements = await context.recorded(() => projection.catchUp());
+  expect(statements.filter(({ text }) => /^insert into \S*adk_memories/.test(text))).toHaveLength(1);
+  expect(await idsOf(context)).toEqual(['alice', 'bob']);
+});
+
 memorySuite.own('Q11', 'no statement of a projection is larger than a packet of 1 MB', async (context) => {
   const { service, key, search } = memoryOf(context);
   const session = await context.service.createSession({ ...key, sessionId: 's' });

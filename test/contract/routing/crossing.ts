@@ -59,6 +59,10 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
   ],
   [/from adk_memories where app_name = \? and expires <=/, 'prune looks for memories of an app that have expired'],
   [
+    /^insert into adk_memories .* do update set seq =/,
+    'a projection adds memories of several users; its cursor takes every node into the transaction, and an insert a user is slower',
+  ],
+  [
     /^delete from adk_memories where seq is not null( and app_name = \?|$)/,
     'a projection begins anew, for an app or for all',
   ],
