@@ -32,6 +32,7 @@ import {
   type Revision,
   type Tentative,
 } from './handle.js';
+import { NONE_MISSED, missedChanges } from './missed-changes.js';
 import { LockedAppend, type Appended, type EventWrite } from './locked-append.js';
 import { pendingEvent, refuseTooLarge, type PendingEvent } from './pending-event.js';
 import type { SessionCalls } from './session-calls.js';
@@ -59,12 +60,14 @@ interface Append {
 type Target = Pick<Append, 'handle' | 'key'>;
 
 /** Matches no session, so the handle is behind. */
-const UNKNOWN = { incarnation: '', origin: '' };
+const UNKNOWN = { incarnation: '', origin: '', lastChange: 0 };
 
 /** An event of a batch, and the state that it leaves. */
 interface BatchEvent extends PendingEvent, EventWrite {
   readonly handle: Session;
 }
+
+const NO_EVENTS = { events: [], missing: [], uncounted: [] };
 
 const NONE_REFUSED: ReadonlyMap<number, unknown> = new Map();
 
@@ -156,6 +159,7 @@ export class Appender {
         session: key,
         incarnation: revision.incarnation,
         expectedSeq: options.onStaleSession === 'reject' ? revision.seq : undefined,
+        expectedChange: revision.lastChange,
         lease: leases.isOn ? leases.ruleFor(key) : undefined,
         events: stored,
         lastUpdateTime: stored.at(-1)?.timestamp ?? 0,
@@ -170,7 +174,7 @@ export class Appender {
         appends.length === 1 || outcome.lostAnswer !== undefined || passingOf(this.#database.failureOf(error));
       if (isOfAll && !(error instanceof UniqueConstraintViolationException)) throw error;
     }
-    // Nothing was written: one append must be refused, or replaces an event.
+    // Nothing was written: one append must be refused or replaces an event, or the first handle is behind.
     if (lastSeq === undefined && appends.length > 1) return this.#appendEach(appends, outcome);
     const appended =
       lastSeq === undefined
@@ -272,10 +276,11 @@ export class Appender {
     appended: Appended,
     isKnown: boolean,
   ): Promise<void> {
-    const { incarnation, lastSeq, replaced } = appended;
+    const { incarnation, lastSeq, lastChange, replaced } = appended;
     const before = lastSeq - events.length;
     const isAnother = incarnation !== revision.incarnation;
-    const isInStep = !replaced && !isAnother && before === revision.seq && isKnown;
+    const hasAllChanges = lastChange === revision.lastChange;
+    const isInStep = !replaced && !isAnother && hasAllChanges && before === revision.seq && isKnown;
     try {
       // If all events of the handle were read from the tables, it cannot have this one. Do not search them: in a long session
       // that takes longer than the append.
@@ -304,7 +309,7 @@ export class Appender {
       else {
         const own = events.filter((each) => each.handle === handle);
         const isAnew = isAnother || appended.wentBack || (!replaced && before < revision.seq);
-        await this.#catchUp({ handle, key }, revision, own, { isAnew });
+        await this.#catchUp({ handle, key }, revision, own, { lastChange, isAnew });
       }
     } catch {
       // Somebody froze the handle during the append. It stays behind, and the next append is refused.
@@ -321,35 +326,53 @@ export class Appender {
       const head = await sessionHead(sql, key);
       if (!head) throw new SessionNotFoundError(key.sessionId);
       const stored = last && (await findEvent(sql, key, last.id));
-      return { incarnation: head.incarnation, origin: head.origin, seq: stored?.seq ?? 0, eventCount: UNREAD };
+      const { incarnation, origin, lastChange } = head;
+      return { incarnation, origin, lastChange, seq: stored?.seq ?? 0, eventCount: UNREAD };
     });
   }
 
   /**
-   * Reads the events that a handle missed, after the lock was released (contract E2, E3).
+   * Reads the events and changes that a handle missed, after the lock was released (contract B4, E2, E3).
    *
+   * @param options.lastChange the newest one, which the append found or recorded.
    * @param options.isAnew whether to read all events, because those of the handle are no longer the session's history.
    */
   async #catchUp(
     { handle, key }: Target,
     revision: Revision,
     pending: readonly PendingEvent[],
-    { isAnew }: { isAnew: boolean },
+    { lastChange, isAnew }: { lastChange: number; isAnew: boolean },
   ): Promise<void> {
+    const { incarnation, seq } = revision;
     // If reading fails, the next append must find the handle behind.
-    setRevision(handle, isAnew ? UNKNOWN : revision, revision.seq);
+    setRevision(handle, isAnew ? UNKNOWN : revision, seq);
     try {
-      const since = await this.#database.read((sql) => readAfter(sql, key, isAnew ? 0 : revision.seq));
+      const hasAll = isAnew || lastChange === revision.lastChange;
+      const changes = hasAll ? NONE_MISSED : await missedChanges(this.#database, key, revision, lastChange);
+      const isWhole = isAnew || changes.areTrimmed;
+      const before = isWhole ? 0 : Math.min(seq, ...[...changes.rewritten].map((number) => number - 1));
+      const since = await this.#database.read((sql) => readAfter(sql, key, before));
       // The session was deleted and created again since the append.
-      const isAnother = isAnew || (since && since.incarnation !== revision.incarnation) === true;
+      const isAnother = isAnew || (since && since.incarnation !== incarnation) === true;
       const read = isAnother && !isAnew ? await this.#database.read((sql) => readSession(sql, key)) : since;
       if (!read) return;
-      const [state, missed] = [readState(read.state), readEvents(read)];
-      // A host's transaction may not see events that others committed: the handle stays behind until the next append.
-      if (this.#database.isJoined && missed.damaged.events.length > 0) return;
+      const isMissed = (event: { seq: number }) => isAnother || event.seq > seq;
+      const isRewritten = (event: { seq: number }) => !isMissed(event) && changes.rewritten.has(event.seq);
+      const missed = readEvents({ ...read, events: read.events.filter(isMissed) });
+      const rewritten = readEvents({ ...NO_EVENTS, events: read.events.filter(isRewritten) });
+      const state = readState(read.state);
+      // A host's transaction may not see what others committed: the handle stays behind until the next append.
+      const isOld = missed.damaged.events.length > 0 || read.lastChange < lastChange;
+      if (this.#database.isJoined && isOld) return;
       if (isAnother) forgetWrites(handle.state);
-      catchUp(handle, pending, { head: read, state: state.value, missed: missed.value, isAnew: isAnother });
-      this.#calls.damage.report(key, missed.damaged, state.damaged);
+      catchUp(handle, pending, {
+        // The next append notices changes that were recorded after it.
+        head: isAnother ? read : { ...read, lastChange },
+        ...{ state: state.value, missed: missed.value, isAnew: isAnother },
+        ...{ rewritten: rewritten.value, keys: changes.keys },
+        trimmed: changes.areTrimmed ? { first: read.events.find((event) => !isMissed(event))?.id } : undefined,
+      });
+      this.#calls.damage.report(key, missed.damaged, rewritten.damaged, state.damaged);
     } catch (error) {
       this.#database.report(error, { operation: 'catchUp', key });
       // The events are committed, so the call succeeds. The handle stays behind until its next append.

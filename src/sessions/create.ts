@@ -7,7 +7,7 @@ import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { creationChanges, recordChanges } from '../database/statements/changes.js';
 import { readSession } from '../database/statements/session-reader.js';
-import { deleteSoftDeleted, insertSession, type SessionHead } from '../database/statements/sessions.js';
+import { deleteSoftDeleted, insertSession, type ReadHead, type SessionHead } from '../database/statements/sessions.js';
 import { encodedState, type StateValue } from '../database/statements/state.js';
 import { SessionExistsError } from '../model/errors.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
@@ -71,7 +71,7 @@ export async function createSession(
         return created(
           calls,
           key,
-          (await database.code(await create(stored, deletesSoftDeleted))) ?? { ...head, state: [] },
+          (await database.code(await create(stored, deletesSoftDeleted))) ?? { ...head, lastChange: 0, state: [] },
         );
       } catch (error) {
         if (!(error instanceof UniqueConstraintViolationException)) throw error;
@@ -89,11 +89,7 @@ export async function createSession(
 }
 
 /** Damaged state of the user or the app is reported to `onDamage` and not thrown: the session is already stored. */
-function created(
-  calls: SessionCalls,
-  key: SessionKey,
-  session: SessionHead & { state: readonly StateValue[] },
-): Session {
+function created(calls: SessionCalls, key: SessionKey, session: ReadHead & { state: readonly StateValue[] }): Session {
   calls.leases.created(key);
   const state = readState(session.state);
   calls.damage.report(key, state.damaged);

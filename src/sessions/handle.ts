@@ -1,6 +1,6 @@
 import { createSession, type Event, type Session } from '@google/adk';
 import type { StoredEvent } from '../database/dialects/dialect.js';
-import type { SessionHead } from '../database/statements/sessions.js';
+import type { ReadHead } from '../database/statements/sessions.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
 import { isTemporary, setOwn } from '../model/state.js';
@@ -10,10 +10,15 @@ import type { StampedDelta } from './delta.js';
 export interface Revision {
   incarnation: string;
   origin: string;
+  /** The id of the newest recorded change that it has (contract B4). */
+  lastChange: number;
   seq: number;
   /** The number of events in the handle. If it has another number now, other code has added or removed events. */
   eventCount: number;
 }
+
+/** What a handle has read, apart from events. */
+type History = Pick<Revision, 'incarnation' | 'origin' | 'lastChange'>;
 
 /** The `eventCount` of a handle that no service has read: its events may not be those of the session. */
 export const UNREAD = -1;
@@ -24,7 +29,7 @@ export function keyOf({ appName, userId, id }: Session): SessionKey {
 
 export function handleOf(
   { appName, userId, sessionId }: SessionKey,
-  head: SessionHead,
+  head: ReadHead,
   state: Record<string, unknown>,
   events: Event[],
 ): Session {
@@ -59,12 +64,8 @@ export function revisionOf(handle: Session): Revision | undefined {
 }
 
 /** @param history the session's head, or an earlier revision. */
-export function setRevision(
-  handle: Session,
-  { incarnation, origin }: Pick<Revision, 'incarnation' | 'origin'>,
-  seq: number,
-): void {
-  revisions.set(handle, { incarnation, origin, seq, eventCount: handle.events.length });
+export function setRevision(handle: Session, { incarnation, origin, lastChange }: History, seq: number): void {
+  revisions.set(handle, { incarnation, origin, lastChange, seq, eventCount: handle.events.length });
 }
 
 export function forgetRevision(handle: Session): void {
@@ -105,35 +106,41 @@ function isChangeable(handle: Session, appended: readonly Event[]): boolean {
 }
 
 interface Missed {
-  head: Omit<SessionHead, 'firstSeq'>;
+  head: History & Pick<ReadHead, 'lastSeq' | 'lastUpdateTime'>;
   /** The session's state, read with the head. */
   state: Readonly<Record<string, unknown>>;
   /** The events after the handle's revision, up to the head; with `isAnew` all events. */
   missed: readonly Event[];
+  /** Events that the handle has, with a content that others gave them. */
+  rewritten: readonly Event[];
+  /** The keys that were changed outside of events; undefined if any may have been. */
+  keys: readonly string[] | undefined;
+  /** If the oldest events were trimmed: the id of the first one that is left and is not among `missed`. */
+  trimmed: { first: string | undefined } | undefined;
   /** Whether the handle's events belong to a history that is gone, or to an earlier session with this id. */
   isAnew: boolean;
 }
 
 /**
  * Updates a handle in place to the head of its session (contract E2): adds the events that it missed, and sets the keys that they
- * wrote. Other keys stay, since they may be `temp:` keys or direct writes (contract A4).
+ * and other changes wrote. Other keys stay, since they may be `temp:` keys or direct writes (contract A4).
  *
  * @param appended the events that the caller has just appended, with the keys that they wrote.
  */
 export function catchUp(
   handle: Session,
   appended: readonly { event: Event; delta: StampedDelta }[],
-  { head, state, missed, isAnew }: Missed,
+  { head, state, missed, rewritten, keys, trimmed, isAnew }: Missed,
 ): void {
   const deltas = [
     ...appended.map(({ delta }) => delta.values),
-    ...missed.map((event) => event.actions?.stateDelta ?? {}),
+    ...[...missed, ...rewritten].map((event) => event.actions?.stateDelta ?? {}),
   ];
   // A handle that has read nothing, such as an object literal, also gets the session's first state.
-  if (isAnew || revisions.get(handle)?.seq === 0) deltas.push(state);
+  if (isAnew || !keys || revisions.get(handle)?.seq === 0) deltas.push(state);
   const touched = deltas.flatMap((delta) => Object.keys(delta));
-  const old = isAnew ? Object.keys(handle.state).filter((key) => !isTemporary(key)) : [];
-  for (const key of [...touched, ...old]) {
+  const others = isAnew || !keys ? Object.keys(handle.state).filter((key) => !isTemporary(key)) : keys;
+  for (const key of [...touched, ...others]) {
     if (Object.hasOwn(state, key)) setOwn(handle.state, key, state[key]);
     else delete handle.state[key];
   }
@@ -145,7 +152,17 @@ export function catchUp(
   const ids = new Set(missed.map((event) => event.id));
   const before = isAnew ? [] : handle.events.filter((event) => !ids.has(event.id));
   const after = missed.map((event) => known.get(event.id) ?? event);
-  replaceContent(handle.events, before, after);
+  if (trimmed) {
+    const first = trimmed.first === undefined ? before.length : before.findIndex(({ id }) => id === trimmed.first);
+    before.splice(0, first);
+  }
+  const own = new Set(appended.map(({ event }) => event.id));
+  const contents = new Map(rewritten.filter(({ id }) => !own.has(id)).map((event) => [event.id, event]));
+  replaceContent(
+    handle.events,
+    before.map((event) => contents.get(event.id) ?? event),
+    after,
+  );
 
   handle.lastUpdateTime = head.lastUpdateTime;
   setRevision(handle, head, head.lastSeq);

@@ -44,6 +44,8 @@ export interface Appended {
   incarnation: string;
   origin: string;
   lastSeq: number;
+  /** The id of the newest recorded change. */
+  lastChange: number;
   /** Whether one of the events was already stored. */
   replaced: boolean;
   /** Whether the session had fewer events than the handle has read, after a failover or a restore. */
@@ -210,6 +212,7 @@ export class LockedAppend {
     // A number without a row is not an event that the handle has missed.
     let unseen = Math.min(head.lastSeq, highest) - this.#revision.seq;
     let replaced = false;
+    let lastChange = head.lastChange;
     for (const [i, event] of events.entries()) {
       const { id, json } = event.stored;
       const existing = contents.get(id);
@@ -218,7 +221,7 @@ export class LockedAppend {
       contents.set(id, { seq: existing?.seq ?? lastSeq, id, json });
       all?.set(existing?.seq ?? lastSeq, json);
       if (existing) {
-        await this.#replaceOwn(sql, existing, event, encoded, { lastSeq, all });
+        if (await this.#replaceOwn(sql, existing, event, encoded, { lastSeq, all })) lastChange++;
         replaced = true;
         if (existing.seq > this.#revision.seq && existing.seq <= head.lastSeq) unseen--;
       }
@@ -229,6 +232,7 @@ export class LockedAppend {
       incarnation: head.incarnation,
       origin: head.origin,
       lastSeq,
+      lastChange,
       replaced,
       wentBack,
       ...(uncounted && { damaged: { events: [uncounted], stateKeys: [] } }),
@@ -256,6 +260,7 @@ export class LockedAppend {
       session: this.#session,
       incarnation: head.incarnation,
       expectedSeq: seq - 1,
+      expectedChange: undefined,
       lease: undefined,
       events: [stored],
       lastUpdateTime: stored.timestamp,
@@ -272,13 +277,13 @@ export class LockedAppend {
     event: EventWrite,
     encoded: AppendTexts['events'][number],
     now: SessionNow,
-  ): Promise<void> {
+  ): Promise<boolean> {
     const { id, json } = event.stored;
     const isOthers = this.#met.has(id) && this.#met.get(id) !== existing.json;
     if (isOthers && existing.json !== json && this.#outcome.lostAnswer !== undefined)
       throw this.#calls.database.errorOf(this.#outcome.lostAnswer);
     this.#met.set(id, existing.json);
-    await this.#replace(sql, existing, event, encoded, now);
+    return this.#replace(sql, existing, event, encoded, now);
   }
 
   /** @throws CallAnsweredError with `onAnsweredCall: 'reject'`. */
@@ -300,6 +305,8 @@ export class LockedAppend {
   /**
    * Writes the new content of a stored event. State changes only for the keys that differ in its delta and, if it is not the newest
    * event, only for keys that it wrote last (contract A5).
+   *
+   * @returns whether it recorded a change.
    */
   async #replace(
     sql: Sql,
@@ -307,8 +314,8 @@ export class LockedAppend {
     { stored, state, calls }: EventWrite,
     encoded: AppendTexts['events'][number],
     { lastSeq, all }: SessionNow,
-  ): Promise<void> {
-    if (existing.json === stored.json) return;
+  ): Promise<boolean> {
+    if (existing.json === stored.json) return false;
     const isNewest = existing.seq === lastSeq;
     const event = decodeEvent(existing.json);
     if (event && this.#calls.options.onRewrittenEvent === 'reject') throw new EventConflictError(stored.id);
@@ -328,6 +335,7 @@ export class LockedAppend {
     await recordChange(sql, change);
     if (isNewest) await setLastUpdateTime(sql, session, stored.timestamp);
     if (all && (calls || !event || effectsOf(event))) await setOpenCalls(sql, session, callsInTexts(all));
+    return true;
   }
 
   /** Keeps the recorded keys: those that lost since the append lost to a later event, and had their value until then. */

@@ -1,9 +1,11 @@
-import { LockMode } from '@mikro-orm/core';
+import { LockMode, type EntityManager } from '@mikro-orm/core';
 import { AdkAppState, AdkUserState } from '../../entities/index.js';
 import { STATE_RULES } from '../../packages/session-contract/src/state-rules.js';
+import { encryption } from '../../src/codecs/index.js';
+import { adkServices, type AdkServicesOptions, type SessionKey } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, onServers, type OwnContext } from './rule.js';
-import { expectCode, eventOf, range } from './tools.js';
+import { expectCode, eventOf, plain, range, saying } from './tools.js';
 
 export const stateSuite = new Suite();
 stateSuite.publish(STATE_RULES);
@@ -159,3 +161,81 @@ stateSuite.own(
     expect((await fresh(session)).state).toEqual({ b: 2, c: 3 });
   },
 );
+
+/** What others may do to a session while somebody holds a handle, apart from appending new events. */
+const CHANGES = {
+  'set and remove state': ({ sessionService }, key) =>
+    sessionService.updateState({ ...key, set: { a: 2, added: 1, 'user:a': 2 }, remove: ['gone'] }),
+  'write an event again': async ({ sessionService }, key) => {
+    const session = (await sessionService.getSession(key))!;
+    const actions = { stateDelta: { n: 0, rewritten: 2 } };
+    await sessionService.appendEvent({ session, event: eventOf({ id: 'e3', author: 'again', timestamp: 9, actions }) });
+  },
+  'trim it': ({ maintenance }, key) => maintenance.trim({ ...key, keepLast: 2 }),
+  'trim all of it': ({ maintenance }, key) => maintenance.trim({ ...key, keepLast: 0 }),
+  'delete and restore it': async ({ sessionService }, key) => {
+    await sessionService.deleteSession(key);
+    await sessionService.restoreSession(key);
+  },
+} satisfies Record<string, (others: Services, key: SessionKey) => Promise<unknown>>;
+
+type Services = ReturnType<typeof servicesOf>;
+
+const servicesOf = (em: EntityManager, options: AdkServicesOptions) =>
+  adkServices(em, { ...options, deletion: 'soft' });
+
+const { 'set and remove state': update, ...others } = CHANGES;
+
+for (const [title, changes] of [
+  ...Object.entries(CHANGES).map(([title, change]) => [title, [change]] as const),
+  ...Object.entries(others).map(
+    ([title, change]) => [`set and remove state, then ${title}`, [update, change]] as const,
+  ),
+] as const) {
+  stateSuite.own('B4', `a handle has what others did meanwhile: ${title}`, async ({ orm, peer, create, stored }) => {
+    for (const options of [{}, { codec: encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 1) }) }]) {
+      const { sessionService } = servicesOf(orm.em, options);
+      const state = { a: 1, gone: 1, kept: 1 };
+      const { id } = await create({ state: {} });
+      const session = await sessionService.createSession({ ...keyOf(await create()), sessionId: `of ${id}`, state });
+      const events = range(4).map((n) =>
+        saying(`e${n}`, { id: `e${n}`, timestamp: n, actions: { stateDelta: { n } } }),
+      );
+      await sessionService.appendEvents({ session, events });
+      const recent = (await sessionService.getSession({ ...keyOf(session), config: { numRecentEvents: 1 } }))!;
+      const handles = [session, (await sessionService.getSession(keyOf(session)))!, recent];
+      for (const handle of handles) Object.assign(handle.state, { direct: 'd', kept: 'direct', 'temp:t': 't' });
+
+      for (const change of changes) await change(servicesOf(peer.em, options), keyOf(session));
+      for (const [i, handle] of handles.entries()) {
+        const saysN = (n: number) => saying('mine', { id: `mine ${i} ${n}`, timestamp: 10 * i + n });
+        await sessionService.appendEvent({ session: handle, event: saysN(0) });
+        await Promise.all([1, 2].map((n) => sessionService.appendEvent({ session: handle, event: saysN(n) })));
+        const fresh = (await sessionService.getSession(keyOf(session)))!;
+        const isForgotten = changes.includes(update) && changes.includes(CHANGES['trim all of it']);
+        const own = { 'temp:t': 't', ...(!isForgotten && { direct: 'd', kept: 'direct' }) };
+        expect(handle.state).toEqual({ ...fresh.state, ...own });
+        expect(handle.lastUpdateTime).toBe(fresh.lastUpdateTime);
+        expect(plain(handle.events)).toEqual(
+          plain(handle === recent ? fresh.events.slice(-handle.events.length) : fresh.events),
+        );
+      }
+      const fresh = await sessionService.getSession(keyOf(session));
+      if (!('codec' in options)) expect((await stored(keyOf(session)))?.state).toEqual(fresh?.state);
+    }
+  });
+}
+
+stateSuite.own('E2', 'a change that is not a new event refuses no append', async ({ app, orm, peer, service }) => {
+  for (const [title, change] of Object.entries(CHANGES)) {
+    const session = await service.createSession({ appName: app, userId: 'alice', sessionId: title });
+    const events = range(4).map((n) => saying(`e${n}`, { id: `e${n}`, timestamp: n }));
+    await service.appendEvents({ session, events });
+    await change(servicesOf(peer.em, {}), keyOf(session));
+    await servicesOf(orm.em, { onStaleSession: 'reject' }).sessionService.appendEvent({
+      session,
+      event: saying('x', { id: 'x' }),
+    });
+    expect(session.events.at(-1)?.id).toBe('x');
+  }
+});

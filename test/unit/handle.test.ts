@@ -18,7 +18,7 @@ const eventOf = (id: string, stateDelta: Values = {}): Event =>
 const handleOf = (events: Event[] = [], state: Values = {}): Session =>
   createSession({ id: 's1', appName: 'app', userId: 'ada', state, events, lastUpdateTime: 1 });
 
-const historyOf = (incarnation: string) => ({ incarnation, origin: 'origin' });
+const historyOf = (incarnation: string) => ({ incarnation, origin: 'origin', lastChange: 7 });
 const headOf = (lastSeq: number, incarnation = 'first') => ({
   ...historyOf(incarnation),
   lastSeq,
@@ -47,9 +47,11 @@ function catchUp(
   state: Values,
   missed: Event[],
   appended: ReturnType<typeof append>,
+  changes: Partial<Parameters<typeof catchUpFrom>[2]> = {},
 ) {
   const isAnew = revisionOf(handle)?.incarnation !== head.incarnation;
-  catchUpFrom(handle, appended, { head, state, missed, isAnew });
+  const none = { rewritten: [], keys: [], trimmed: undefined };
+  catchUpFrom(handle, appended, { head, state, missed, isAnew, ...none, ...changes });
 }
 
 /** An event as it comes from the database: another object. */

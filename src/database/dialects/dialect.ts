@@ -53,6 +53,8 @@ export interface AppendBatch {
   incarnation: string;
   /** The number that the session's newest event must have; undefined for any. */
   expectedSeq: number | undefined;
+  /** The id that the session's newest recorded change must have; undefined for any. */
+  expectedChange: number | undefined;
   /** Undefined if the lease is not checked. */
   lease: LeaseRule | undefined;
   events: readonly StoredEvent[];

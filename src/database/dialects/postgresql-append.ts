@@ -38,17 +38,18 @@ export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): Diale
     async write(sql, batches) {
       const [batch, ...others] = batches;
       if (!batch || others.length > 0) return writeTogether(sql, together, batches);
-      const { session, incarnation, expectedSeq, lease, events, state } = batch;
+      const { session, incarnation, expectedSeq, expectedChange, lease, events, state } = batch;
       const key = [session.appName, session.userId, session.sessionId];
       // As in `appendCondition`.
       const condition: Element[] = [...key, incarnation];
       if (expectedSeq !== undefined) condition.push(expectedSeq);
+      if (expectedChange !== undefined) condition.push(expectedChange);
       if (lease && lease !== 'unleased') condition.push(lease.token);
       const appended: Element[][] = [];
       for (const { id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn } of events)
         appended.push([id, timestamp, json, superseded, beginsTurn]);
       const bound = [events.length, batch.lastUpdateTime, ...condition, ...key, events.length, ...columns(5, appended)];
-      let variant = `${expectedSeq === undefined} ${lease && (lease === 'unleased' || 'leased')}`;
+      let variant = `${condition.length} ${expectedSeq === undefined} ${lease && (lease === 'unleased' || 'leased')}`;
       for (const scope of SCOPES) {
         const written: Element[][] = [];
         for (const { key, json, eventId } of state[scope]) written.push([key, json, eventId]);
@@ -73,11 +74,13 @@ async function writeTogether(
   text: string,
   batches: readonly AppendBatch[],
 ): Promise<readonly (number | undefined)[]> {
-  const sessions = batches.map(({ session, incarnation, expectedSeq, lease, events, lastUpdateTime }, i) => [
-    ...[session.appName, session.userId, session.sessionId, incarnation, expectedSeq ?? ANY],
-    ...[lease === 'unleased' ? ANY : (lease?.token ?? ANY), lease === 'unleased'],
-    ...[events.length, lastUpdateTime, i],
-  ]);
+  const sessions = batches.map(
+    ({ session, incarnation, expectedSeq, expectedChange, lease, events, lastUpdateTime }, i) => [
+      ...[session.appName, session.userId, session.sessionId, incarnation, expectedSeq ?? ANY],
+      ...[lease === 'unleased' ? ANY : (lease?.token ?? ANY), lease === 'unleased'],
+      ...[expectedChange ?? ANY, events.length, lastUpdateTime, i],
+    ],
+  );
   const events = batches.flatMap(({ events }, i) =>
     events.map(({ id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn }, j) => [
       ...[i, j + 1, id, timestamp],
@@ -87,7 +90,7 @@ async function writeTogether(
   const state = batches.flatMap(({ state }, i) =>
     state.session.map(({ key, json, eventId }) => [i, key, json, eventId]),
   );
-  const values = [...columns(10, sessions), ...columns(7, events), ...columns(4, state)];
+  const values = [...columns(11, sessions), ...columns(7, events), ...columns(4, state)];
   const rows = await sql.all<{ number: number; last_seq: number }>(text, values);
   const lastSeqs = new Map(rows.map((row) => [numberOf(row.number), numberOf(row.last_seq)]));
   return batches.map((_, i) => lastSeqs.get(i));
@@ -127,13 +130,15 @@ function appendText(tables: Tables, scopes: readonly Scope[], where: string): st
 function togetherText(tables: Tables, sql: DialectSql): string {
   const { sessions, sessionStates } = tables;
   return `with given as (
-      select * from unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::int[], ?::bigint[], ?::boolean[], ?::int[], ?::float8[], ?::int[])
-        as given (${SESSION_COLUMNS}, expected_incarnation, expected_seq, token, is_unleased, events, time, number)
+      select * from unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::int[], ?::bigint[], ?::boolean[], ?::bigint[],
+        ?::int[], ?::float8[], ?::int[])
+        as given (${SESSION_COLUMNS}, expected_incarnation, expected_seq, token, is_unleased, expected_change, events, time, number)
     ), locked as (
       select given.number, given.events, given.time, session.place from given cross join lateral (
         select s.ctid as place from ${sessions} as s
         where ${isSameSession('s', 'given')} and incarnation = expected_incarnation and status = 'active'
           and (expected_seq = ${ANY} or last_seq = expected_seq)
+          and (expected_change = ${ANY} or last_change = expected_change)
           and (token = ${ANY} or lease_token = token and lease_holder is not null)
           and (not is_unleased or ${leaseIsFree(sql)})
         for no key update skip locked

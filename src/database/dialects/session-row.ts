@@ -28,9 +28,9 @@ export function leaseIsFree({ now }: DialectSql): string {
   return `(lease_expires is null or lease_expires <= ${now})`;
 }
 
-/** The condition for an append to a session: its incarnation, number and lease are as the batch says. */
+/** The condition for an append to a session: its incarnation, numbers and lease are as the batch says. */
 export function appendCondition(
-  { session, incarnation, expectedSeq, lease }: AppendBatch,
+  { session, incarnation, expectedSeq, expectedChange, lease }: AppendBatch,
   sql: DialectSql,
 ): { where: string; values: unknown[] } {
   const conditions = [SESSION_WHERE, `incarnation = ? and status = 'active'`];
@@ -38,6 +38,10 @@ export function appendCondition(
   if (expectedSeq !== undefined) {
     conditions.push('last_seq = ?');
     values.push(expectedSeq);
+  }
+  if (expectedChange !== undefined) {
+    conditions.push('last_change = ?');
+    values.push(expectedChange);
   }
   if (lease === 'unleased') {
     conditions.push(leaseIsFree(sql));

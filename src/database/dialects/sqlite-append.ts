@@ -37,13 +37,14 @@ export function sqliteAppends(tables: Tables, dialectSql: DialectSql): DialectAp
     async write(sql, batches) {
       const lastSeqs: (number | undefined)[] = [];
       for (const batch of batches) {
-        const { session, incarnation, expectedSeq, lease, events, state } = batch;
+        const { session, incarnation, expectedSeq, expectedChange, lease, events, state } = batch;
         const key = [session.appName, session.userId, session.sessionId];
         const condition: unknown[] = [...key, incarnation];
         // As in `appendCondition`.
         if (expectedSeq !== undefined) condition.push(expectedSeq);
+        if (expectedChange !== undefined) condition.push(expectedChange);
         if (lease && lease !== 'unleased') condition.push(lease.token);
-        const variant = `${expectedSeq === undefined} ${lease && (lease === 'unleased' || 'leased')}`;
+        const variant = `${condition.length} ${expectedSeq === undefined} ${lease && (lease === 'unleased' || 'leased')}`;
         let take = taking.get(variant);
         if (!take) {
           const { where } = appendCondition(batch, dialectSql);

@@ -169,6 +169,36 @@ export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Un
     });
 }
 
+/** @returns the session's changes after one up to another, in their order; `data` is null if it cannot be decoded. */
+export async function changesAfter(
+  sql: Sql,
+  session: KnownSession,
+  { after, upTo }: { after: number; upTo: number },
+): Promise<Undecoded<SessionChange[]>> {
+  const { changes, select } = sql.tables;
+  const rows = await sql.all<
+    Pick<SessionChange, 'kind' | 'data'> & { seq: number | string; event_seq: number | string }
+  >(
+    `select kind, seq, coalesce(event_seq, 0) as event_seq, ${select.data} as data from ${changes}
+      where ${SESSION_WHERE} and change_id > ? and change_id <= ? order by change_id`,
+    [...sessionValues(session), after, upTo],
+  );
+  return (texts) =>
+    rows.map(({ kind, data, ...row }) => {
+      const change = { kind, seq: numberOf(row.seq) };
+      const json = decodedData(texts, session, change, optionalTextOf(data));
+      return { ...change, eventSeq: numberOf(row.event_seq), data: json };
+    });
+}
+
+interface SessionChange {
+  kind: ChangeKind;
+  seq: number;
+  /** The number of the rewritten event. */
+  eventSeq: number;
+  data: string | null;
+}
+
 /** Copies the changes that the past up to a number needs to a new session, without a codec. */
 export async function copyChanges(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): Promise<void> {
   const { changes, sessions } = sql.tables;
@@ -324,7 +354,7 @@ export interface RecordedChange {
 }
 
 /** @returns what a change did to the state; undefined if it cannot be read. */
-export function pastChangeOf({ kind, seq, data }: RecordedChange): PastChange | undefined {
+export function pastChangeOf({ kind, seq, data }: Omit<RecordedChange, 'id'>): PastChange | undefined {
   const recorded = data === null ? undefined : decode(data)?.value;
   const { set, removed } = kind === 'state' && isRecord(recorded) ? recorded : { set: recorded, removed: [] };
   const areKeys = Array.isArray(removed) && removed.every((key) => typeof key === 'string');

@@ -15,7 +15,7 @@ import {
   whereSession,
   type Tables,
 } from '../sql/tables.js';
-import type { SessionHead } from './sessions.js';
+import type { ReadHead } from './sessions.js';
 import { stateValueOf, type StateRow, type StateValue } from './state.js';
 
 /** A stored event. */
@@ -39,7 +39,7 @@ export interface ReadEvents {
 }
 
 /** A session with the state of all three scopes and events, as of one moment. */
-interface ReadSession extends SessionHead, ReadEvents {
+interface ReadSession extends ReadHead, ReadEvents {
   state: StateValue[];
 }
 
@@ -108,6 +108,7 @@ type Row = { seq: number | string } & (
       value: string;
       first_seq: number | string;
       updated: number | string;
+      last_change: number | string;
     }
   | StateRow
   | EventRow
@@ -138,7 +139,7 @@ interface FoundEvent {
 }
 
 interface Found {
-  head: SessionHead;
+  head: ReadHead;
   state: StateRow[];
   /** In order. */
   events: FoundEvent[];
@@ -168,7 +169,7 @@ function decoding(key: SessionKey, asked: Asked | undefined): UndecodedSession {
 
 /** Sorts the rows of a union, which has no order. @returns undefined without the session's row. */
 function sorted(rows: readonly Row[]): Found | undefined {
-  let head: SessionHead | undefined;
+  let head: ReadHead | undefined;
   const state: StateRow[] = [];
   const events: FoundEvent[] = [];
   const parts = new Map<number, string[]>();
@@ -181,7 +182,7 @@ function sorted(rows: readonly Row[]): Found | undefined {
     } else if (row.kind === 'head') {
       const [incarnation, origin] = [textOf(row.value), textOf(row.state_key)];
       const [firstSeq, lastUpdateTime] = [numberOf(row.first_seq), numberOf(row.updated)];
-      head = { incarnation, origin, firstSeq, lastSeq: seq, lastUpdateTime };
+      head = { incarnation, origin, firstSeq, lastSeq: seq, lastChange: numberOf(row.last_change), lastUpdateTime };
     } else if (row.kind === 'part') {
       const ofEvent = parts.get(seq) ?? [];
       parts.set(seq, ofEvent);
@@ -307,11 +308,11 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   /** Takes `ofHeadAndState`. @param flags further columns, which only events have. */
   const headAndState = (flags: readonly string[] = []) =>
     `select 'head' as kind, origin as state_key, incarnation as value, last_seq as seq, first_seq,
-      ${['last_update_time as updated', ...flags.map((flag) => `0 as ${flag}`)].join(', ')}
+      ${['last_update_time as updated', 'last_change', ...flags.map((flag) => `0 as ${flag}`)].join(', ')}
       from ${sessions} where ${SESSION_WHERE} and status = 'active'` +
     SCOPES.map(
       (scope) =>
-        ` union all select '${scope}', state_key, ${select.value}, 0, 0, ${['0', ...flags.map(() => '0')].join(', ')}
+        ` union all select '${scope}', state_key, ${select.value}, 0, 0, ${['0', '0', ...flags.map(() => '0')].join(', ')}
           from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
     ).join('');
   const ofHeadAndState = (session: SessionKey) => [
@@ -331,12 +332,12 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     `${alias}.seq > case when s.last_seq - ? >= s.first_seq then s.last_seq - ? else s.first_seq - 1 end`;
 
   /** For events in parts, if the database has them. @param columns the further columns of the event's row. */
-  const partsOf = (conditions: string, columns = '0') =>
+  const partsOf = (conditions: string, columns = '0, 0') =>
     limits ? ` union all select 'part', '', text, seq, part, ${columns} ${ofSession(eventParts, 'p', conditions)}` : '';
 
   const byNumber = (isAsked: (alias: string) => string) => {
     const text =
-      `${headAndState()} union all select 'event', event_id, ${select.data}, seq, 0, 0 ${ofSession(events, 'e', isAsked('e'))}` +
+      `${headAndState()} union all select 'event', event_id, ${select.data}, seq, 0, 0, 0 ${ofSession(events, 'e', isAsked('e'))}` +
       partsOf(isAsked('p'));
     return (session: SessionKey, number: number): Bound => {
       const key = sessionValues(session);
@@ -356,10 +357,10 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     const on = `${whereSession(alias)} and ${alias}.seq >= turn_begin and ${alias}.seq < turn_end and ${alias}.seq < turn.first`;
     return `from ${first.text} as turn cross join ${turnsOfCalls(tables, first.text)} as called ${join(table, alias, on)}`;
   };
-  const selectPart = "union all select 'part', '', text, seq, part, 0";
+  const selectPart = "union all select 'part', '', text, seq, part, 0, 0";
   const turns =
-    `${headAndState()} union all select 'event', event_id, ${select.data}, seq, first, 0 ${fromTurn(events, 'e')}
-      union all select 'event', event_id, ${select.data}, seq, 0, 0 ${ofCalls(events, 'e')}` +
+    `${headAndState()} union all select 'event', event_id, ${select.data}, seq, first, 0, 0 ${fromTurn(events, 'e')}
+      union all select 'event', event_id, ${select.data}, seq, 0, 0, 0 ${ofCalls(events, 'e')}` +
     (limits ? ` ${selectPart} ${fromTurn(eventParts, 'p')} ${selectPart} ${ofCalls(eventParts, 'p')}` : '');
 
   // On MariaDB the column is unsigned, and this is computed even if no row is found.
@@ -368,7 +369,7 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   /** Takes the time twice, `sessionValues`, and the values of `joined`. */
   const flagged = (conditions: string, join?: typeof plainJoin) =>
     `select 'event' as kind, event_id as state_key, case when timestamp > ? then ${select.data} end as value, seq, 0 as first_seq,
-      0 as updated, case when timestamp > ? then 1 else 0 end as is_later,
+      0 as updated, 0 as last_change, case when timestamp > ? then 1 else 0 end as is_later,
       case when exists (select 1 from ${events} as previous where ${whereSession('previous')} and previous.seq = ${before})
         then 1 else 0 end as follows
       ${ofSession(events, 'e', conditions, join)}`;
@@ -377,7 +378,7 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   const newestSince = `${headAndState(FLAGS)}
       union all select * from (${flagged(`${isKept('e')} and timestamp > ?`, plainJoin)} order by seq desc limit ?) as newest
       union all ${flagged('seq >= s.last_seq')}`;
-  const whole = `${headAndState(FLAGS)} union all ${flagged(isKept('e'))}${partsOf(`${isKept('p')} and ${isLater}`, '0, 0, 0')}`;
+  const whole = `${headAndState(FLAGS)} union all ${flagged(isKept('e'))}${partsOf(`${isKept('p')} and ${isLater}`, '0, 0, 0, 0')}`;
   return {
     newest: byNumber(isAmongNewest),
     after: byNumber(isAfter),

@@ -24,10 +24,16 @@ export interface SessionHead {
   lastUpdateTime: number;
 }
 
+/** A session's row that was read. */
+export interface ReadHead extends SessionHead {
+  /** The id of its newest recorded change. */
+  lastChange: number;
+}
+
 /** What `softDelete` needs of a session's row. */
 type SoftDeletedSession = Pick<SessionHead, 'incarnation' | 'origin' | 'lastSeq'>;
 
-export interface ListedSession extends SessionHead {
+export interface ListedSession extends ReadHead {
   userId: string;
   id: string;
 }
@@ -41,7 +47,7 @@ interface SessionPage {
 }
 
 /** Selects a session head. The alias differs from the column's name, or `order by` would sort by the text. */
-const HEAD = 'incarnation, origin, first_seq, last_seq, last_update_time as updated';
+const HEAD = 'incarnation, origin, first_seq, last_seq, last_change, last_update_time as updated';
 const IS_THERE = `${SESSION_WHERE} and status = 'active'`;
 
 /** Fails with the database's unique violation if the session exists. The caller records the creation. */
@@ -64,7 +70,7 @@ export async function insertSession(sql: Sql, session: SessionKey, head: Session
   );
 }
 
-export async function sessionHead(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
+export async function sessionHead(sql: Sql, session: SessionKey): Promise<ReadHead | undefined> {
   const text = `select ${HEAD} from ${sql.tables.sessions} where ${IS_THERE}`;
   const [row] = await sql.all<HeadRow>(text, sessionValues(session));
   return row && headOf(row);
@@ -89,7 +95,7 @@ export async function sessionHeads(
 }
 
 /** Takes the session's lock without assigning a number. @returns undefined if the session is missing. */
-export async function lockSession(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
+export async function lockSession(sql: Sql, session: SessionKey): Promise<ReadHead | undefined> {
   const row = await sql.dialect.operations.lockSession<HeadRow>(sql, {
     ...{ table: sql.tables.sessions, columns: HEAD, where: IS_THERE },
     values: sessionValues(session),
@@ -270,6 +276,7 @@ interface HeadRow {
   origin: string;
   first_seq: number;
   last_seq: number;
+  last_change: number | string;
   /** A double, as a number or as text. */
   updated: number | string;
 }
@@ -279,12 +286,13 @@ interface ListRow extends HeadRow {
   session_id: string;
 }
 
-function headOf(row: HeadRow): SessionHead {
+function headOf(row: HeadRow): ReadHead {
   return {
     incarnation: textOf(row.incarnation),
     origin: textOf(row.origin),
     firstSeq: numberOf(row.first_seq),
     lastSeq: numberOf(row.last_seq),
+    lastChange: numberOf(row.last_change),
     lastUpdateTime: numberOf(row.updated),
   };
 }
