@@ -16,7 +16,7 @@ import { Unfinished, UsageError } from '../errors.js';
 import type { Work } from '../run.js';
 
 /** Runs the published rules on a server, other engines included, in a database that it makes and drops. */
-export const checkEngine: Work<[]> = async ({ em, url: given, terminal }) => {
+export const checkEngine: Work<[]> = async ({ em, url: given, terminal, signal }) => {
   if (given === undefined || supportedDialect(em.getPlatform()) === 'sqlite')
     throw new UsageError('Name the server with --url postgresql://…, mysql://… or mariadb://…');
   acceptOtherEngines();
@@ -24,6 +24,7 @@ export const checkEngine: Work<[]> = async ({ em, url: given, terminal }) => {
   const url = Object.assign(new URL(given), { pathname: database }).href;
   const orms: MikroORM[] = [];
   const open = async () => {
+    signal.throwIfAborted();
     const orm = await connect({ url }, false);
     orms.push(orm);
     return orm;
@@ -38,19 +39,25 @@ export const checkEngine: Work<[]> = async ({ em, url: given, terminal }) => {
   };
   await em.getConnection().execute(`create database ${database}`);
   terminal.note(`Runs the tests in the database ${database}, and drops it at the end.`);
-  try {
+  const ended = new Promise<never>((_, reject) =>
+    signal.addEventListener('abort', () => reject(new Unfinished('')), { once: true }),
+  );
+  const check = async () => {
     await migrate(await open());
     const [one, other] = [await services(), await services()];
     const storeOf = <Name extends keyof typeof one>(name: Name) => ({
       name,
       open: () => Promise.resolve({ service: one[name], another: other[name] }),
     });
-    const verdicts = [
+    return [
       ...(await checkArtifactService(storeOf('artifactService'))),
       ...(await checkMemoryService(storeOf('memoryService'))),
       // Last: it closes and opens services.
       ...(await checkSessionService({ name: database, open: () => reopen({ killed: true }) })),
-    ].map(({ error, level: _, ...verdict }) => ({
+    ];
+  };
+  try {
+    const verdicts = (await Promise.race([check(), ended])).map(({ error, level: _, ...verdict }) => ({
       ...verdict,
       ...(error !== undefined && { error: error instanceof Error ? error.message : inspect(error) }),
     }));
@@ -65,5 +72,7 @@ export const checkEngine: Work<[]> = async ({ em, url: given, terminal }) => {
   } finally {
     await close();
     await em.getConnection().execute(`drop database ${database}`);
+    // The tests would run on without the database, and keep the process alive.
+    if (signal.aborted) process.kill(process.pid, 'SIGINT');
   }
 };

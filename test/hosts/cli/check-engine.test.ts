@@ -1,7 +1,8 @@
+import { once } from 'node:events';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import { availableServers, createDatabase, executeOnServer, type ServerName } from '../../support/servers.js';
 import { Proxy } from '../../faults/fire/proxy.js';
-import { prepare, remove, run, runAlone } from './command.js';
+import { prepare, remove, run, runAlone, start } from './command.js';
 
 beforeAll(prepare);
 afterAll(remove);
@@ -52,6 +53,18 @@ onPostgresql('check-engine tests a server that all else refuses, and says what d
     await proxy.close();
     await drop();
   }
+});
+
+(name ? test : test.skip)('check-engine ends with Ctrl-C, and leaves nothing', async () => {
+  const { url, drop } = await createDatabase(name!);
+  const child = start(['check-engine', '--url', url]);
+  const exited = once(child, 'exit');
+  await once(child.stderr, 'data');
+  expect(await checkDatabases(name!)).toHaveLength(1);
+  child.kill('SIGINT');
+  expect(await exited).toEqual([null, 'SIGINT']);
+  expect(await checkDatabases(name!)).toEqual([]);
+  await drop();
 });
 
 test('check-engine needs the URL of a server', async () => {
