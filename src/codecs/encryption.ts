@@ -42,6 +42,7 @@ const NAME = 'aes-256-gcm';
 const KEY_BYTES = 32;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
+const DECIPHER = { authTagLength: TAG_BYTES };
 const CACHE_MS = 300_000;
 
 /** How many keys are kept in memory: there may be one for each user. */
@@ -79,8 +80,14 @@ export function encryption(options: EncryptionOptions): Codec {
   };
 }
 
+let last: { owner: readonly string[]; json: string } | undefined;
+
+/** The texts of a search have the same owner, and it takes as long to make JSON of that as to encrypt some of them. */
 function boundTo({ appName, userId, sessionId, origin, kind, name }: CodecContext, keyId: string): Buffer {
-  return Buffer.from(JSON.stringify([NAME, keyId, appName, userId, sessionId, origin, kind, name]));
+  const owner = [NAME, keyId, appName, userId, sessionId, origin, kind];
+  if (!last || owner.some((each, i) => each !== last?.owner[i]))
+    last = { owner, json: JSON.stringify(owner).slice(0, -1) };
+  return Buffer.from(`${last.json},${JSON.stringify(name)}]`);
 }
 
 function encrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer {
@@ -93,10 +100,12 @@ function encrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer {
 function decrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer | undefined {
   if (data.length < NONCE_BYTES + TAG_BYTES) return undefined;
   const end = data.length - TAG_BYTES;
-  const decipher = createDecipheriv(NAME, secret, data.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
+  // Faster than `subarray` of a Buffer.
+  const part = (from: number, to: number) => new Uint8Array(data.buffer, data.byteOffset + from, to - from);
+  const decipher = createDecipheriv(NAME, secret, part(0, NONCE_BYTES), DECIPHER)
     .setAAD(bound)
-    .setAuthTag(data.subarray(end));
-  const plain = decipher.update(data.subarray(NONCE_BYTES, end));
+    .setAuthTag(part(end, data.length));
+  const plain = decipher.update(part(NONCE_BYTES, end));
   try {
     // Returns no bytes in this mode: it only checks the tag.
     decipher.final();

@@ -80,6 +80,12 @@ interface Step {
   key?: string;
 }
 
+/** A codec that was applied, and the key that the text names. */
+interface Decoder {
+  codec: Codec;
+  key: string | undefined;
+}
+
 interface Encoded {
   data: Uint8Array;
   steps: readonly Step[];
@@ -164,6 +170,8 @@ export class TextCodec {
   readonly required: readonly string[];
   /** How large a text may be before and after encoding, in bytes. */
   readonly maxBytes: number;
+  /** What decodes the text that was decoded last, from the last codec that was applied to the first. */
+  #last: { steps: readonly Step[]; decoders: readonly Decoder[] | Undecodable } | undefined;
 
   constructor(codecs: readonly Codec[], maxBytes = MAX_DECODED_BYTES) {
     this.#codecs = codecs;
@@ -253,32 +261,48 @@ export class TextCodec {
   }
 
   #decoded(steps: readonly Step[], data: Uint8Array, context: CodecContext): MaybePromise<Uint8Array | Undecodable> {
-    const refuse = (why: string, isForeign = false) =>
-      new Undecodable(`encoded with ${shownSteps(steps)}${why}`, isForeign);
-    const places = steps.map(({ codec }) => this.#codecs.findIndex(({ name }) => name === codec));
-    if (places.includes(-1)) return refuse(', a codec that is not in the codec option', true);
-    // Refuse another order: somebody could wrap an encrypted text in a compressed one, and decompression would run before the key
-    // has proved that the text is ours.
-    if (places.some((place, i) => place <= (places[i - 1] ?? -1)))
-      return refuse(', in another order than in the codec option', true);
-    return after(this.#decodeFrom(steps, data, context), (decoded) => {
-      if (!decoded) return refuse('');
-      if (decoded === 'tooLarge') return refuse(`, and larger than maxDecodedBytes (${this.maxBytes})`);
+    // Most lists of words have the same steps.
+    if (this.#last?.steps !== steps) this.#last = { steps, decoders: this.#decodersOf(steps) };
+    const { decoders } = this.#last;
+    if (decoders instanceof Undecodable) return decoders;
+    return after(this.#decodeFrom(decoders, 0, data, context), (decoded) => {
+      if (!decoded) return refusedFor(steps, '');
+      if (decoded === 'tooLarge') return refusedFor(steps, `, and larger than maxDecodedBytes (${this.maxBytes})`);
       return decoded;
     });
   }
 
-  /** From the last codec that was applied to the first. */
-  #decodeFrom(steps: readonly Step[], data: Uint8Array, context: CodecContext): MaybePromise<DecodedData> {
-    const step = steps.at(-1);
-    if (!step) return data;
-    const codec = this.#codecs.find(({ name }) => name === step.codec);
+  #decodersOf(steps: readonly Step[]): readonly Decoder[] | Undecodable {
+    const places = steps.map(({ codec }) => this.#codecs.findIndex(({ name }) => name === codec));
+    if (places.includes(-1)) return refusedFor(steps, ', a codec that is not in the codec option', true);
+    // Refuse another order: somebody could wrap an encrypted text in a compressed one, and decompression would run before the key
+    // has proved that the text is ours.
+    if (places.some((place, i) => place <= (places[i - 1] ?? -1)))
+      return refusedFor(steps, ', in another order than in the codec option', true);
+    return steps
+      .flatMap(({ codec: name, key }) =>
+        this.#codecs.filter((codec) => codec.name === name).map((codec) => ({ codec, key })),
+      )
+      .reverse();
+  }
+
+  #decodeFrom(
+    decoders: readonly Decoder[],
+    index: number,
+    data: Uint8Array,
+    context: CodecContext,
+  ): MaybePromise<DecodedData> {
+    const decoder = decoders[index];
+    if (!decoder) return data;
+    const { codec, key } = decoder;
     const most = this.#most(context);
-    const decoded = codec && guarded(codec, () => codec.decode({ data, key: step.key }, context, most));
-    return after(decoded, (next) => {
-      if (!next || next === 'tooLarge') return next;
-      return next.length > most ? 'tooLarge' : this.#decodeFrom(steps.slice(0, -1), next, context);
-    });
+    return after(
+      guarded(codec, () => codec.decode({ data, key }, context, most)),
+      (next) => {
+        if (!next || next === 'tooLarge') return next;
+        return next.length > most ? 'tooLarge' : this.#decodeFrom(decoders, index + 1, next, context);
+      },
+    );
   }
 }
 
@@ -295,6 +319,9 @@ function guarded<T>({ name }: Codec, work: () => MaybePromise<T>): MaybePromise<
     return failed(error);
   }
 }
+
+const refusedFor = (steps: readonly Step[], why: string, isUnknown = false) =>
+  new Undecodable(`encoded with ${shownSteps(steps)}${why}`, isUnknown);
 
 const refused = (required: readonly string[]) => new Undecodable(`not encoded with ${required.join(', ')}`, false);
 
