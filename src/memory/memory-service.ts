@@ -283,6 +283,9 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   /**
    * Remembers what was said in a session. Each event is remembered once, however often you call this, and a `Session` that was read
    * with only its newest events removes no memory of older ones (contract Q2).
+   *
+   * @throws UnserializableValueError with the option `text`, if JSON cannot represent an event that is not partial: `text` gets the
+   *   event as it would be stored. Nothing is remembered.
    */
   async addSessionToMemory(session: Session): Promise<void> {
     aSession(session, 'session');
@@ -299,7 +302,9 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     for (const { id } of events) checkMemoryKey({ ...owner, sessionId, memoryId: id });
     const { text } = this.#options;
     // Now, since the host's function may take long: what the caller does to them later does not reach the database.
-    const copies = text ? events.map(copyOfEvent) : events;
+    const copies = text
+      ? events.flatMap((event, i) => (event.partial ? [] : copyOfEvent(event, `events[${i}]`)))
+      : events;
     const metadata =
       customMetadata && (JSON.parse(encode(customMetadata, 'customMetadata').json) as MemoryData['customMetadata']);
     const added = { ...owner, sessionId, ttlMs, ...(metadata && { customMetadata: metadata }) };
@@ -536,7 +541,7 @@ function scopeOf({ appName, userId, sessionId }: Pick<ForgetRequest, 'appName' |
 }
 
 /** @throws UnserializableValueError. */
-const copyOfEvent = (event: Event) => decodeEvent(encode(event, 'event').json) ?? event;
+const copyOfEvent = (event: Event, path: string) => decodeEvent(encode(event, path).json) ?? event;
 
 const storedMemory = (
   { memoryId, sessionId, time }: Ranked,

@@ -524,6 +524,33 @@ memorySuite.own(
   },
 );
 
+memorySuite.own('Q13', 'text gets no partial event, and an event that JSON cannot carry is named', async (context) => {
+  const given: unknown[] = [];
+  const text = (event: Event) => {
+    given.push(event.id);
+    return 'soup';
+  };
+  const { service, key } = memoryOf(context, { text });
+  const odd = (id: string, partial: boolean) =>
+    createEvent({ id, author: 'agent', partial, customMetadata: { count: -0, done: () => undefined } });
+  const said = createEvent({ id: 'said', author: 'agent' });
+  const session = { ...key, id: 's', events: [said, odd('partial', true)], state: {}, lastUpdateTime: 0 };
+  await service.addSessionToMemory(session);
+  expect([await idsOf(context), given]).toEqual([['said'], ['said']]);
+  const events = [createEvent({ id: 'first', author: 'agent' }), odd('odd', false)];
+  await expectCode(
+    service.addSessionToMemory({ ...session, events }),
+    'ADK_UNSERIALIZABLE_VALUE',
+    'events[1].customMetadata.count',
+  );
+  expect([await idsOf(context), given]).toEqual([['said'], ['said']]);
+  // Without text, only the texts of an event are read.
+  const { content } = saying('soup');
+  const { service: plain } = memoryOf(context);
+  await plain.addSessionToMemory({ ...session, events: events.map((event) => ({ ...event, content })) });
+  expect(await idsOf(context)).toEqual(['first', 'odd', 'said']);
+});
+
 memorySuite.own('Q2', 'what cannot be stored is refused before anything is written', async (context) => {
   const { service, key, say } = memoryOf(context);
   const memories = [{ content: { parts: [{ text: 'x' }] } }];
