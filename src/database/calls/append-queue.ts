@@ -291,7 +291,7 @@ export class AppendQueue {
         if (lastSeq !== undefined || isAlone || !isStatement) member.result = { lastSeq };
       }
     } catch (error) {
-      if (!isStatement) await connection.rollback(error, database.rollbackFailed);
+      if (!isStatement || appends.commits) await connection.rollback(error, database.rollbackFailed);
       if (isAlone || isOwn(error) || connections.failsAll(error)) throw error;
       // One of them failed, so none is written.
       if (!isStatement) await this.#writeEach(database, connection, members);

@@ -3,7 +3,7 @@ import { supportedDialect, type DialectName } from '../../../entities/dialect-na
 import { SchemaError } from '../../model/errors.js';
 import { isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
 import type { CommonOptions } from '../../model/options.js';
-import type { Dialect, DistributedTables, Sql } from '../dialects/dialect.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import { resolveDialect } from '../dialects/resolve.js';
 import { refuseSettings } from '../dialects/settings.js';
 import type { Driver } from '../drivers/driver.js';
@@ -24,7 +24,8 @@ const checked = new WeakMap<Driver, ServerTables>();
 
 interface ServerTables {
   mayBeDistributed: boolean;
-  areDistributed: Map<string, boolean>;
+  /** The dialects of tables, by their name; undefined for tables that are not distributed. */
+  distributed: Map<string, Dialect | undefined>;
   /** The value of `distributions` at that time. */
   since: number;
 }
@@ -134,8 +135,8 @@ export class Connections {
     return prefix;
   }
 
-  #knowsTables({ areDistributed, since }: ServerTables): boolean {
-    return this.#options.isForeign === true || (since === distributions && areDistributed.has(this.#tables().sessions));
+  #knowsTables({ distributed, since }: ServerTables): boolean {
+    return this.#options.isForeign === true || (since === distributions && distributed.has(this.#tables().sessions));
   }
 
   /** For statements on a connection that is in use, or in a host's transaction. */
@@ -145,7 +146,7 @@ export class Connections {
     const mayPrepare = postgresql?.preparedStatements ?? true;
     const server = checked.get(driver);
     const distributed = server?.mayBeDistributed ? this.#distributed(server) : undefined;
-    const dialect = distributed?.dialect ?? this.dialect;
+    const dialect = distributed ?? this.dialect;
     const tables = distributed ? () => distributedTables(this.#tables()) : this.#tables;
     return sqlOf(this.statements, driver, {
       ...{ isInTransaction, isInProcess, mayPrepare, isForeign, prefix, refuse, dialect, tables },
@@ -179,20 +180,19 @@ export class Connections {
     if (!server) {
       const read = (text: string) => sql.all<object>(text);
       const mayBeDistributed = await refuseSettings(connections.settings, read, distributed?.isPossible);
-      checked.set(driver, (server = { mayBeDistributed, areDistributed: new Map(), since: distributions }));
+      checked.set(driver, (server = { mayBeDistributed, distributed: new Map(), since: distributions }));
     }
     if (!distributed || !server.mayBeDistributed || this.#knowsTables(server)) return;
     const { sessions } = this.#tables();
-    const found = await sql.all(distributed.find, [sessions]);
-    if (server.since !== distributions) server.areDistributed.clear();
+    const found = await distributed.dialectOf(sql, sessions);
+    if (server.since !== distributions) server.distributed.clear();
     server.since = distributions;
-    server.areDistributed.set(sessions, found.length > 0);
+    server.distributed.set(sessions, found);
   }
 
   /** @returns undefined if the tables are not known to be distributed. */
-  #distributed({ areDistributed }: ServerTables): DistributedTables | undefined {
-    const isKnown = !this.#options.isForeign && areDistributed.get(this.#tables().sessions);
-    return isKnown ? this.dialect.distributed : undefined;
+  #distributed({ distributed }: ServerTables): Dialect | undefined {
+    return this.#options.isForeign ? undefined : distributed.get(this.#tables().sessions);
   }
 
   /** @throws SchemaError if a setting of the next connection is refused; nothing if it cannot be checked. */

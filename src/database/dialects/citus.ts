@@ -1,9 +1,27 @@
 import { driverCodeOf, driverMessageOf } from '../../model/errors.js';
-import { numberOf } from '../sql/row-values.js';
-import { SESSION_COLUMNS, SESSION_WHERE, perTables, sessionValues, type Tables } from '../sql/tables.js';
+import { numberOf, textOf } from '../sql/row-values.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  STATE_KEYS,
+  eventRow,
+  insertIntoEvents,
+  insertIntoState,
+  perTables,
+  sessionValues,
+  type Tables,
+} from '../sql/tables.js';
 import type { BoundStatement } from '../drivers/driver.js';
-import type { AppendBatch, Dialect, DialectAppends, DialectSql, DistributedTables, Sql } from './dialect.js';
-import { columns } from './postgresql-append.js';
+import type {
+  AppendBatch,
+  Dialect,
+  DialectAppends,
+  DialectOperations,
+  DialectSql,
+  DistributedTables,
+  Sql,
+} from './dialect.js';
+import { MOST, columns, givenSessions, lastSeqsOf, takeSeveral, waitsForSessionOnly } from './postgresql-append.js';
 import { appendsOneByOne, insertBatch } from './session-rows.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 
@@ -43,29 +61,36 @@ export function onCitus(postgresql: Dialect): DistributedTables {
       values: columns(3, keys),
     }),
   };
+  const dialect = (appends: DialectOperations['appends']): Dialect => ({
+    ...postgresql,
+    sql,
+
+    operations: {
+      ...postgresql.operations,
+
+      async nextChange(sql, session) {
+        const { count, read } = changeTexts(sql);
+        const [row] = await sql.all<{ last_change: number | string }>(
+          session.isNew ? read : count,
+          sessionValues(session),
+        );
+        return numberOf(row?.last_change);
+      },
+
+      appends,
+    },
+  });
+  const byUser = dialect((tables) => appendsInTransaction(tables, sql));
+  const bySchema = dialect((tables) => appendsOnOneNode(tables, sql));
   return {
     isPossible: HAS_CITUS,
 
-    find: 'select 1 from pg_dist_partition where logicalrelid = to_regclass(?)',
-
-    dialect: {
-      ...postgresql,
-      sql,
-
-      operations: {
-        ...postgresql.operations,
-
-        async nextChange(sql, session) {
-          const { count, read } = changeTexts(sql);
-          const [row] = await sql.all<{ last_change: number | string }>(
-            session.isNew ? read : count,
-            sessionValues(session),
-          );
-          return numberOf(row?.last_change);
-        },
-
-        appends: (tables) => appendsTogether(tables, sql),
-      },
+    async dialectOf(sql, table) {
+      const [row] = await sql.all<{ partmethod: unknown }>(
+        'select partmethod::text as partmethod from pg_dist_partition where logicalrelid = to_regclass(?)',
+        [table],
+      );
+      return row && (textOf(row.partmethod) === 'h' ? byUser : bySchema);
     },
   };
 }
@@ -77,8 +102,59 @@ const COMMIT: BoundStatement = { text: 'commit', values: [] };
  * Appends by a transaction of plain statements, since the parts of a `with` may not insert. The client waits for two answers
  * only: for the number, and for all that comes after it. Citus passes on one statement after another.
  */
-function appendsTogether(tables: Tables, dialectSql: DialectSql): DialectAppends {
+function appendsInTransaction(tables: Tables, dialectSql: DialectSql): DialectAppends {
   return { ...appendsOneByOne((sql, batch) => append(sql, batch, tables, dialectSql)), commits: true };
+}
+
+/** The most events and state keys of a batch that shares a transaction: a statement has at most 65,535 values. */
+const MOST_SHARED = 64;
+
+/** The same if the rows of all sessions are on one node. Appends to several sessions share the transaction. */
+function appendsOnOneNode(tables: Tables, dialectSql: DialectSql): DialectAppends {
+  const alone = appendsInTransaction(tables, dialectSql);
+  const { locked, take } = takeSeveral(tables, dialectSql);
+  return {
+    ...alone,
+    most: MOST,
+    shares: (batch) => waitsForSessionOnly(batch) && batch.events.length + batch.state.session.length <= MOST_SHARED,
+    isStatement: () => true,
+    write: (sql, batches) =>
+      batches.length > 1 ? appendSeveral(sql, batches, `${locked} ${take}`) : alone.write(sql, batches),
+  };
+}
+
+/** Inserts rows by `values`: an `insert … select` is a two-phase commit. */
+async function appendSeveral(sql: Sql, batches: readonly AppendBatch[], take: string) {
+  const [, taken = []] = await sql.together([BEGIN, { text: take, values: givenSessions(batches) }]);
+  const lastSeqs = lastSeqsOf(batches, taken);
+  const events: unknown[][] = [];
+  const state: unknown[][] = [];
+  for (const [i, batch] of batches.entries()) {
+    const lastSeq = lastSeqs[i];
+    if (lastSeq === undefined) continue;
+    const key = sessionValues(batch.session);
+    for (const [j, { id, timestamp, json, superseded = null, beginsTurn }] of batch.events.entries()) {
+      const seq = lastSeq - batch.events.length + 1 + j;
+      events.push([...key, seq, id, timestamp, json, superseded, Number(beginsTurn)]);
+    }
+    for (const { key: name, json, eventId } of batch.state.session) state.push([...key, name, json, eventId]);
+  }
+  const { dialect, tables } = sql;
+  const inserts = [
+    { into: insertIntoEvents(tables), row: eventRow(), rows: events, end: '' },
+    {
+      ...{ into: insertIntoState(tables, 'session'), row: '(?, ?, ?, ?, ?, ?)', rows: state },
+      end: dialect.sql.onConflict(tables.sessionStates, STATE_KEYS.session),
+    },
+  ].filter(({ rows }) => rows.length > 0);
+  await sql.together([
+    ...inserts.map(({ into, row, rows, end }) => ({
+      text: `${into} values ${rows.map(() => row).join(', ')} ${end}`,
+      values: rows.flat(),
+    })),
+    COMMIT,
+  ]);
+  return lastSeqs;
 }
 
 async function append(

@@ -87,10 +87,11 @@ export interface DistributedTables {
    * get no extra query.
    */
   readonly isPossible: string;
-  /** Selects a row if a table is distributed; its value is the table's quoted name. */
-  readonly find: string;
-  /** The statements for distributed tables. */
-  readonly dialect: Dialect;
+  /**
+   * @param table its quoted name.
+   * @returns the statements for the tables, if this one is distributed.
+   */
+  dialectOf(sql: Sql, table: string): Promise<Dialect | undefined>;
 }
 
 /** How connections must be set up. */
@@ -336,7 +337,7 @@ export interface DialectAppends {
   /** Whether a batch may be written with others: not if it may wait for a lock, since the others would wait, too. */
   shares(batch: AppendBatch): boolean;
 
-  /** Whether a batch, or several shared ones, are one statement, which needs no transaction around it. */
+  /** Whether a batch, or several shared ones, are one statement, or like one: they need no transaction around them. */
   isStatement(batch: AppendBatch): boolean;
 
   /** Whether `write` begins a transaction and commits it. The caller rolls back if it throws. */

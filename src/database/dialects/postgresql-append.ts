@@ -15,7 +15,7 @@ import { returningSql } from './returning.js';
 import { addToLastSeq, appendCondition, leaseIsFree } from './session-row.js';
 
 /** The most appends that share a statement: none of them is acknowledged before all are written. */
-const MOST = 32;
+export const MOST = 32;
 
 /** Means any number. Not null: the host may have set `array_nulls = off`. */
 const ANY = -1;
@@ -30,8 +30,7 @@ export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): Diale
   return {
     most: MOST,
 
-    // If somebody has locked a row of the user or the app, the other sessions would wait for it, too.
-    shares: ({ state }) => state.user.length === 0 && state.app.length === 0,
+    shares: waitsForSessionOnly,
 
     isStatement: () => true,
 
@@ -69,18 +68,15 @@ export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): Diale
   };
 }
 
+/** If somebody has locked a row of the user or the app, the other sessions of a shared write would wait for it, too. */
+export const waitsForSessionOnly = ({ state }: AppendBatch): boolean =>
+  state.user.length === 0 && state.app.length === 0;
+
 async function writeTogether(
   sql: Sql,
   text: string,
   batches: readonly AppendBatch[],
 ): Promise<readonly (number | undefined)[]> {
-  const sessions = batches.map(
-    ({ session, incarnation, expectedSeq, expectedChange, lease, events, lastUpdateTime }, i) => [
-      ...[session.appName, session.userId, session.sessionId, incarnation, expectedSeq ?? ANY],
-      ...[lease === 'unleased' ? ANY : (lease?.token ?? ANY), lease === 'unleased'],
-      ...[expectedChange ?? ANY, events.length, lastUpdateTime, i],
-    ],
-  );
   const events = batches.flatMap(({ events }, i) =>
     events.map(({ id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn }, j) => [
       ...[i, j + 1, id, timestamp],
@@ -90,9 +86,26 @@ async function writeTogether(
   const state = batches.flatMap(({ state }, i) =>
     state.session.map(({ key, json, eventId }) => [i, key, json, eventId]),
   );
-  const values = [...columns(11, sessions), ...columns(7, events), ...columns(4, state)];
-  const rows = await sql.all<{ number: number; last_seq: number }>(text, values);
-  const lastSeqs = new Map(rows.map((row) => [numberOf(row.number), numberOf(row.last_seq)]));
+  const rows = await sql.all(text, [...givenSessions(batches), ...columns(7, events), ...columns(4, state)]);
+  return lastSeqsOf(batches, rows);
+}
+
+/** The values of `takeSeveral`. */
+export function givenSessions(batches: readonly AppendBatch[]): string[] {
+  const rows = batches.map(
+    ({ session, incarnation, expectedSeq, expectedChange, lease, events, lastUpdateTime }, i) => [
+      ...[session.appName, session.userId, session.sessionId, incarnation, expectedSeq ?? ANY],
+      ...[lease === 'unleased' ? ANY : (lease?.token ?? ANY), lease === 'unleased'],
+      ...[expectedChange ?? ANY, events.length, lastUpdateTime, i],
+    ],
+  );
+  return columns(11, rows);
+}
+
+/** @param rows with the `number` of a batch and the `last_seq` of its session. */
+export function lastSeqsOf(batches: readonly AppendBatch[], rows: readonly object[]): (number | undefined)[] {
+  const taken = rows as { number: number; last_seq: number }[];
+  const lastSeqs = new Map(taken.map((row) => [numberOf(row.number), numberOf(row.last_seq)]));
   return batches.map((_, i) => lastSeqs.get(i));
 }
 
@@ -122,14 +135,32 @@ function appendText(tables: Tables, scopes: readonly Scope[], where: string): st
   return `with ${parts.join(', ')} select last_seq from taken`;
 }
 
-/**
- * The same for several sessions. Each session's row is looked up by itself and updated by its place (`ctid`): in a join the server
- * may read all sessions, and with a cached plan it still does so when there are many. A row that has changed since the statement
- * began has another place, and is not found.
- */
+/** The same for several sessions. */
 function togetherText(tables: Tables, sql: DialectSql): string {
-  const { sessions, sessionStates } = tables;
-  return `with given as (
+  const { sessionStates } = tables;
+  const { locked, take } = takeSeveral(tables, sql);
+  return `${locked}, taken as (
+      ${take}
+    ), events as (
+      ${insertIntoEvents(tables)}
+      select ${SESSION_COLUMNS}, before + nth, id, at, data::json, nullif(lost, ''), begins
+      from taken join unnest(?::int[], ?::int[], ?::text[], ?::float8[], ?::text[], ?::text[], ?::boolean[])
+        as appended (number, nth, id, at, data, lost, begins) using (number)
+    ), session_state as (
+      ${insertIntoState(tables, 'session')}
+      select ${SESSION_COLUMNS}, key, value::json, event_id
+      from taken join unnest(?::int[], ?::text[], ?::text[], ?::text[]) as written (number, key, value, event_id) using (number)
+      ${returningSql.onConflict(sessionStates, STATE_KEYS.session)}
+    ) select number, last_seq from taken`;
+}
+
+/**
+ * An `update` that takes the numbers of several sessions, and the `with` before it. Each session's row is looked up by itself and
+ * updated by its place (`ctid`): in a join the server may read all sessions, and with a cached plan it still does so when there
+ * are many. A row that has changed since the statement began has another place, and is not found.
+ */
+export function takeSeveral({ sessions }: Tables, sql: DialectSql): { locked: string; take: string } {
+  const locked = `with given as (
       select * from unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::int[], ?::bigint[], ?::boolean[], ?::bigint[],
         ?::int[], ?::float8[], ?::int[])
         as given (${SESSION_COLUMNS}, expected_incarnation, expected_seq, token, is_unleased, expected_change, events, time, number)
@@ -143,21 +174,11 @@ function togetherText(tables: Tables, sql: DialectSql): string {
           and (not is_unleased or ${leaseIsFree(sql)})
         for no key update skip locked
       ) as session
-    ), taken as (
-      update ${sessions} as s set last_seq = last_seq + events, last_update_time = time
+    )`;
+  const take = `update ${sessions} as s set last_seq = last_seq + events, last_update_time = time
       from locked where s.ctid = place
-      returning ${sessionColumnsOf('s')}, number, last_seq - events as before, last_seq
-    ), events as (
-      ${insertIntoEvents(tables)}
-      select ${SESSION_COLUMNS}, before + nth, id, at, data::json, nullif(lost, ''), begins
-      from taken join unnest(?::int[], ?::int[], ?::text[], ?::float8[], ?::text[], ?::text[], ?::boolean[])
-        as appended (number, nth, id, at, data, lost, begins) using (number)
-    ), session_state as (
-      ${insertIntoState(tables, 'session')}
-      select ${SESSION_COLUMNS}, key, value::json, event_id
-      from taken join unnest(?::int[], ?::text[], ?::text[], ?::text[]) as written (number, key, value, event_id) using (number)
-      ${returningSql.onConflict(sessionStates, STATE_KEYS.session)}
-    ) select number, last_seq from taken`;
+      returning ${sessionColumnsOf('s')}, number, last_seq - events as before, last_seq`;
+  return { locked, take };
 }
 
 type Element = string | number | boolean | null;

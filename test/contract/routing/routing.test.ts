@@ -74,8 +74,8 @@ describe('on distributed tables', () => {
   beforeAll(async () => {
     store = await harness.open();
     // What Citus has in `pg_catalog`.
-    await store.query('create table pg_dist_partition (logicalrelid regclass)');
-    await store.query(`insert into pg_dist_partition values ('adk_sessions')`);
+    await store.query('create table pg_dist_partition (logicalrelid regclass, partmethod "char")');
+    await store.query(`insert into pg_dist_partition values ('adk_sessions', 'h')`);
     const onQuery = (text: string, values: readonly unknown[] = []) => {
       if (!isCheck(text)) sent.push({ text, values });
       return text;
@@ -178,6 +178,40 @@ describe('on distributed tables', () => {
       expect(await store.stored(keyOf(session))).toMatchObject({ state: { i }, events: [{ author: 'agent' }] });
     }
     expect(sent.filter(({ text }) => /locked|ctid/.test(text))).toEqual([]);
+  });
+
+  test('F7 appends to sessions at once share a transaction if all rows are on one node, and each has its own outcome', async () => {
+    await store.query(`update pg_dist_partition set partmethod = 'n'`);
+    try {
+      const orm = await store.connect({
+        pool: { min: 0, max: 1 },
+        onQuery: (text, values = []) => (isCheck(text) || sent.push({ text, values }), text),
+      });
+      const own = new MikroOrmSessionService(orm.em);
+      const sessions = await Promise.all(
+        Array.from({ length: 30 }, (_, i) => own.createSession({ appName: 'app', userId: `user at once ${i}` })),
+      );
+      const append = (id: string) =>
+        Promise.allSettled(
+          sessions.map((session, i) => own.appendEvent({ session, event: { ...saying(id, { id, i }), id } })),
+        );
+      sent = [];
+      await append('a');
+      expect(starts()).toEqual([
+        ...['begin', 'with given as', 'insert into adk_events', 'insert into adk_session_states', 'commit'],
+      ]);
+      expect(sent.filter(({ text }) => /insert [^;]* select/.test(text))).toEqual([]);
+
+      await service.deleteSession(keyOf(sessions[3]!));
+      const outcomes = await append('b');
+      for (const [i, session] of sessions.entries()) {
+        expect(outcomes[i]!.status).toBe(i === 3 ? 'rejected' : 'fulfilled');
+        const stored = await store.stored(keyOf(session));
+        if (i !== 3) expect(stored).toMatchObject({ state: { id: 'b', i }, events: [{ id: 'a' }, { id: 'b' }] });
+      }
+    } finally {
+      await store.query(`update pg_dist_partition set partmethod = 'h'`);
+    }
   });
 
   test('F7 every statement about a session is routed, and no condition or list of values reads a volatile clock', async () => {
