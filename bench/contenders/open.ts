@@ -1,7 +1,8 @@
 import { DatabaseSessionService } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../entities/index.js';
-import { migrate } from '../../src/index.js';
+import { distribute, migrate } from '../../src/index.js';
+import { citusLayout } from '../../test/support/harnesses/on-server.js';
 import { createDatabase, type DatabaseName, type TestDatabase } from '../../test/support/servers.js';
 import { CONTENDERS, type Contender, type ContenderName, type Contenders } from './contender.js';
 import type { BareDriver } from './drivers/bare-driver.js';
@@ -83,6 +84,8 @@ async function openOurs(database: TestDatabase, orm: MikroORM, service?: Service
 export async function migrated(database: TestDatabase): Promise<MikroORM> {
   const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
   await migrate(orm);
+  const by = citusLayout(database.name);
+  if (by === 'user' || by === 'schema') await distribute(orm, { by });
   return orm;
 }
 

@@ -4,6 +4,7 @@ import { rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { DATABASES, SERVERS, type ServerName } from '../../test/support/harnesses/databases.js';
+import { citusLayout } from '../../test/support/harnesses/on-server.js';
 import { serverUrl } from '../../test/support/run.js';
 import { createDatabase, executeOnServer, type DatabaseName, type TestDatabase } from '../../test/support/servers.js';
 import type { BareDriver, Row } from '../contenders/drivers/bare-driver.js';
@@ -35,13 +36,17 @@ interface Marker {
   fillMs: number;
 }
 
-/** Opens a database that is kept, in the folder or on the server. Fills it unless an earlier run has. */
+/**
+ * Opens a database that is kept, in the folder or on the server. Fills it unless an earlier run has. On Citus it is not kept, since
+ * each node has one.
+ */
 export async function keptPopulation(
   name: DatabaseName,
   size: Size,
   folder: string,
   onProgress: (doing: string) => void,
 ): Promise<Population> {
+  if (citusLayout(name) !== undefined) return temporaryPopulation(name, size, onProgress);
   const found = await keptDatabase(name, `adk_growth_${size.events}_${size.sessions}`, folder);
   if (found.exists) {
     const population = await open(name, found.database, size, () => Promise.resolve());
@@ -138,10 +143,14 @@ const SIZES: Record<ServerName, string> = {
     'select sum(data_length + index_length) as bytes from information_schema.tables where table_schema = database()',
 };
 
+const SIZE_ON_CITUS =
+  "select sum(result::bigint) as bytes from run_command_on_all_nodes('select pg_database_size(current_database())')";
+
 /** @returns the size of a database on the disk. */
 export async function bytesOf({ name, database, driver }: Population): Promise<number> {
   if (!isServer(name)) return (await stat(database.options.dbName ?? '')).size;
-  const [row] = await rowsOf(driver, SIZES[name]);
+  const size = citusLayout(name) === undefined ? SIZES[name] : SIZE_ON_CITUS;
+  const [row] = await rowsOf(driver, size);
   return Number(row?.['bytes']);
 }
 
