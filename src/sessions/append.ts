@@ -15,7 +15,6 @@ import { passingOf } from '../model/failures.js';
 import type { SessionKey } from '../model/keys.js';
 import { byScope, setOwn, type StateEntry } from '../model/state.js';
 import type { ObservedCall, Telemetry } from '../telemetry/telemetry.js';
-import { readEvents, readState } from './damage.js';
 import { applyDelta, forgetWrites, winningKeys } from './delta.js';
 import {
   catchUp,
@@ -35,6 +34,7 @@ import {
 import { NONE_MISSED, missedChanges } from './missed-changes.js';
 import { LockedAppend, type Appended, type EventWrite } from './locked-append.js';
 import { pendingEvent, refuseTooLarge, type PendingEvent } from './pending-event.js';
+import { readEvents, readState } from './read.js';
 import type { SessionCalls } from './session-calls.js';
 
 type NonEmpty<T> = readonly [T, ...T[]];
@@ -362,7 +362,7 @@ export class Appender {
       const rewritten = readEvents({ ...NO_EVENTS, events: read.events.filter(isRewritten) });
       const state = readState(read.state);
       // A host's transaction may not see what others committed: the handle stays behind until the next append.
-      const isOld = missed.damaged.events.length > 0 || read.lastChange < lastChange;
+      const isOld = missed.damaged !== undefined || read.lastChange < lastChange;
       if (this.#database.isJoined && isOld) return;
       if (isAnother) forgetWrites(handle.state);
       catchUp(handle, pending, {

@@ -13,9 +13,8 @@ import { SessionExistsError } from '../model/errors.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
 import { byScope, type StateEntries } from '../model/state.js';
 import type { StoredTexts } from '../model/stored-texts.js';
-import { readState } from './damage.js';
 import { handleOf } from './handle.js';
-import { getSession } from './read.js';
+import { getSession, readState } from './read.js';
 import type { SessionCalls } from './session-calls.js';
 import { stateEntries } from './state.js';
 

@@ -1,85 +1,9 @@
-import type { Event } from '@google/adk';
-import { pastChangeOf, type RecordedChange } from '../database/statements/changes.js';
-import type { ReadEvents } from '../database/statements/session-reader.js';
-import type { StateValue } from '../database/statements/state.js';
 import type { Tables } from '../database/sql/tables.js';
-import type { Undecodable } from '../model/codec.js';
-import { DamagedSessionError, type Damage, type DamagedEvents } from '../model/errors.js';
-import { decode, decodeEvent } from '../model/event-codec.js';
+import { DamagedSessionError, type Damage } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { MikroOrmSessionServiceOptions } from '../model/options.js';
-import type { PastChange } from '../model/past-state.js';
-import { rangesOf, type SeqRange } from '../model/seq-ranges.js';
-import { SCOPES, prefixed, scopeOf, setOwn, type Scope } from '../model/state.js';
-
-/** The contents of a session's rows, and which rows could not be read. */
-interface Readable<T> {
-  value: T;
-  damaged: Damage;
-}
-
-/**
- * Merges the state of session, user and app, as agents see it.
- *
- * @param value the object that gets the state.
- */
-export function readState(
-  values: readonly StateValue[],
-  value: Record<string, unknown> = {},
-): Readable<Record<string, unknown>> {
-  const stateKeys: string[] = [];
-  const undecodable: Undecodable[] = [];
-  for (const { scope, key, json, undecodable: reason } of values) {
-    const decoded = decode(json);
-    if (decoded) setOwn(value, prefixed(scope, key), decoded.value);
-    else stateKeys.push(prefixed(scope, key));
-    if (reason) undecodable.push(reason);
-  }
-  return { value, damaged: { events: [], stateKeys, encodings: encodingsOf(undecodable) } };
-}
-
-export function readEvents({ events, missing, uncounted }: ReadEvents): Readable<Event[]> {
-  const value: Event[] = [];
-  const unreadable: number[] = [];
-  const undecodable: Undecodable[] = [];
-  for (const { seq, json, undecodable: reason } of events) {
-    const event = decodeEvent(json);
-    if (event) value.push(event);
-    else unreadable.push(seq);
-    if (reason) undecodable.push(reason);
-  }
-  const of = (problem: DamagedEvents['problem']) => (range: SeqRange) => ({ ...range, problem });
-  const damaged = [
-    ...missing.map(of('missing')),
-    ...rangesOf(unreadable).map(of('unreadable')),
-    ...rangesOf(uncounted.map(({ seq }) => seq)).map(of('uncounted')),
-  ];
-  return {
-    value,
-    damaged: { events: damaged.sort((a, b) => a.from - b.from), stateKeys: [], encodings: encodingsOf(undecodable) },
-  };
-}
-
-/** @param recorded the changes that were recorded of a session. */
-export function readChanges(recorded: readonly RecordedChange[]): Readable<PastChange[]> {
-  const value = recorded.flatMap((change) => pastChangeOf(change) ?? []);
-  const lost = recorded.filter((change) => !pastChangeOf(change));
-  const events = rangesOf(lost.map(({ kind, seq }) => (kind === 'state' ? seq : 0)));
-  const undecodable = lost.flatMap((change) => change.undecodable ?? []);
-  return {
-    value,
-    damaged: {
-      events: events.map((range) => ({ ...range, problem: 'change' })),
-      stateKeys: [],
-      encodings: encodingsOf(undecodable),
-    },
-  };
-}
-
-const encodingsOf = (undecodable: readonly Undecodable[]): string[] => [
-  ...new Set(undecodable.map(({ encoding }) => encoding)),
-];
+import { SCOPES, scopeOf, type Scope } from '../model/state.js';
 
 /** Sessions for which the process has already emitted a warning. */
 const warned = new WeakMap<Tables, Set<string>>();
@@ -95,7 +19,7 @@ export class DamageReporter {
   }
 
   /** Reports damage, if there is any. Never throws, since the call that found it continues or is already committed. */
-  report(key: SessionKey, ...damages: readonly Damage[]): void {
+  report(key: SessionKey, ...damages: readonly (Damage | undefined)[]): void {
     const error = damageError(key, ...damages);
     if (!error) return;
     if (this.#onDamage) callHost(this.#onDamage, error);
@@ -111,11 +35,14 @@ export class DamageReporter {
   }
 }
 
-export function damageError(key: SessionKey, ...damages: readonly Damage[]): DamagedSessionError | undefined {
-  const events = damages.flatMap((damage) => damage.events);
-  const stateKeys = damages.flatMap((damage) => damage.stateKeys);
+export function damageError(
+  key: SessionKey,
+  ...damages: readonly (Damage | undefined)[]
+): DamagedSessionError | undefined {
+  const events = damages.flatMap((damage) => damage?.events ?? []);
+  const stateKeys = damages.flatMap((damage) => damage?.stateKeys ?? []);
   if (events.length + stateKeys.length === 0) return undefined;
-  const encodings = [...new Set(damages.flatMap((damage) => damage.encodings ?? []))];
+  const encodings = [...new Set(damages.flatMap((damage) => damage?.encodings ?? []))];
   const damage = { events, stateKeys, encodings };
   return new DamagedSessionError(messageOf(key, damage), key, damage);
 }

@@ -11,6 +11,7 @@ import {
   copyChanges,
   encodedChange,
   forgetChangesAfter,
+  pastChangeOf,
   recordChange,
   recordChanges,
   recordedChanges,
@@ -34,11 +35,12 @@ import type { KnownSession } from '../model/codec.js';
 import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { pastState, type PastChange, type PastEvent } from '../model/past-state.js';
+import { rangesOf } from '../model/seq-ranges.js';
 import type { StateEntries, StateEntry } from '../model/state.js';
 import type { StoredTexts, Undecoded } from '../model/stored-texts.js';
 import { beginsTurn } from '../model/turn.js';
-import { damageError, readChanges, readEvents, readState } from './damage.js';
-import { reread } from './read.js';
+import { damageError } from './damage.js';
+import { encodingsOf, readEvents, readState, reread, type Readable } from './read.js';
 import type { ForkPoint } from './requests.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -267,14 +269,15 @@ async function readPast(
   ): PastSession {
     if (!read) throw new SessionNotFoundError(key.sessionId);
     const { value: all, damaged } = readEvents(read);
-    const isDamaged = (seq: number) => damaged.events.some(({ from, to }) => from <= seq && seq <= to);
+    const ranges = damaged?.events ?? [];
+    const isDamaged = (seq: number) => ranges.some(({ from, to }) => from <= seq && seq <= to);
     const stored = read.events.filter(({ seq }) => !isDamaged(seq));
     const numbers = stored.map((event) => event.seq);
     const seq = seqAt(all, numbers, read, point);
     const isNow = seq === read.lastSeq;
     const recorded = changesRead.filter((change) => change.seq <= seq || isNow || change.kind === 'trimmed');
     const { value: changes, damaged: lost } = readChanges(recorded);
-    const needed = { ...damaged, events: damaged.events.filter(({ from }) => from <= seq || isNow) };
+    const needed = damaged && { ...damaged, events: ranges.filter(({ from }) => from <= seq || isNow) };
     const own = isNow ? [readState(read.state.filter(({ scope }) => scope === 'session')).damaged] : [];
     const error = damageError(key, needed, lost, ...own);
     if (error) throw error;
@@ -286,6 +289,22 @@ async function readPast(
     const state = stateNow && isNow ? stateNow : pastState(changes, events, seq);
     return { seq, head: read, events, state, changes, recorded };
   }
+}
+
+/** @param recorded the changes that were recorded of a session. */
+function readChanges(recorded: readonly RecordedChange[]): Readable<PastChange[]> {
+  const value = recorded.flatMap((change) => pastChangeOf(change) ?? []);
+  const lost = recorded.filter((change) => !pastChangeOf(change));
+  const events = rangesOf(lost.map(({ kind, seq }) => (kind === 'state' ? seq : 0)));
+  const undecodable = lost.flatMap((change) => change.undecodable ?? []);
+  return {
+    value,
+    damaged: {
+      events: events.map((range) => ({ ...range, problem: 'change' })),
+      stateKeys: [],
+      encodings: encodingsOf(undecodable),
+    },
+  };
 }
 
 /** @param numbers the numbers of the events. @returns the number of the last event before the point. */

@@ -5,8 +5,8 @@ import { ownerKey, stateOfSessions, type StateValue } from '../database/statemen
 import { aWholeNumber } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys } from '../model/keys.js';
-import { readState } from './damage.js';
 import { handleOf } from './handle.js';
+import { readState } from './read.js';
 import type { SessionCalls } from './session-calls.js';
 
 export async function listSessions(calls: SessionCalls, request: ListSessionsRequest): Promise<ListSessionsResponse> {

@@ -8,7 +8,7 @@ import { decodeEvent } from '../model/event-codec.js';
 import { checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { gapsIn } from '../model/seq-ranges.js';
 import type { Undecoded } from '../model/stored-texts.js';
-import { readEvents as readable } from './damage.js';
+import { readEvents as readable } from './read.js';
 import type { SessionCalls } from './session-calls.js';
 
 /** Which events of a session to read. */

@@ -1,9 +1,12 @@
-import type { GetSessionRequest, Session } from '@google/adk';
-import { stateOfScope } from '../database/statements/state.js';
-import { readSession, readSince, readTurns } from '../database/statements/session-reader.js';
-import { SessionNotFoundError } from '../model/errors.js';
+import type { Event, GetSessionRequest, Session } from '@google/adk';
+import { readSession, readSince, readTurns, type ReadEvents } from '../database/statements/session-reader.js';
+import { stateOfScope, type StateValue } from '../database/statements/state.js';
+import type { Undecodable } from '../model/codec.js';
+import { SessionNotFoundError, type Damage, type DamagedEvents } from '../model/errors.js';
+import { decode, decodeEvent } from '../model/event-codec.js';
 import { checkKeys, isIncomplete, type SessionKey } from '../model/keys.js';
-import { readEvents, readState } from './damage.js';
+import { rangesOf, type SeqRange } from '../model/seq-ranges.js';
+import { prefixed, setOwn } from '../model/state.js';
 import { handleOf } from './handle.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -51,3 +54,57 @@ export async function getState(
   calls.refuseDamage(key, state.damaged);
   return state.value;
 }
+
+/** The contents of a session's rows, and which rows could not be read, if there are any. */
+export interface Readable<T> {
+  value: T;
+  damaged: Damage | undefined;
+}
+
+/**
+ * Merges the state of session, user and app, as agents see it.
+ *
+ * @param value the object that gets the state.
+ */
+export function readState(
+  values: readonly StateValue[],
+  value: Record<string, unknown> = {},
+): Readable<Record<string, unknown>> {
+  const stateKeys: string[] = [];
+  const undecodable: Undecodable[] = [];
+  for (const { scope, key, json, undecodable: reason } of values) {
+    const decoded = decode(json);
+    if (decoded) setOwn(value, prefixed(scope, key), decoded.value);
+    else stateKeys.push(prefixed(scope, key));
+    if (reason) undecodable.push(reason);
+  }
+  if (stateKeys.length === 0) return { value, damaged: undefined };
+  return { value, damaged: { events: [], stateKeys, encodings: encodingsOf(undecodable) } };
+}
+
+export function readEvents({ events, missing, uncounted }: ReadEvents): Readable<Event[]> {
+  const value: Event[] = [];
+  const unreadable: number[] = [];
+  const undecodable: Undecodable[] = [];
+  for (const { seq, json, undecodable: reason } of events) {
+    const event = decodeEvent(json);
+    if (event) value.push(event);
+    else unreadable.push(seq);
+    if (reason) undecodable.push(reason);
+  }
+  if (missing.length + unreadable.length + uncounted.length === 0) return { value, damaged: undefined };
+  const of = (problem: DamagedEvents['problem']) => (range: SeqRange) => ({ ...range, problem });
+  const damaged = [
+    ...missing.map(of('missing')),
+    ...rangesOf(unreadable).map(of('unreadable')),
+    ...rangesOf(uncounted.map(({ seq }) => seq)).map(of('uncounted')),
+  ];
+  return {
+    value,
+    damaged: { events: damaged.sort((a, b) => a.from - b.from), stateKeys: [], encodings: encodingsOf(undecodable) },
+  };
+}
+
+export const encodingsOf = (undecodable: readonly Undecodable[]): string[] => [
+  ...new Set(undecodable.map(({ encoding }) => encoding)),
+];

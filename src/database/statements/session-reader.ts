@@ -218,7 +218,8 @@ function withGaps({ head, state, events }: Found, first: number): Asked {
   const { lastSeq } = head;
   const counted = events.filter(({ seq }) => seq <= lastSeq);
   const numbers = counted.map(({ seq }) => seq);
-  const missing = gapsIn(numbers, first, lastSeq);
+  // A whole session, as most are, has an event for each number.
+  const missing = numbers.length === lastSeq - first ? [] : gapsIn(numbers, first, lastSeq);
   return { head, state, events: counted, missing, uncounted: events.slice(counted.length) };
 }
 
