@@ -1,14 +1,13 @@
 import type { LogWentBackError } from '../model/errors.js';
 import { historyText, type CompleteLogPosition, type LogBoundary } from '../model/log-history.js';
 import { readPage, type CompleteEntry } from './complete-page.js';
-import { endsOf, restsOf, type ReaderCursor } from './cursors.js';
+import { endsOf, restsOf, wentBack, type ReaderCursor } from './cursors.js';
 import type { CompleteLogEntry } from './entries.js';
 import { entriesOf, type LogFilter } from './filters.js';
 import type { LogContent } from './log-reader.js';
 import { changeBefore } from './logged-changes.js';
 import { BATCH, type ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
-import { wentBack } from './went-back.js';
 
 /** Entries that were read together, and where to continue. The cursor also passes entries that the filter left out. */
 export interface LogPage {

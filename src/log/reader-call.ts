@@ -78,6 +78,7 @@ export class ReaderCall {
 
   /** Waits for work that may be abandoned. @throws Aborted when the signal fires. */
   orAborted<T>(work: Promise<T>): Promise<T> {
+    if (!this.signal) return work;
     let stop = () => {};
     const aborted = new Promise<never>((_, reject) => {
       stop = onAbort(this.signal, () => reject(new Aborted()));

@@ -28,7 +28,10 @@ export class Heads {
 
   /** Assigns positions to all events that are committed now, if this account may. @returns the head of the log. */
   ofLog(call: ReaderCall): Promise<CompleteLogPosition> {
-    return call.waitOrAbort(() => this.#poller.head(call.report, call.signal));
+    return call.waitOrAbort(async () => {
+      const { position, epoch, change, history } = await this.#poller.positions.assign(call.report, call.signal);
+      return { position, epoch, change, history };
+    });
   }
 
   /** @returns the head of a session, or undefined. */

@@ -42,10 +42,10 @@ export interface Watch<Head> {
 export class LogPoller {
   static readonly #pollers = new WeakMap<Tables, Map<number, LogPoller>>();
 
+  readonly positions: Positions;
   readonly #wakers: Set<() => void>;
   readonly #database: Database;
   readonly #intervalMs: number;
-  readonly #positions: Positions;
   readonly #sessions: WatchedSessions;
   readonly #waiters = new Waiters();
   readonly #watchers = new Set<{ report: Report }>();
@@ -74,14 +74,8 @@ export class LogPoller {
     this.#wakers = wakersOf(database.tables);
     this.#database = database;
     this.#intervalMs = intervalMs;
-    this.#positions = new Positions(database);
+    this.positions = new Positions(database);
     this.#sessions = new WatchedSessions(database);
-  }
-
-  /** Assigns positions to all events that are committed now, if this account may. @returns the head of the log. */
-  async head(report: Report, signal?: AbortSignal): Promise<CompleteLogPosition> {
-    const { position, epoch, change, history } = await this.#positions.assign(report, signal);
-    return { position, epoch, change, history };
   }
 
   /**
@@ -192,7 +186,7 @@ export class LogPoller {
     const seen = counter === undefined ? undefined : `${counter} ${added}`;
     if (seen !== undefined && seen === this.#seen) return;
 
-    const { isPending } = await this.#positions.assign(
+    const { isPending } = await this.positions.assign(
       (error, operation) => this.#report(error, operation),
       signal,
       ({ position, epoch, change, history }) => {
