@@ -31,7 +31,7 @@ export const GROWTH_USAGE = `${COMMAND} -- growth [options]
   --out <folder>          where to write results and the chart; by default ${path.relative('.', RESULTS_FOLDER)} for a complete run on all
                           databases, otherwise a temporary folder
 Servers without a URL are started, durable, with their data in the folder. On a server with a URL, the database adk_growth_…
-remains: drop it yourself.`;
+remains: drop it yourself. With ADK_TEST_CITUS=user the tables are distributed, and the database is dropped.`;
 
 export interface GrowthOptions {
   databases: readonly DatabaseName[];
