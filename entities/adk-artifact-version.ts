@@ -29,6 +29,8 @@ export const adkArtifactVersion = ({ named, table }: Naming) =>
         data: optionalBytes('data'),
         /** The number of the upload that has the parts; null if they have the number of the version. */
         upload: p.integer().fieldName('upload').nullable(),
+        /** How many parts the content has, also if the only one is in `data`; null for an upload. */
+        parts: p.integer().fieldName('parts').nullable(),
         /** By the database's clock. */
         createTime: time('create_time'),
       },

@@ -4,6 +4,7 @@ import { readFile, readdir } from 'node:fs/promises';
 import { loadavg } from 'node:os';
 import { performance } from 'node:perf_hooks';
 import { encryption } from '../../src/codecs/index.js';
+import { MikroOrmSessionService } from '../../src/index.js';
 import { MikroOrmMemoryService } from '../../src/memory/memory-service.js';
 import { wordList, wordsOf } from '../../src/memory/words.js';
 import type { DatabaseName } from '../../test/support/servers.js';
@@ -47,6 +48,34 @@ function randomFrom(seed: number): () => number {
   return () => (state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0) / 2 ** 32;
 }
 
+/** Texts of so many words, by Zipf's law. */
+const wordsFrom = (random: () => number) => (count: number) =>
+  Array.from({ length: count }, () => `w${Math.floor(WORDS ** random()).toString(36)}x`).join(' ');
+
+/** How many sessions a projection follows, and how many events each has. */
+const FOLLOWED = { sessions: 200, events: 100 };
+
+/** @returns how many memories a projection adds in a second, with events of the same texts. */
+export async function projected(em: EntityManager): Promise<number> {
+  const words = wordsFrom(randomFrom(1));
+  const sessions = new MikroOrmSessionService(em);
+  for (let i = 0; i < FOLLOWED.sessions; i++) {
+    const session = await sessions.createSession({
+      appName: 'projected',
+      userId: `user ${i % 20}`,
+      sessionId: `s${i}`,
+    });
+    const events = Array.from({ length: FOLLOWED.events }, (_, j) =>
+      createEvent({ author: 'agent', content: { parts: [{ text: words(8 + ((i + j * 7) % 64)) }] } }),
+    );
+    await sessions.appendEvents({ session, events });
+  }
+  const projection = new MikroOrmMemoryService(em).projection({ filter: { appName: 'projected' } });
+  const began = performance.now();
+  await projection.catchUp();
+  return (FOLLOWED.sessions * FOLLOWED.events) / ((performance.now() - began) / 1_000);
+}
+
 /** The relative size of lists of words, for the paragraphs of the docs: generated words are too short, and repeat too rarely. */
 async function shareOfLists(): Promise<number> {
   let [lists, bytes] = [0, 0];
@@ -62,9 +91,7 @@ async function shareOfLists(): Promise<number> {
 /** Adds 100,000 memories, and searches those of two users; then the same with vectors. */
 export async function runSpeed(database: DatabaseName, em: EntityManager): Promise<void> {
   const random = randomFrom(1);
-  /** By Zipf's law. */
-  const words = (count: number) =>
-    Array.from({ length: count }, () => `w${Math.floor(WORDS ** random()).toString(36)}x`).join(' ');
+  const words = wordsFrom(random);
   const service = new MikroOrmMemoryService(em);
   const codec = encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 1) });
   const encrypted = new MikroOrmMemoryService(em, { codec });
@@ -81,6 +108,8 @@ export async function runSpeed(database: DatabaseName, em: EntityManager): Promi
       await to.addEventsToMemory({ appName, userId, sessionId: 's', events });
     }
   };
+  showProgress(`${database}: a projection remembers 20,000 events`);
+  const projectedPerSecond = await projected(em);
   showProgress(`${database}: adding 100,000 memories`);
   const begin = performance.now();
   for (const user of USERS) await add(service, 'plain', user);
@@ -120,10 +149,18 @@ export async function runSpeed(database: DatabaseName, em: EntityManager): Promi
   printHeading(`${database}, load ${loadavg()[0]?.toFixed(1)}`);
   const share = await shareOfLists();
   const target = /sqlite/.test(database) ? TARGETS.ingest.sqlite : TARGETS.ingest.server;
+  const added = (name: string, perSecond: number) => [
+    perSecond >= target ? '✓' : '✗',
+    name,
+    `${number(perSecond)} a second`,
+    '',
+    '',
+  ];
   printTable([
     ['', '', 'median', '95th percentile', 'CPU of the process'],
     ...rows,
-    [perSecond >= target ? '✓' : '✗', 'add memories, 200 at once', `${number(perSecond)} a second`, '', ''],
+    added('add memories, 200 at once', perSecond),
+    added('remember events by a projection', projectedPerSecond),
     [share <= TARGETS.words ? '✓' : '✗', 'lists of words', `${Math.round(100 * share)} % of English text`, '', ''],
   ]);
 }

@@ -154,6 +154,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       info longtext not null,
       data longblob null,
       upload int null,
+      parts int null,
       create_time double not null,
       primary key (app_name, user_id, session_id, filename, version),
       constraint adk_artifact_versions_artifact foreign key (app_name, user_id, session_id, filename)

@@ -162,6 +162,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       info json not null,
       data bytea null,
       upload int null,
+      parts int null,
       create_time double precision not null,
       constraint adk_artifact_versions_pkey primary key (app_name, user_id, session_id, filename, version),
       constraint adk_artifact_versions_artifact foreign key (app_name, user_id, session_id, filename)

@@ -156,6 +156,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       info text not null,
       data blob null,
       upload integer null,
+      parts integer null,
       create_time double not null,
       primary key (app_name, user_id, session_id, filename, version),
       constraint adk_artifact_versions_artifact foreign key (app_name, user_id, session_id, filename)

@@ -67,21 +67,23 @@ export const valuesOf = ({ appName, userId, sessionId, filename }: ArtifactKey) 
 /**
  * Saves a version. Encoded texts are bound to the version's number, so they are encoded for the next one.
  *
- * @param upload the upload that has its parts.
+ * @param upload the upload that has its parts. @param written how many.
  * @param write saves it, in a transaction.
  * @returns the number.
  */
 export function savingVersion(
   database: Database,
   key: ArtifactKey,
-  { given, upload }: { given: NewVersion; upload?: number | undefined },
+  { given, upload, written }: { given: NewVersion } & Pick<EncodedVersion, 'upload' | 'written'>,
   write: (textsFor: EncodedFor) => Promise<number>,
 ): Promise<number> {
   const next = async (sql: Sql) => ({ version: ((await lastVersion(sql, key)) ?? -1) + 1 });
   const coding = {
     foresee: async (found?: { version: number }) => found ?? database.run(next),
-    encode: (texts: StoredTexts, { version }: { version: number }) =>
-      encodedVersion(texts, { ...key, version }, given, upload),
+    encode: (texts: StoredTexts, { version }: { version: number }) => ({
+      ...encodedVersion(texts, { ...key, version }, given, upload),
+      written,
+    }),
   };
   return encodedFirst(database, coding, write);
 }
@@ -100,11 +102,11 @@ export async function saveVersion(sql: Sql, key: ArtifactKey, textsFor: EncodedF
 export async function insertVersion(
   sql: Sql,
   key: VersionKey,
-  { info, parts, upload }: EncodedVersion,
+  { info, parts, upload, written = parts.length }: EncodedVersion,
   createTime?: number,
 ): Promise<void> {
   const { insertNow, insertAt } = texts(sql);
-  const values = [...valuesOf(key), key.version, info, inRow(parts), upload ?? null];
+  const values = [...valuesOf(key), key.version, info, inRow(parts), upload ?? null, written];
   await (createTime === undefined ? sql.run(insertNow, values) : sql.run(insertAt, [...values, createTime]));
   if (parts.length > 1) await insertParts(sql, [...valuesOf(key), upload ?? key.version], 0, parts);
 }
@@ -308,7 +310,7 @@ export async function versionRow(
 
 const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artifactParts, select } }: Sql) => {
   const insert = (time: string) => `insert into ${artifactVersions}
-    (${ARTIFACT_COLUMNS}, version, info, data, upload, create_time) values (?, ?, ?, ?, ?, ?, ?, ?, ${time})`;
+    (${ARTIFACT_COLUMNS}, version, info, data, upload, parts, create_time) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ${time})`;
   const all = (columns = '') =>
     `select version, ${select.info} as info, upload, create_time${columns} from ${artifactVersions} where ${where}`;
   const one = (columns?: string) => ({

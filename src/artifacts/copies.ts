@@ -109,7 +109,7 @@ const texts = perTables(({ tables: { artifacts, artifactVersions, artifactParts 
       and upload is not null`,
     copyArtifact: (versions: string) => `${copyArtifact(versions)} group by app_name, user_id, filename`,
     copyVersions: [
-      copy(artifactVersions, 'version, info, data, upload, create_time', artifactVersions),
+      copy(artifactVersions, 'version, info, data, upload, parts, create_time', artifactVersions),
       copy(artifactParts, 'version, part, data', artifactParts),
     ],
   };

@@ -9,19 +9,14 @@ import {
   sessionValues,
   type SessionKeyRow,
 } from '../database/sql/tables.js';
-import { isEncoded } from '../model/codec.js';
-import { parse } from '../model/event-codec.js';
-import { isRecord } from '../model/objects.js';
 import { pagesOf } from '../model/pages.js';
-import { PART_BYTES } from './artifact-content.js';
 import type { VersionKey } from './stored-version.js';
 
 /** How many versions one query reads. */
 const PAGE = 1_000;
 
 /**
- * Finds versions that lack parts, from the keys of the parts. The size of encoded content is unknown, so a missing part at the end is
- * not found.
+ * Finds versions that lack parts, from the keys of the parts.
  *
  * @returns at most `limit` keys.
  */
@@ -37,22 +32,15 @@ export async function incompleteVersions(run: Run, limit: number): Promise<Versi
 interface Row extends SessionKeyRow {
   filename: string;
   version: number | string;
-  info: string;
-  /** The number of parts, and of the last one. */
-  parts: number | string;
+  parts: number | string | null;
+  /** The number of rows of parts, and the number of the last part. */
+  found: number | string;
   last_part: number | string | null;
 }
 
-function isIncomplete({ info, parts, last_part }: Row): boolean {
-  const count = numberOf(parts);
-  if (count !== (last_part === null ? 0 : numberOf(last_part) + 1)) return true;
-  const text = textOf(info);
-  if (isEncoded(text)) return false;
-  const value = parse(text)?.value;
-  const content = isRecord(value) ? value['content'] : undefined;
-  // A reference has no content.
-  const expected = isRecord(content) ? Math.max(1, Math.ceil(Number(content['size']) / PART_BYTES)) : 0;
-  return count !== expected;
+function isIncomplete({ parts, found, last_part }: Row): boolean {
+  const count = numberOf(parts ?? 0);
+  return numberOf(found) !== count || numberOf(last_part ?? -1) !== count - 1;
 }
 
 const keyOf = (row: Row): VersionKey => ({
@@ -70,10 +58,10 @@ function page(sql: Sql, after: VersionKey | undefined): Promise<Row[]> {
   return sql.all<Row>(text, [...(keyset?.values ?? []), PAGE]);
 }
 
-const textsOf = perTables(({ tables: { artifactVersions, artifactParts, select } }: Sql) => {
+const textsOf = perTables(({ tables: { artifactVersions, artifactParts } }: Sql) => {
   const ofParts = (what: string) => `(select ${what} from ${artifactParts} as p where ${isSameSession('p', 'v')}
     and p.filename = v.filename and p.version = coalesce(v.upload, v.version))`;
-  return (more: string) => `select ${COLUMNS.join(', ')}, ${select.info} as info, ${ofParts('count(*)')} as parts,
+  return (more: string) => `select ${COLUMNS.join(', ')}, parts, ${ofParts('count(*)')} as found,
       ${ofParts('max(p.part)')} as last_part
     from ${artifactVersions} as v where version >= 0 and data is null${more} order by ${COLUMNS.join(', ')} limit ?`;
 });

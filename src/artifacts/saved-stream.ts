@@ -84,8 +84,9 @@ class SavedStream {
     const upload = this.#upload;
     this.#isEnding = true;
     const parts = upload ? [] : this.#size === 0 ? [Buffer.alloc(0)] : this.#full();
+    const ofUpload = upload && { upload: upload.number, written: this.#written };
     return encoding(() =>
-      savingVersion(database, key, { given: { info, parts }, upload: upload?.number }, (textsFor) =>
+      savingVersion(database, key, { given: { info, parts }, ...ofUpload }, (textsFor) =>
         // A transaction of its own, since it locks the artifact's row.
         write((sql) => (upload ? endUpload(sql, upload, textsFor) : saveVersion(sql, key, textsFor))),
       ),

@@ -46,6 +46,8 @@ export interface EncodedVersion {
   parts: readonly Uint8Array[];
   /** The upload that has the parts. */
   upload?: number | undefined;
+  /** How many parts were written before. */
+  written?: number | undefined;
 }
 
 /** The row of a version. */

@@ -86,10 +86,7 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
     /^select count\(\*\) as total from \(select 1 from adk_artifact_versions as v/,
     'doctor counts saves that were abandoned',
   ],
-  [
-    /^select app_name, user_id, session_id, filename, version, info.* as parts,/,
-    'doctor counts the parts of artifacts',
-  ],
+  [/^select app_name, user_id, session_id, filename, version, parts,/, 'doctor counts the parts of artifacts'],
   [
     /^select \(select count\(\*\) from \(select 1 as one from adk_events where position is null/,
     'doctor counts entries without a position',
