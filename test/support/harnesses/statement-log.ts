@@ -9,7 +9,7 @@ export interface RecordedStatement {
 export const isCheck = (text: string) =>
   text === 'select version() as version' ||
   text.endsWith(' as wrong limit 1') ||
-  text.startsWith('select 1 from pg_dist_partition');
+  text.startsWith('select partmethod::text as partmethod from pg_dist_partition');
 
 type Listener = (statement: RecordedStatement) => void;
 
