@@ -31,7 +31,7 @@ import {
   type Revision,
   type Tentative,
 } from './handle.js';
-import { NONE_MISSED, missedChanges } from './missed-changes.js';
+import { missedChanges } from './missed-changes.js';
 import { LockedAppend, type Appended, type EventWrite } from './locked-append.js';
 import { pendingEvent, refuseTooLarge, type PendingEvent } from './pending-event.js';
 import { readEvents, readState } from './read.js';
@@ -66,8 +66,6 @@ const UNKNOWN = { incarnation: '', origin: '', lastChange: 0 };
 interface BatchEvent extends PendingEvent, EventWrite {
   readonly handle: Session;
 }
-
-const NO_EVENTS = { events: [], missing: [], uncounted: [] };
 
 const NONE_REFUSED: ReadonlyMap<number, unknown> = new Map();
 
@@ -179,7 +177,7 @@ export class Appender {
     const appended =
       lastSeq === undefined
         ? await this.#appendLocked(key, events, revision, outcome)
-        : { ...revision, lastSeq, replaced: false, wentBack: false };
+        : { ...revision, lastSeq, othersChange: revision.lastChange, replaced: false, wentBack: false };
     if (announcer.notifies || announcer.wakers.size > 0) await announcer.announce();
 
     // Committed: nothing may throw from here on (contract A11).
@@ -276,10 +274,10 @@ export class Appender {
     appended: Appended,
     isKnown: boolean,
   ): Promise<void> {
-    const { incarnation, lastSeq, lastChange, replaced } = appended;
+    const { incarnation, lastSeq, replaced } = appended;
     const before = lastSeq - events.length;
     const isAnother = incarnation !== revision.incarnation;
-    const hasAllChanges = lastChange === revision.lastChange;
+    const hasAllChanges = appended.othersChange === revision.lastChange;
     const isInStep = !replaced && !isAnother && hasAllChanges && before === revision.seq && isKnown;
     try {
       // If all events of the handle were read from the tables, it cannot have this one. Do not search them: in a long session
@@ -309,7 +307,7 @@ export class Appender {
       else {
         const own = events.filter((each) => each.handle === handle);
         const isAnew = isAnother || appended.wentBack || (!replaced && before < revision.seq);
-        await this.#catchUp({ handle, key }, revision, own, { lastChange, isAnew });
+        await this.#catchUp({ handle, key }, revision, own, { ...appended, isAnew });
       }
     } catch {
       // Somebody froze the handle during the append. It stays behind, and the next append is refused.
@@ -334,45 +332,46 @@ export class Appender {
   /**
    * Reads the events and changes that a handle missed, after the lock was released (contract B4, E2, E3).
    *
-   * @param options.lastChange the newest one, which the append found or recorded.
    * @param options.isAnew whether to read all events, because those of the handle are no longer the session's history.
    */
   async #catchUp(
     { handle, key }: Target,
     revision: Revision,
     pending: readonly PendingEvent[],
-    { lastChange, isAnew }: { lastChange: number; isAnew: boolean },
+    { lastChange, othersChange, isAnew }: Pick<Appended, 'lastChange' | 'othersChange'> & { isAnew: boolean },
   ): Promise<void> {
     const { incarnation, seq } = revision;
     // If reading fails, the next append must find the handle behind.
     setRevision(handle, isAnew ? UNKNOWN : revision, seq);
     try {
-      const hasAll = isAnew || lastChange === revision.lastChange;
-      const changes = hasAll ? NONE_MISSED : await missedChanges(this.#database, key, revision, lastChange);
+      // If all is read anew, the newest change only tells whether a host's transaction sees it.
+      const known = isAnew ? { ...revision, lastChange: othersChange - 1 } : revision;
+      const changes = await missedChanges(this.#database, key, known, othersChange);
       const isWhole = isAnew || changes.areTrimmed;
-      const before = isWhole ? 0 : Math.min(seq, ...[...changes.rewritten].map((number) => number - 1));
+      const before = isWhole ? 0 : [...changes.rewritten].reduce((least, number) => Math.min(least, number - 1), seq);
       const since = await this.#database.read((sql) => readAfter(sql, key, before));
       // The session was deleted and created again since the append.
       const isAnother = isAnew || (since && since.incarnation !== incarnation) === true;
       const read = isAnother && !isAnew ? await this.#database.read((sql) => readSession(sql, key)) : since;
       if (!read) return;
-      const isMissed = (event: { seq: number }) => isAnother || event.seq > seq;
-      const isRewritten = (event: { seq: number }) => !isMissed(event) && changes.rewritten.has(event.seq);
-      const missed = readEvents({ ...read, events: read.events.filter(isMissed) });
-      const rewritten = readEvents({ ...NO_EVENTS, events: read.events.filter(isRewritten) });
+      const numbers = new Map(read.events.map((event) => [event.id, event.seq]));
+      const isMissed = ({ id }: { id: string }) => isAnother || (numbers.get(id) ?? 0) > seq;
+      const isRewritten = ({ id }: { id: string }) => !isAnother && changes.rewritten.has(numbers.get(id) ?? 0);
+      const wanted = read.events.filter((event) => isMissed(event) || isRewritten(event));
+      const events = readEvents({ ...read, events: wanted });
       const state = readState(read.state);
       // A host's transaction may not see what others committed: the handle stays behind until the next append.
-      const isOld = missed.damaged !== undefined || read.lastChange < lastChange;
+      const isOld = changes.areHidden || events.damaged !== undefined || read.lastChange < lastChange;
       if (this.#database.isJoined && isOld) return;
       if (isAnother) forgetWrites(handle.state);
       catchUp(handle, pending, {
         // The next append notices changes that were recorded after it.
         head: isAnother ? read : { ...read, lastChange },
-        ...{ state: state.value, missed: missed.value, isAnew: isAnother },
-        ...{ rewritten: rewritten.value, keys: changes.keys },
-        trimmed: changes.areTrimmed ? { first: read.events.find((event) => !isMissed(event))?.id } : undefined,
+        ...{ state: state.value, missed: events.value.filter(isMissed), isAnew: isAnother },
+        ...{ rewritten: events.value.filter(isRewritten), keys: changes.keys },
+        left: changes.areTrimmed ? numbers : undefined,
       });
-      this.#calls.damage.report(key, missed.damaged, rewritten.damaged, state.damaged);
+      this.#calls.damage.report(key, events.damaged, state.damaged);
     } catch (error) {
       this.#database.report(error, { operation: 'catchUp', key });
       // The events are committed, so the call succeeds. The handle stays behind until its next append.

@@ -111,12 +111,12 @@ interface Missed {
   state: Readonly<Record<string, unknown>>;
   /** The events after the handle's revision, up to the head; with `isAnew` all events. */
   missed: readonly Event[];
-  /** Events that the handle has, with a content that others gave them. */
+  /** Events with a content that others gave them; some may be among `missed`. */
   rewritten: readonly Event[];
   /** The keys that were changed outside of events; undefined if any may have been. */
   keys: readonly string[] | undefined;
-  /** If the oldest events were trimmed: the id of the first one that is left and is not among `missed`. */
-  trimmed: { first: string | undefined } | undefined;
+  /** If the oldest events were trimmed: those that are left, by their ids. */
+  left: ReadonlyMap<string, unknown> | undefined;
   /** Whether the handle's events belong to a history that is gone, or to an earlier session with this id. */
   isAnew: boolean;
 }
@@ -130,7 +130,7 @@ interface Missed {
 export function catchUp(
   handle: Session,
   appended: readonly { event: Event; delta: StampedDelta }[],
-  { head, state, missed, rewritten, keys, trimmed, isAnew }: Missed,
+  { head, state, missed, rewritten, keys, left, isAnew }: Missed,
 ): void {
   const deltas = [
     ...appended.map(({ delta }) => delta.values),
@@ -149,19 +149,17 @@ export function catchUp(
   // created again, keep no other event: one of the deleted session may have the same id.
   const kept = isAnew ? appended.map(({ event }) => event) : handle.events;
   const known = new Map(kept.map((event) => [event.id, event]));
+  const own = new Set(appended.map(({ event }) => event.id));
+  for (const event of rewritten) if (!own.has(event.id)) known.set(event.id, event);
   const ids = new Set(missed.map((event) => event.id));
   const before = isAnew ? [] : handle.events.filter((event) => !ids.has(event.id));
-  const after = missed.map((event) => known.get(event.id) ?? event);
-  if (trimmed) {
-    const first = trimmed.first === undefined ? before.length : before.findIndex(({ id }) => id === trimmed.first);
-    before.splice(0, first);
+  if (left) {
+    const first = before.findIndex(({ id }) => left.has(id));
+    before.splice(0, first < 0 ? before.length : first);
   }
-  const own = new Set(appended.map(({ event }) => event.id));
-  const contents = new Map(rewritten.filter(({ id }) => !own.has(id)).map((event) => [event.id, event]));
   replaceContent(
     handle.events,
-    before.map((event) => contents.get(event.id) ?? event),
-    after,
+    ...[before, missed].map((events) => events.map((event) => known.get(event.id) ?? event)),
   );
 
   handle.lastUpdateTime = head.lastUpdateTime;

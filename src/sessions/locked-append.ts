@@ -46,6 +46,8 @@ export interface Appended {
   lastSeq: number;
   /** The id of the newest recorded change. */
   lastChange: number;
+  /** The same without the append's own changes, unless they replaced an event that the handle has not read. */
+  othersChange: number;
   /** Whether one of the events was already stored. */
   replaced: boolean;
   /** Whether the session had fewer events than the handle has read, after a failover or a restore. */
@@ -212,7 +214,8 @@ export class LockedAppend {
     // A number without a row is not an event that the handle has missed.
     let unseen = Math.min(head.lastSeq, highest) - this.#revision.seq;
     let replaced = false;
-    let lastChange = head.lastChange;
+    let { lastChange } = head;
+    let othersChange = lastChange;
     for (const [i, event] of events.entries()) {
       const { id, json } = event.stored;
       const existing = contents.get(id);
@@ -221,9 +224,13 @@ export class LockedAppend {
       contents.set(id, { seq: existing?.seq ?? lastSeq, id, json });
       all?.set(existing?.seq ?? lastSeq, json);
       if (existing) {
-        if (await this.#replaceOwn(sql, existing, event, encoded, { lastSeq, all })) lastChange++;
+        const isUnseen = existing.seq > this.#revision.seq && existing.seq <= head.lastSeq;
+        if (await this.#replaceOwn(sql, existing, event, encoded, { lastSeq, all })) {
+          lastChange++;
+          if (isUnseen) othersChange = lastChange;
+        }
         replaced = true;
-        if (existing.seq > this.#revision.seq && existing.seq <= head.lastSeq) unseen--;
+        if (isUnseen) unseen--;
       }
     }
     // Checked last: only now it is known which unseen events are the caller's own. The error rolls everything back.
@@ -233,6 +240,7 @@ export class LockedAppend {
       origin: head.origin,
       lastSeq,
       lastChange,
+      othersChange,
       replaced,
       wentBack,
       ...(uncounted && { damaged: { events: [uncounted], stateKeys: [] } }),

@@ -11,9 +11,11 @@ interface MissedChanges {
   rewritten: ReadonlySet<number>;
   /** Whether the oldest events may be gone. */
   areTrimmed: boolean;
+  /** Whether a host's transaction on InnoDB may not see all of them, because it began to read before. */
+  areHidden: boolean;
 }
 
-export const NONE_MISSED: MissedChanges = { keys: [], rewritten: new Set(), areTrimmed: false };
+const NONE_MISSED: MissedChanges = { keys: [], rewritten: new Set(), areTrimmed: false, areHidden: false };
 
 /** @param upTo the id of the last change to read. */
 export async function missedChanges(
@@ -22,20 +24,25 @@ export async function missedChanges(
   { origin, lastChange: after, seq: lastSeq }: Revision,
   upTo: number,
 ): Promise<MissedChanges> {
+  if (upTo === after) return NONE_MISSED;
   const changes = await database.read((sql) => changesAfter(sql, { ...key, origin }, { after, upTo }));
   const keys: string[] = [];
   const rewritten = new Set<number>();
   // A trim deletes the records before it. It leaves its own, so the ids then have a gap.
   let areAllKnown = changes.length === upTo - after;
   let areTrimmed = !areAllKnown;
+  const areHidden = !areAllKnown && database.isJoined && database.dialect.sql.underLock !== '';
   for (const { kind, seq, eventSeq, data } of changes) {
     const change = kind === 'state' ? pastChangeOf({ kind, seq, data }) : undefined;
-    if (change) keys.push(...Object.keys(change.set), ...change.removed);
-    else if (kind === 'rewritten' && eventSeq <= lastSeq) rewritten.add(eventSeq);
+    if (change) for (const name of [...Object.keys(change.set), ...change.removed]) keys.push(name);
     else if (kind === 'trimmed') areTrimmed = true;
-    // An import; a record that cannot be read; an event that the handle did not have, whose former content is gone. A soft deletion
-    // and its end leave the state as it is.
+    else if (kind === 'rewritten') {
+      rewritten.add(eventSeq);
+      // The keys of the former content are not known if the handle did not have the event.
+      if (eventSeq > lastSeq) areAllKnown = false;
+    }
+    // An import; a record that cannot be read. A soft deletion and its end leave the state as it is.
     else if (kind !== 'soft-deleted' && kind !== 'restored') areAllKnown = false;
   }
-  return { keys: areAllKnown ? keys : undefined, rewritten, areTrimmed };
+  return { keys: areAllKnown ? keys : undefined, rewritten, areTrimmed, areHidden };
 }

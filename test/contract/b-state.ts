@@ -2,10 +2,10 @@ import { LockMode, type EntityManager } from '@mikro-orm/core';
 import { AdkAppState, AdkUserState } from '../../entities/index.js';
 import { STATE_RULES } from '../../packages/session-contract/src/state-rules.js';
 import { encryption } from '../../src/codecs/index.js';
-import { adkServices, type AdkServicesOptions, type SessionKey } from '../../src/index.js';
+import { MikroOrmSessionService, adkServices, type AdkServicesOptions, type SessionKey } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
-import { Suite, onServers, type OwnContext } from './rule.js';
-import { expectCode, eventOf, plain, range, saying } from './tools.js';
+import { Suite, onInnodb, onServers, type OwnContext } from './rule.js';
+import { expectCode, eventOf, faulty, idsOf, plain, range, saying, type Faults } from './tools.js';
 
 export const stateSuite = new Suite();
 stateSuite.publish(STATE_RULES);
@@ -239,3 +239,82 @@ stateSuite.own('E2', 'a change that is not a new event refuses no append', async
     expect(session.events.at(-1)?.id).toBe('x');
   }
 });
+
+stateSuite.own(
+  'B4',
+  'a handle gets what a transaction that appended to it could not see',
+  async ({ orm, peer, service, create, fresh }) => {
+    const session = await create({ state: { a: 1 } });
+    await service.appendEvents({ session, events: ['e1', 'e2'].map((id) => saying(id, { id })) });
+    const others = servicesOf(peer.em, {}).sessionService;
+    for (const id of ['new', 'e1']) {
+      session.state.direct = id;
+      await orm.em.transactional(async (tx) => {
+        const joined = service.withEntityManager(tx);
+        await joined.getSession(keyOf(session));
+        await others.updateState({ ...keyOf(session), set: { a: `beside ${id}` } });
+        const actions = { stateDelta: { [id]: 1 } };
+        await joined.appendEvent({ session, event: saying('again', { id, actions }) });
+        await joined.updateState({ ...keyOf(session), set: { own: id } });
+        await joined.appendEvent({ session, event: saying('more', { id: `after ${id}` }) });
+      });
+      await service.appendEvent({ session, event: saying('last', { id: `last after ${id}` }) });
+      const now = await fresh(session);
+      expect(now.state).toMatchObject({ a: `beside ${id}`, [id]: 1, own: id });
+      expect(session.state).toEqual({ ...now.state, direct: id });
+      expect(plain(session.events)).toEqual(plain(now.events));
+    }
+  },
+  // Elsewhere such a transaction sees everything, or its append is refused.
+  onInnodb,
+);
+
+stateSuite.own('B4', 'a handle that did not catch up gets what others made of its event', async (context) => {
+  const { orm, another, create, fresh, append } = context;
+  const faults: Faults = {};
+  const service = new MikroOrmSessionService(faulty(orm.em, faults), { onError: () => undefined });
+  const session = await create();
+  const behind = (await service.getSession(keyOf(session)))!;
+  await append(session, { id: 'missed' });
+  faults.statement = (text) => /union all/.test(text);
+  await service.appendEvent({ session: behind, event: saying('mine', { id: 'mine' }) });
+  delete faults.statement;
+  expect(idsOf(behind)).toEqual(['mine']);
+  const event = saying('theirs', { id: 'mine', actions: { stateDelta: { theirs: 1 } } });
+  await another.appendEvent({ session: await fresh(session), event });
+  await service.appendEvent({ session: behind, event: saying('last') });
+  const now = await fresh(session);
+  expect(behind.state).toEqual({ theirs: 1 });
+  expect(plain(behind.events)).toEqual(plain(now.events));
+});
+
+stateSuite.own('B4', 'a handle with an open call from long ago loses it to a trim', async ({ orm, create }) => {
+  const service = new MikroOrmSessionService(orm.em, { defaultNumRecentEvents: 2 });
+  const session = await create();
+  const call = { functionCall: { id: 'call', name: 'ask', args: {} } };
+  await service.appendEvents({
+    session,
+    events: [
+      eventOf({ id: 'call', longRunningToolIds: ['call'], content: { role: 'model', parts: [call] } }),
+      ...range(8).map((n) => saying(`e${n}`, { id: `e${n}`, author: 'user' })),
+    ],
+  });
+  const recent = (await service.getSession(keyOf(session)))!;
+  expect(idsOf(recent)).toEqual(['call', 'e6', 'e7']);
+  await servicesOf(orm.em, {}).maintenance.trim({ ...keyOf(session), keepLast: 5, dropOpenCalls: true });
+  await service.appendEvent({ session: recent, event: saying('last', { id: 'last' }) });
+  expect(idsOf(recent)).toEqual(['e6', 'e7', 'last']);
+});
+
+stateSuite.own(
+  'A4',
+  'one call with an event in two versions keeps what the caller wrote',
+  async ({ create, service }) => {
+    const session = await create();
+    session.state.direct = 1;
+    const events = [1, 2].map((n) => saying('x', { id: 'x', actions: { stateDelta: { n } } }));
+    await service.appendEvents({ session, events });
+    expect(session.state).toEqual({ direct: 1, n: 2 });
+    expect(session.events).toEqual([events[1]]);
+  },
+);

@@ -269,6 +269,26 @@ concurrencySuite.own(
   },
 );
 
+concurrencySuite.own(
+  'E3',
+  'a handle that appends an old event again reads no event of the session',
+  async ({ recorded, service, create, query }) => {
+    const session = await create();
+    await service.appendEvents({ session, events: range(30).map((i) => saying(String(i), { id: `e${i}` })) });
+    const others = session.events.filter(({ id }) => id !== 'e2');
+    const event = saying('again', { id: 'e2', actions: { stateDelta: { again: 1 } } });
+    const statements = await recorded(() => service.appendEvent({ session, event }));
+    for (const { text, values } of statements.filter(({ text }) => /^select .*union all/s.test(text))) {
+      const rows = await query<{ kind: string }>(text, values);
+      expect(rows.filter(({ kind }) => kind === 'event')).toEqual([]);
+    }
+    expect(statements.filter(({ text }) => /^select .*adk_changes/s.test(text))).toEqual([]);
+    expect(session.state).toEqual({ again: 1 });
+    expect(session.events[2]).toBe(event);
+    expect(session.events.filter(({ id }) => id !== 'e2').every((other, i) => other === others[i])).toBe(true);
+  },
+);
+
 /** A service on a pool of one connection, whose statements are recorded. */
 async function watched({ connect }: OwnContext) {
   const log = new StatementLog();

@@ -50,7 +50,7 @@ function catchUp(
   changes: Partial<Parameters<typeof catchUpFrom>[2]> = {},
 ) {
   const isAnew = revisionOf(handle)?.incarnation !== head.incarnation;
-  const none = { rewritten: [], keys: [], trimmed: undefined };
+  const none = { rewritten: [], keys: [], left: undefined };
   catchUpFrom(handle, appended, { head, state, missed, isAnew, ...none, ...changes });
 }
 
