@@ -4,7 +4,7 @@ import { STATE_RULES } from '../../packages/session-contract/src/state-rules.js'
 import { encryption } from '../../src/codecs/index.js';
 import { MikroOrmSessionService, adkServices, type AdkServicesOptions, type SessionKey } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
-import { Suite, onInnodb, onServers, type OwnContext } from './rule.js';
+import { Suite, oncePerDialect, onInnodb, onServers, type OwnContext } from './rule.js';
 import { expectCode, eventOf, faulty, idsOf, plain, range, saying, type Faults } from './tools.js';
 
 export const stateSuite = new Suite();
@@ -192,53 +192,63 @@ for (const [title, changes] of [
     ([title, change]) => [`set and remove state, then ${title}`, [update, change]] as const,
   ),
 ] as const) {
-  stateSuite.own('B4', `a handle has what others did meanwhile: ${title}`, async ({ orm, peer, create, stored }) => {
-    for (const options of [{}, { codec: encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 1) }) }]) {
-      const { sessionService } = servicesOf(orm.em, options);
-      const state = { a: 1, gone: 1, kept: 1 };
-      const { id } = await create({ state: {} });
-      const session = await sessionService.createSession({ ...keyOf(await create()), sessionId: `of ${id}`, state });
-      const events = range(4).map((n) =>
-        saying(`e${n}`, { id: `e${n}`, timestamp: n, actions: { stateDelta: { n } } }),
-      );
-      await sessionService.appendEvents({ session, events });
-      const recent = (await sessionService.getSession({ ...keyOf(session), config: { numRecentEvents: 1 } }))!;
-      const handles = [session, (await sessionService.getSession(keyOf(session)))!, recent];
-      for (const handle of handles) Object.assign(handle.state, { direct: 'd', kept: 'direct', 'temp:t': 't' });
-
-      for (const change of changes) await change(servicesOf(peer.em, options), keyOf(session));
-      for (const [i, handle] of handles.entries()) {
-        const saysN = (n: number) => saying('mine', { id: `mine ${i} ${n}`, timestamp: 10 * i + n });
-        await sessionService.appendEvent({ session: handle, event: saysN(0) });
-        await Promise.all([1, 2].map((n) => sessionService.appendEvent({ session: handle, event: saysN(n) })));
-        const fresh = (await sessionService.getSession(keyOf(session)))!;
-        const isForgotten = changes.includes(update) && changes.includes(CHANGES['trim all of it']);
-        const own = { 'temp:t': 't', ...(!isForgotten && { direct: 'd', kept: 'direct' }) };
-        expect(handle.state).toEqual({ ...fresh.state, ...own });
-        expect(handle.lastUpdateTime).toBe(fresh.lastUpdateTime);
-        expect(plain(handle.events)).toEqual(
-          plain(handle === recent ? fresh.events.slice(-handle.events.length) : fresh.events),
+  stateSuite.own(
+    'B4',
+    `a handle has what others did meanwhile: ${title}`,
+    async ({ orm, peer, create, stored }) => {
+      for (const options of [{}, { codec: encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 1) }) }]) {
+        const { sessionService } = servicesOf(orm.em, options);
+        const state = { a: 1, gone: 1, kept: 1 };
+        const { id } = await create({ state: {} });
+        const session = await sessionService.createSession({ ...keyOf(await create()), sessionId: `of ${id}`, state });
+        const events = range(4).map((n) =>
+          saying(`e${n}`, { id: `e${n}`, timestamp: n, actions: { stateDelta: { n } } }),
         );
+        await sessionService.appendEvents({ session, events });
+        const recent = (await sessionService.getSession({ ...keyOf(session), config: { numRecentEvents: 1 } }))!;
+        const handles = [session, (await sessionService.getSession(keyOf(session)))!, recent];
+        for (const handle of handles) Object.assign(handle.state, { direct: 'd', kept: 'direct', 'temp:t': 't' });
+
+        for (const change of changes) await change(servicesOf(peer.em, options), keyOf(session));
+        for (const [i, handle] of handles.entries()) {
+          const saysN = (n: number) => saying('mine', { id: `mine ${i} ${n}`, timestamp: 10 * i + n });
+          await sessionService.appendEvent({ session: handle, event: saysN(0) });
+          await Promise.all([1, 2].map((n) => sessionService.appendEvent({ session: handle, event: saysN(n) })));
+          const fresh = (await sessionService.getSession(keyOf(session)))!;
+          const isForgotten = changes.includes(update) && changes.includes(CHANGES['trim all of it']);
+          const own = { 'temp:t': 't', ...(!isForgotten && { direct: 'd', kept: 'direct' }) };
+          expect(handle.state).toEqual({ ...fresh.state, ...own });
+          expect(handle.lastUpdateTime).toBe(fresh.lastUpdateTime);
+          expect(plain(handle.events)).toEqual(
+            plain(handle === recent ? fresh.events.slice(-handle.events.length) : fresh.events),
+          );
+        }
+        const fresh = await sessionService.getSession(keyOf(session));
+        if (!('codec' in options)) expect((await stored(keyOf(session)))?.state).toEqual(fresh?.state);
       }
-      const fresh = await sessionService.getSession(keyOf(session));
-      if (!('codec' in options)) expect((await stored(keyOf(session)))?.state).toEqual(fresh?.state);
-    }
-  });
+    },
+    oncePerDialect,
+  );
 }
 
-stateSuite.own('E2', 'a change that is not a new event refuses no append', async ({ app, orm, peer, service }) => {
-  for (const [title, change] of Object.entries(CHANGES)) {
-    const session = await service.createSession({ appName: app, userId: 'alice', sessionId: title });
-    const events = range(4).map((n) => saying(`e${n}`, { id: `e${n}`, timestamp: n }));
-    await service.appendEvents({ session, events });
-    await change(servicesOf(peer.em, {}), keyOf(session));
-    await servicesOf(orm.em, { onStaleSession: 'reject' }).sessionService.appendEvent({
-      session,
-      event: saying('x', { id: 'x' }),
-    });
-    expect(session.events.at(-1)?.id).toBe('x');
-  }
-});
+stateSuite.own(
+  'E2',
+  'a change that is not a new event refuses no append',
+  async ({ app, orm, peer, service }) => {
+    for (const [title, change] of Object.entries(CHANGES)) {
+      const session = await service.createSession({ appName: app, userId: 'alice', sessionId: title });
+      const events = range(4).map((n) => saying(`e${n}`, { id: `e${n}`, timestamp: n }));
+      await service.appendEvents({ session, events });
+      await change(servicesOf(peer.em, {}), keyOf(session));
+      await servicesOf(orm.em, { onStaleSession: 'reject' }).sessionService.appendEvent({
+        session,
+        event: saying('x', { id: 'x' }),
+      });
+      expect(session.events.at(-1)?.id).toBe('x');
+    }
+  },
+  oncePerDialect,
+);
 
 stateSuite.own(
   'B4',
