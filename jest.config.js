@@ -31,6 +31,7 @@ export default {
     ...(process.env['ADK_TEST_FULL'] ? [] : ['<rootDir>/test/hosts/package/(frameworks|install)\\.test\\.ts$']),
     ...(hasTestsOfCi ? [] : LEFT_TO_CI),
   ],
+  setupFiles: ['<rootDir>/test/support/async-storages.ts'],
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
   globalTeardown: '<rootDir>/test/support/global-teardown.mjs',
   testSequencer: '<rootDir>/test/support/sequencer.cjs',
