@@ -48,7 +48,7 @@ export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): Diale
       for (const { id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn } of events)
         appended.push([id, timestamp, json, superseded, beginsTurn]);
       const bound = [events.length, batch.lastUpdateTime, ...condition, ...key, events.length, ...columns(5, appended)];
-      let variant = `${condition.length} ${expectedSeq === undefined} ${lease && (lease === 'unleased' || 'leased')}`;
+      let variant = `${expectedSeq === undefined} ${expectedChange === undefined} ${lease && (lease === 'unleased' || 'leased')}`;
       for (const scope of SCOPES) {
         const written: Element[][] = [];
         for (const { key, json, eventId } of state[scope]) written.push([key, json, eventId]);

@@ -44,7 +44,7 @@ export function sqliteAppends(tables: Tables, dialectSql: DialectSql): DialectAp
         if (expectedSeq !== undefined) condition.push(expectedSeq);
         if (expectedChange !== undefined) condition.push(expectedChange);
         if (lease && lease !== 'unleased') condition.push(lease.token);
-        const variant = `${condition.length} ${expectedSeq === undefined} ${lease && (lease === 'unleased' || 'leased')}`;
+        const variant = `${expectedSeq === undefined} ${expectedChange === undefined} ${lease && (lease === 'unleased' || 'leased')}`;
         let take = taking.get(variant);
         if (!take) {
           const { where } = appendCondition(batch, dialectSql);
