@@ -67,7 +67,8 @@ export const valuesOf = ({ appName, userId, sessionId, filename }: ArtifactKey) 
 /**
  * Saves a version. Encoded texts are bound to the version's number, so they are encoded for the next one.
  *
- * @param upload the upload that has its parts. @param written how many.
+ * @param upload the upload that has its parts.
+ * @param written the number of those parts.
  * @param write saves it, in a transaction.
  * @returns the number.
  */

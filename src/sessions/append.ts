@@ -31,8 +31,8 @@ import {
   type Revision,
   type Tentative,
 } from './handle.js';
-import { missedChanges } from './missed-changes.js';
 import { LockedAppend, type Appended, type EventWrite } from './locked-append.js';
+import { missedChanges } from './missed-changes.js';
 import { pendingEvent, refuseTooLarge, type PendingEvent } from './pending-event.js';
 import { readEvents, readState } from './read.js';
 import type { SessionCalls } from './session-calls.js';
@@ -344,7 +344,7 @@ export class Appender {
     // If reading fails, the next append must find the handle behind.
     setRevision(handle, isAnew ? UNKNOWN : revision, seq);
     try {
-      // If all is read anew, the newest change only tells whether a host's transaction sees it.
+      // With `isAnew` it reads only the newest change, and checks whether a host's transaction can see it.
       const known = isAnew ? { ...revision, lastChange: othersChange - 1 } : revision;
       const changes = await missedChanges(this.#database, key, known, othersChange);
       const isWhole = isAnew || changes.areTrimmed;
