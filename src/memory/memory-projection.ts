@@ -18,8 +18,8 @@ export interface MemoryProjectionOptions {
   /** The sessions to remember; all by default. */
   filter?: Partial<SessionKey>;
   /**
-   * How long after a session's last event its memories can be found, in ms; 600,000 (10 minutes) by default. Until then the agent
-   * has them in the session's own history.
+   * How long after a session's last event its memories can be found, in ms; 600,000 (10 minutes) by default. It may take a tenth
+   * longer. Until then the agent has them in the session's own history.
    */
   settleMs?: number;
   /** What happens to memories of a deleted session: `forget` (default) deletes them; a soft deletion hides them. */
@@ -137,6 +137,9 @@ export async function countProjected(sql: Sql, { filter = {} }: MemoryProjection
   return numberOf(row?.total);
 }
 
+/** As many sessions as one statement names. */
+const MOST_SESSIONS = 100;
+
 /** Memories that are written together. */
 class Pending {
   readonly #sql: Sql;
@@ -159,18 +162,28 @@ class Pending {
     if (this.#sessions.has(sessionIdentity(session))) await this.write();
   }
 
-  /** Also postpones the time at which other new memories of their sessions can be found. */
   async write(): Promise<void> {
-    const { dialect, tables } = this.#sql;
-    const { now } = dialect.sql;
-    for (const session of this.#sessions.values())
-      await this.#sql.run(
-        `update ${tables.memories} set settles = ${now} + ? where ${SESSION_WHERE} and settles > ${now}`,
-        [this.#settleMs, ...sessionValues(session)],
-      );
-    await addMemories(this.#sql, this.#memories, this.#settleMs);
+    await this.#postpone();
+    // A tenth more, so that the events of a session write its earlier memories again once in that time, and not each time.
+    await addMemories(this.#sql, this.#memories, this.#settleMs * 1.1);
     this.#memories = [];
     this.#sessions.clear();
+  }
+
+  /** Postpones the time at which earlier memories of the sessions can be found, if they have not settled. */
+  async #postpone(): Promise<void> {
+    if (this.#settleMs === 0) return;
+    const { dialect, tables } = this.#sql;
+    const { now } = dialect.sql;
+    const sessions = [...this.#sessions.values()];
+    for (let i = 0; i < sessions.length; i += MOST_SESSIONS) {
+      const some = sessions.slice(i, i + MOST_SESSIONS);
+      const any = some.map(() => `(${SESSION_WHERE})`).join(' or ');
+      await this.#sql.run(
+        `update ${tables.memories} set settles = ${now} + ? where settles > ${now} and settles < ${now} + ? and (${any})`,
+        [this.#settleMs * 1.1, this.#settleMs, ...some.flatMap(sessionValues)],
+      );
+    }
   }
 }
 

@@ -83,15 +83,8 @@ export async function memoryPage(
 
 /** @returns those of the memories that have a vector, in no order, with their texts as they are stored. */
 export async function memoriesWithVectors(sql: Sql, keys: readonly MemoryKey[]): Promise<TransferredMemory[]> {
-  const found: TransferredMemory[] = [];
-  // Those of a user by themselves, since others may be on another node (contract F7).
-  const owners = new Map(keys.map((key) => [sessionIdentity({ ...key, sessionId: '' }), key]));
-  for (const { appName, userId } of owners.values()) {
-    const some = keys.filter((key) => key.appName === appName && key.userId === userId);
-    const any = some.map(() => `(${MEMORY_WHERE})`).join(' or ');
-    found.push(...(await memoriesWhere(sql, `model is not null and (${any})`, some.flatMap(memoryValues))));
-  }
-  return found;
+  const any = keys.map(() => `(${MEMORY_WHERE})`).join(' or ');
+  return memoriesWhere(sql, `model is not null and (${any})`, keys.flatMap(memoryValues));
 }
 
 async function memoriesWhere(sql: Sql, where: string, values: readonly unknown[]): Promise<TransferredMemory[]> {

@@ -1009,12 +1009,34 @@ memorySuite.own('Q11', 'what is said is found when its session has settled', asy
   await projection.catchUp();
   await pass(500_000);
   expect(await search('all apples')).toEqual([]);
-  await pass(100_000);
+  await pass(160_000);
   expect(await search('all apples')).toHaveLength(3);
   await say('e5 new apples');
   await projection.catchUp();
   expect(await search('all apples')).toHaveLength(3);
 });
+
+memorySuite.own(
+  'Q11',
+  'a busy session writes its earlier memories again once in a tenth of the time',
+  async (context) => {
+    const { projection, say } = await projecting(context, { settleMs: 600_000 });
+    const settles = async (id: string) => {
+      const text = 'select settles from adk_memories where app_name = ? and memory_id = ?';
+      const [row] = await context.query<{ settles: number }>(text, [context.app, id]);
+      return row!.settles;
+    };
+    const first = await settles('e1');
+    await say('e4 more apples');
+    await projection.catchUp();
+    expect(await settles('e1')).toBe(first);
+    await context.query('update adk_memories set settles = settles - 60000 where app_name = ?', [context.app]);
+    await say('e5 new apples');
+    await projection.catchUp();
+    expect(await settles('e1')).toBeGreaterThan(first);
+    expect(await settles('e4')).toBeGreaterThan(first);
+  },
+);
 
 memorySuite.own('Q11', 'rewound and rewritten events leave memory, trimmed ones stay', async (context) => {
   const { projection, search, ids, sessions, key } = await projecting(context);

@@ -62,6 +62,8 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
     /^insert into adk_memories .* do update set seq =/,
     'a projection adds memories of several users; its cursor takes every node into the transaction, and an insert a user is slower',
   ],
+  [/^update adk_memories set settles = .* and \(\(/, 'the same, of earlier memories of the sessions of these users'],
+  [/ from adk_memories where model is not null and \(/, 'the same, of vectors that the memories of these users have'],
   [
     /^delete from adk_memories where seq is not null( and app_name = \?|$)/,
     'a projection begins anew, for an app or for all',
