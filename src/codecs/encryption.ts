@@ -24,7 +24,10 @@ export interface EncryptionOptions {
    * function returns undefined, new texts are not encrypted; encrypted texts are still read.
    */
   currentKey: string | ((context: CodecContext) => string | undefined | Promise<string | undefined>) | undefined;
-  /** How long a key is cached in memory, in ms; 300,000 by default, 0 for only as long as a call takes. */
+  /**
+   * How long a key is cached in memory, in ms, with lists of words that searches have decrypted with it; 300,000 by default, 0 for
+   * only as long as a call takes.
+   */
   cacheMs?: number;
   /**
    * Whether a text that is not encrypted is damage; false by default. Without it, somebody who can write to the tables can replace
@@ -48,6 +51,9 @@ const CACHE_MS = 300_000;
 /** How many keys are kept in memory: there may be one for each user. */
 const MOST_KEYS = 10_000;
 
+/** How much of lists of words is kept in memory: those of some 40,000 memories. */
+const MOST_BYTES_OF_LISTS = 2 ** 25;
+
 /**
  * A codec that encrypts with AES-256-GCM of `node:crypto`. Each text has a random nonce, so equal values look different. The
  * encryption binds it to its app, user, session, origin and event id or state key, and to its key: a text that was moved, swapped
@@ -60,6 +66,7 @@ export function encryption(options: EncryptionOptions): Codec {
   if (currentKey !== undefined && typeof currentKey !== 'string' && typeof currentKey !== 'function')
     throw new InvalidArgumentError('currentKey must be the id of a key, or a function that returns one.');
   const keys = new Keys(key, cacheMs);
+  const lists = cacheMs > 0 ? new WordLists() : undefined;
   return {
     name: NAME,
     required,
@@ -75,7 +82,11 @@ export function encryption(options: EncryptionOptions): Codec {
     },
     decode({ data, key: id }, context) {
       if (id === undefined) return undefined;
-      return after(keys.get(id, 'decrypt'), (secret) => secret && decrypted(data, secret, boundTo(context, id)));
+      return after(keys.get(id, 'decrypt'), (secret) => {
+        if (!secret) return undefined;
+        const bound = boundTo(context, id);
+        return lists && isWordList(context) ? lists.get(data, secret, bound) : decrypted(data, secret, bound);
+      });
     },
   };
 }
@@ -115,6 +126,42 @@ function decrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer |
   }
 }
 
+const isWordList = ({ kind, name }: CodecContext) => kind === 'memory' && name.startsWith('words ');
+
+interface WordList {
+  encrypted: Buffer;
+  bound: Buffer;
+  plain: Buffer;
+}
+
+/** The lists of words that were decrypted: each search of a user reads all of them, and a cipher takes longer than the search. */
+class WordLists {
+  /** By key, so that they leave memory with it. */
+  #known = new WeakMap<KeyObject, Map<string, WordList>>();
+  #bytes = 0;
+
+  /** @returns undefined as \`decrypted\`. */
+  get(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer | undefined {
+    const encrypted = Buffer.from(data.buffer, data.byteOffset, data.length);
+    const id = encrypted.toString('latin1', 0, NONCE_BYTES);
+    const known = this.#known.get(secret)?.get(id);
+    if (known?.bound.equals(bound) && known.encrypted.equals(encrypted)) return known.plain;
+    const plain = decrypted(data, secret, bound);
+    if (plain) this.#remember(id, secret, { encrypted: Buffer.from(encrypted), bound, plain });
+    return plain;
+  }
+
+  #remember(id: string, secret: KeyObject, list: WordList): void {
+    this.#bytes += list.encrypted.length + list.bound.length + list.plain.length;
+    if (this.#bytes > MOST_BYTES_OF_LISTS) {
+      this.#known = new WeakMap();
+      this.#bytes = 0;
+    }
+    const ofKey = this.#known.get(secret) ?? new Map<string, WordList>();
+    this.#known.set(secret, ofKey.set(id, list));
+  }
+}
+
 class Keys {
   readonly #key: KeyFunction;
   readonly #cacheMs: number;
@@ -128,9 +175,14 @@ class Keys {
   }
 
   get(id: string, use: KeyUse): MaybePromise<KeyObject | undefined> {
+    const now = performance.now();
     const known = this.#known.get(id);
-    if (known && performance.now() < known.until) return known.secret;
-    this.#known.delete(id);
+    if (known && now < known.until) return known.secret;
+    // The oldest come first.
+    for (const [old, { until }] of this.#known) {
+      if (now < until) break;
+      this.#known.delete(old);
+    }
     const request = `${use} ${id}`;
     const asked = this.#asked.get(request);
     if (asked) return asked;

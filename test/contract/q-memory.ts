@@ -397,6 +397,37 @@ memorySuite.own(
   },
 );
 
+memorySuite.own(
+  'Q12',
+  'words that a search has decrypted before are gone with their row and their key',
+  async (context) => {
+    const keys = new Map([['k', Buffer.alloc(32, 7)]]);
+    const damaged: string[] = [];
+    const searching = (cacheMs: number) =>
+      memoryOf(context, {
+        codec: encryption({ currentKey: 'k', key: (id) => keys.get(id), cacheMs }),
+        onDamage: ({ memoryId }) => damaged.push(memoryId),
+      });
+    const { say, search } = searching(60_000);
+    const { search: searchWithNewKey } = searching(0.001);
+    await say('s', 'the secret word', 'another secret');
+    for (const each of [search, search, searchWithNewKey])
+      expect(await each('which secret')).toEqual(['another secret', 'the secret word']);
+    const where = "app_name = ? and memory_id = 's0'";
+    const [row] = await context.query<{ words: Uint8Array }>(`select words from adk_memories where ${where}`, [
+      context.app,
+    ]);
+    const words = Buffer.from(row!.words);
+    words[words.length - 20]! ^= 1;
+    await context.query(`update adk_memories set words = ? where ${where}`, [words, context.app]);
+    for (const each of [search, searchWithNewKey]) expect(await each('which secret')).toEqual(['another secret']);
+    expect(damaged).toEqual(['s0', 's0']);
+    keys.delete('k');
+    expect(await search('which secret')).toEqual(['another secret']);
+    expect(await searchWithNewKey('which secret')).toEqual([]);
+  },
+);
+
 memorySuite.own('Q5', 'other forms of a word are found, after memories with the word itself', async (context) => {
   const { say, search } = memoryOf(context);
   const texts = ['an allergic child', 'two allergies of hers', 'an alarm', 'in 20261', 'she was in Москве'];
