@@ -2,7 +2,7 @@ import { deleteArtifact } from '../artifacts/artifact-store.js';
 import type { ArtifactKey } from '../artifacts/stored-version.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
-import { leaseIsFree } from '../database/dialects/session-row.js';
+import { leaseIsFree } from '../database/dialects/session-rows.js';
 import { isSameSession, ownerWhere, placeholders } from '../database/sql/tables.js';
 import { forgetChangesOfUser, recordChange } from '../database/statements/changes.js';
 import { UserNotErasedError } from '../model/errors.js';

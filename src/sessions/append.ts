@@ -39,16 +39,12 @@ import type { SessionCalls } from './session-calls.js';
 
 type NonEmpty<T> = readonly [T, ...T[]];
 
-function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
-  return list.length > 0;
-}
-
 /** A call that appends events to a handle. */
 interface Append {
   readonly handle: Session;
   /** The session that the handle named when the call was made. */
   readonly key: SessionKey;
-  readonly pending: NonEmpty<PendingEvent>;
+  readonly pending: readonly PendingEvent[];
   /** Whether it opens or answers a call that waits for a person. */
   readonly changesCalls: boolean;
   /** The call, if calls are observed. */
@@ -96,7 +92,7 @@ export class Appender {
       changesCalls ||= prepared.calls !== undefined;
       pending.push(prepared);
     }
-    if (!isNonEmpty(pending)) return;
+    if (pending.length === 0) return;
     // Checked before the queue: in its turn, the call could wait for one that waits for that transaction.
     const tentative = tentativeOf(handle);
     if (tentative) this.#refuseBesideTransaction(tentative);

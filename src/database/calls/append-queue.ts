@@ -157,7 +157,7 @@ export class AppendQueue {
    */
   async write(database: Database, batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
     if (database.isJoined) return database.transaction((sql) => appendBatch(sql, batch), options);
-    let isShared = this.#appends.shares(batch);
+    let isShared = this.#appends.most > 1 && this.#appends.shares?.(batch) !== false;
     let tries: Tries | undefined;
     for (;;) {
       const attempt = { isSent: false, waited: database.telemetry?.current?.waiting('lock') };
@@ -175,7 +175,7 @@ export class AppendQueue {
       }
       // After a failed statement each batch is tried alone, since one of them may end the connection each time. After a failed
       // transaction that is not needed: each batch had a savepoint.
-      if (this.#appends.isStatement(batch)) isShared = false;
+      if (this.#appends.isStatement?.(batch)) isShared = false;
     }
   }
 
@@ -206,7 +206,7 @@ export class AppendQueue {
           this.#appends = appendsOf(sql);
           this.#dialect = sql.dialect;
         }
-        const mayShare = isShared && this.#appends.most > 1 && this.#waiting.size > 0;
+        const mayShare = isShared && this.#waiting.size > 0;
         const members: NonEmpty<Member> = mayShare ? this.#takeAlong(member) : [member];
         this.#asked(member);
         const written = this.#write(database, connection, prefix, members);
@@ -274,7 +274,7 @@ export class AppendQueue {
     const [first] = members;
     const appends = this.#appends;
     const isAlone = members.length === 1;
-    const isStatement = appends.isStatement(first.batch);
+    const isStatement = appends.isStatement?.(first.batch) ?? false;
     const begins = !isStatement && !appends.commits;
     const sql = connections.sql(connection.driver, begins ? { isInTransaction: true } : { prefix });
     if (begins) await connection.begin({ prefix });

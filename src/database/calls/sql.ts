@@ -39,7 +39,7 @@ export function sqlOf(statements: Statements, driver: Driver, context: SqlContex
     async run(text, values = []) {
       const sent = statements.send(driver, prefix + text, values, { ...context, wants: 'change' });
       const { affectedRows, insertId } = await sent;
-      return { affectedRows: wholeNumber(affectedRows), insertId: wholeNumber(insertId ?? 0) };
+      return { affectedRows: numberOf(affectedRows), insertId: insertId === undefined ? 0 : wholeNumber(insertId) };
     },
     async together(given) {
       const results = await statements.sendAll(driver, given, { ...context, wants: 'rows' });

@@ -1,16 +1,7 @@
 import { driverCodeOf, driverMessageOf } from '../../model/errors.js';
+import { SCOPES, perScope } from '../../model/state.js';
 import { numberOf, textOf } from '../sql/row-values.js';
-import {
-  SESSION_COLUMNS,
-  SESSION_WHERE,
-  STATE_KEYS,
-  eventRow,
-  insertIntoEvents,
-  insertIntoState,
-  perTables,
-  sessionValues,
-  type Tables,
-} from '../sql/tables.js';
+import { SESSION_COLUMNS, SESSION_WHERE, perTables, sessionValues, type Tables } from '../sql/tables.js';
 import type { BoundStatement } from '../drivers/driver.js';
 import type {
   AppendBatch,
@@ -22,8 +13,15 @@ import type {
   Sql,
 } from './dialect.js';
 import { MOST, columns, givenSessions, lastSeqsOf, takeSeveral, waitsForSessionOnly } from './postgresql-append.js';
-import { appendsOneByOne, insertBatch } from './session-rows.js';
-import { addToLastSeq, appendCondition } from './session-row.js';
+import {
+  addToLastSeq,
+  appendCondition,
+  eventRows,
+  insertTexts,
+  stateRows,
+  statementsFor,
+  type RowValues,
+} from './session-rows.js';
 
 /** Messages of errors that have only the code of an internal error: the first is from Citus, the others from its client library. */
 const LOST_NODE = [
@@ -103,7 +101,11 @@ const COMMIT: BoundStatement = { text: 'commit', values: [] };
  * only: for the number, and for all that comes after it. Citus passes on one statement after another.
  */
 function appendsInTransaction(tables: Tables, dialectSql: DialectSql): DialectAppends {
-  return { ...appendsOneByOne((sql, batch) => append(sql, batch, tables, dialectSql)), commits: true };
+  return {
+    most: 1,
+    commits: true,
+    write: (sql, batches) => Promise.all(batches.map((batch) => append(sql, batch, tables, dialectSql))),
+  };
 }
 
 /** The most events and state keys of a batch that shares a transaction: a statement has at most 65,535 values. */
@@ -123,37 +125,10 @@ function appendsOnOneNode(tables: Tables, dialectSql: DialectSql): DialectAppend
   };
 }
 
-/** Inserts rows by `values`: an `insert … select` is a two-phase commit. */
 async function appendSeveral(sql: Sql, batches: readonly AppendBatch[], take: string) {
   const [, taken = []] = await sql.together([BEGIN, { text: take, values: givenSessions(batches) }]);
   const lastSeqs = lastSeqsOf(batches, taken);
-  const events: unknown[][] = [];
-  const state: unknown[][] = [];
-  for (const [i, batch] of batches.entries()) {
-    const lastSeq = lastSeqs[i];
-    if (lastSeq === undefined) continue;
-    const key = sessionValues(batch.session);
-    for (const [j, { id, timestamp, json, superseded = null, beginsTurn }] of batch.events.entries()) {
-      const seq = lastSeq - batch.events.length + 1 + j;
-      events.push([...key, seq, id, timestamp, json, superseded, Number(beginsTurn)]);
-    }
-    for (const { key: name, json, eventId } of batch.state.session) state.push([...key, name, json, eventId]);
-  }
-  const { dialect, tables } = sql;
-  const inserts = [
-    { into: insertIntoEvents(tables), row: eventRow(), rows: events, end: '' },
-    {
-      ...{ into: insertIntoState(tables, 'session'), row: '(?, ?, ?, ?, ?, ?)', rows: state },
-      end: dialect.sql.onConflict(tables.sessionStates, STATE_KEYS.session),
-    },
-  ].filter(({ rows }) => rows.length > 0);
-  await sql.together([
-    ...inserts.map(({ into, row, rows, end }) => ({
-      text: `${into} values ${rows.map(() => row).join(', ')} ${end}`,
-      values: rows.flat(),
-    })),
-    COMMIT,
-  ]);
+  await sql.together([...insertsOf(sql, batches, lastSeqs), COMMIT]);
   return lastSeqs;
 }
 
@@ -165,18 +140,30 @@ async function append(
 ): Promise<number | undefined> {
   const [begin, commit] = sql.isInTransaction ? [[], []] : [[BEGIN], [COMMIT]];
   const { where, values } = appendCondition(batch, dialectSql);
-  const text = `${addToLastSeq(tables.sessions, where)} returning last_seq`;
+  const text = `${addToLastSeq(tables)}${where} returning last_seq`;
   const take = { text, values: [batch.events.length, batch.lastUpdateTime, ...values] };
   const row = (await sql.together([...begin, take])).at(-1)?.[0];
   const lastSeq = row && 'last_seq' in row ? numberOf(row.last_seq) : undefined;
-  const rows: BoundStatement[] = [];
-  const later = (text: string, values: readonly unknown[] = []) => {
-    rows.push({ text, values });
-    return Promise.resolve({ affectedRows: 0, insertId: 0 });
-  };
-  if (lastSeq !== undefined) await insertBatch({ ...sql, run: later }, batch, lastSeq);
-  await sql.together([...rows, ...commit]);
+  await sql.together([...insertsOf(sql, [batch], [lastSeq]), ...commit]);
   return lastSeq;
+}
+
+/** The statements that write rows of batches. They insert by `values`: an `insert … select` is a two-phase commit. */
+function insertsOf(sql: Sql, batches: readonly AppendBatch[], lastSeqs: readonly (number | undefined)[]) {
+  const { dialect } = sql;
+  const inserts = insertTexts(sql);
+  const events: RowValues[] = [];
+  const state = perScope((): RowValues[] => []);
+  for (const [i, batch] of batches.entries()) {
+    const lastSeq = lastSeqs[i];
+    if (lastSeq === undefined) continue;
+    events.push(...eventRows(batch.session, lastSeq - batch.events.length + 1, batch.events));
+    for (const scope of SCOPES) state[scope].push(...stateRows(batch.session, scope, batch.state[scope]));
+  }
+  return [
+    ...statementsFor(dialect, inserts.events, events),
+    ...SCOPES.flatMap((scope) => statementsFor(dialect, inserts.state[scope], state[scope])),
+  ];
 }
 
 const changeTexts = perTables(({ tables: { sessions } }: Sql) => ({

@@ -334,11 +334,17 @@ export interface DialectAppends {
   /** The most batches of different sessions that it writes at once; 1 if each is written by itself. */
   readonly most: number;
 
-  /** Whether a batch may be written with others: not if it may wait for a lock, since the others would wait, too. */
-  shares(batch: AppendBatch): boolean;
+  /**
+   * Whether a batch may be written with others: not if it may wait for a lock, since the others would wait, too. Left out if each
+   * may.
+   */
+  shares?(batch: AppendBatch): boolean;
 
-  /** Whether a batch, or several shared ones, are one statement, or like one: they need no transaction around them. */
-  isStatement(batch: AppendBatch): boolean;
+  /**
+   * Whether a batch, or several shared ones, are one statement, or like one: they need no transaction around them. Left out if
+   * none is.
+   */
+  isStatement?(batch: AppendBatch): boolean;
 
   /** Whether `write` begins a transaction and commits it. The caller rolls back if it throws. */
   readonly commits?: boolean;

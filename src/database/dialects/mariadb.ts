@@ -5,18 +5,22 @@ import {
   eventRow,
   insertIntoEvents,
   insertIntoState,
-  ownerValues,
   placeholderRows,
-  rowLength,
-  sessionValues,
   stateTable,
   type Tables,
 } from '../sql/tables.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { optionalNumberOf } from '../sql/row-values.js';
-import { addToLastSeq, appendCondition } from './session-row.js';
 import type { AppendBatch, Dialect, Sql } from './dialect.js';
-import { NEXT_SEQ, appendsByRows, takeByInsertId } from './session-rows.js';
+import {
+  NEXT_SEQ,
+  addToLastSeq,
+  appendCondition,
+  appendsByInsertId,
+  eventRows,
+  stateRows,
+  textLength,
+} from './session-rows.js';
 import { mysql, mysqlServerSettings, mysqlSettings, MAX_TEXT_LENGTH } from './mysql.js';
 import { wrongServer } from './server-version.js';
 import { longEnough, setting, unless } from './server-settings.js';
@@ -96,8 +100,11 @@ export const mariadb: Dialect = {
     ...mysql.operations,
 
     appends(tables) {
-      const byRows = appendsByRows(takeByInsertId(mariadb, tables));
-      const isBlock = (batch: AppendBatch) => rowCount(batch) <= MAX_ROWS && textLength(batch) <= MAX_TEXT_LENGTH;
+      const byRows = appendsByInsertId(mariadb, tables);
+      const isBlock = (batch: AppendBatch) => {
+        const rows = blockRows(batch);
+        return rows.length <= MAX_ROWS && rows.reduce((sum, row) => sum + textLength(row), 0) <= MAX_TEXT_LENGTH;
+      };
       return {
         ...byRows,
         isStatement: isBlock,
@@ -112,20 +119,11 @@ export const mariadb: Dialect = {
 };
 
 async function appendBlock(sql: Sql, tables: Tables, batch: AppendBatch): Promise<number | undefined> {
-  const { session, events, lastUpdateTime, state } = batch;
+  const { events, lastUpdateTime } = batch;
   const { where, values } = appendCondition(batch, mariadb.sql);
-  const eventValues = events.map(({ id, timestamp, json, superseded = null, beginsTurn }, i) => [
-    ...sessionValues(session),
-    events.length - 1 - i,
-    ...[id, timestamp, json, superseded, Number(beginsTurn)],
-  ]);
-  const stateValues = SCOPES.map((scope) =>
-    state[scope].map(({ key, json, eventId }) => [...ownerValues(session, scope), key, json, eventId]),
-  );
   const [row] = await sql.all<{ last_seq: number | null }>(blockText(tables, where, events.length, batch), [
     ...[events.length, lastUpdateTime, ...values],
-    ...eventValues.flat(),
-    ...stateValues.flat(2),
+    ...blockRows(batch).flat(),
   ]);
   return optionalNumberOf(row?.last_seq);
 }
@@ -133,13 +131,11 @@ async function appendBlock(sql: Sql, tables: Tables, batch: AppendBatch): Promis
 /** A statement may have 65,535 values, and a row has nine. */
 const MAX_ROWS = 7_000;
 
-function rowCount({ events, state }: AppendBatch): number {
-  return SCOPES.reduce((sum, scope) => sum + state[scope].length, events.length);
-}
-
-function textLength({ session, events, state }: AppendBatch): number {
-  return [...events, ...SCOPES.flatMap((scope) => state[scope])].reduce((sum, row) => sum + rowLength(session, row), 0);
-}
+/** The values of a block's rows. Their numbers count back from the last one, which is 0. */
+const blockRows = ({ session, events, state }: AppendBatch) => [
+  ...eventRows(session, 1 - events.length, events),
+  ...SCOPES.flatMap((scope) => stateRows(session, scope, state[scope])),
+];
 
 /**
  * The handler rolls back: an error in a block leaves the transaction open, and the next append would be a part of it. With
@@ -155,13 +151,13 @@ function blockText(tables: Tables, where: string, events: number, { state }: App
   return `begin not atomic
     declare exit handler for sqlexception begin rollback and no chain no release; resignal; end;
     start transaction;
-    ${addToLastSeq(tables.sessions, where, NEXT_SEQ)};
+    ${addToLastSeq(tables, NEXT_SEQ)}${where};
     if row_count() = 0 then
       rollback and no chain no release;
       select null as last_seq;
     else
       ${insertIntoEvents(tables)}
-        values ${Array(events).fill(eventRow('last_insert_id() - ?')).join(', ')};
+        values ${Array(events).fill(eventRow('last_insert_id() + ?')).join(', ')};
       ${SCOPES.filter((scope) => state[scope].length > 0)
         .map(upsert)
         .join('\n')}

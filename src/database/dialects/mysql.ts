@@ -4,8 +4,7 @@ import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { numberOf } from '../sql/row-values.js';
 import { insertIntoArtifacts, isSameSession, placeholders } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
-import { lockBySelect } from './session-row.js';
-import { appendsByRows, takeByInsertId } from './session-rows.js';
+import { appendsByInsertId, lockBySelect } from './session-rows.js';
 import { longEnough, required, roomForPool, setting, unless, type ServerSetting } from './server-settings.js';
 import { wrongServer } from './server-version.js';
 import type { Setting } from './settings.js';
@@ -319,7 +318,7 @@ export const mysql: Dialect = {
   operations: {
     // Appends share no transaction: the servers group the commits of several connections by themselves, and the statements of a
     // shared transaction would come one after the other.
-    appends: (tables) => appendsByRows(takeByInsertId(mysql, tables)),
+    appends: (tables) => appendsByInsertId(mysql, tables),
 
     lockSession: lockBySelect,
 

@@ -12,7 +12,7 @@ import {
 import { numberOf } from '../sql/row-values.js';
 import type { AppendBatch, DialectAppends, DialectSql, Sql } from './dialect.js';
 import { returningSql } from './returning.js';
-import { addToLastSeq, appendCondition, leaseIsFree } from './session-row.js';
+import { addToLastSeq, appendCondition, leaseIsFree } from './session-rows.js';
 
 /** The most appends that share a statement: none of them is acknowledged before all are written. */
 export const MOST = 32;
@@ -113,7 +113,7 @@ export function lastSeqsOf(batches: readonly AppendBatch[], rows: readonly objec
 function appendText(tables: Tables, scopes: readonly Scope[], where: string): string {
   const parts = [
     `taken as (
-      ${addToLastSeq(tables.sessions, where)} returning last_seq
+      ${addToLastSeq(tables)}${where} returning last_seq
     )`,
     `events as (
       ${insertIntoEvents(tables)}

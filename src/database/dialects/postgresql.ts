@@ -3,7 +3,7 @@ import { driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { placeholders } from '../sql/tables.js';
 import { HAS_CITUS, hasLostNode, onCitus } from './citus.js';
-import { lockBySelect } from './session-row.js';
+import { lockBySelect } from './session-rows.js';
 import type { Dialect } from './dialect.js';
 import { postgresqlAppends } from './postgresql-append.js';
 import { returningOperations, returningSql } from './returning.js';

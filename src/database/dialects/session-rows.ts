@@ -1,55 +1,163 @@
 import type { SessionKey } from '../../model/keys.js';
-import { SCOPES, perScope, type StateEntries } from '../../model/state.js';
+import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
+import type { BoundStatement } from '../drivers/driver.js';
+import { numberOf } from '../sql/row-values.js';
 import {
+  SESSION_WHERE,
   STATE_KEYS,
   eventRow,
   insertIntoEvents,
   insertIntoState,
-  ownerValues,
   perTables,
   placeholderRows,
-  rowLength,
-  sessionValues,
   stateTable,
   type Tables,
 } from '../sql/tables.js';
-import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from './dialect.js';
+import type { AppendBatch, Dialect, DialectAppends, DialectSql, SessionLock, Sql, StoredEvent } from './dialect.js';
 import { insertParts, needsParts } from './event-parts.js';
-import { addToLastSeq, appendCondition } from './session-row.js';
+
+// The row of a session, and the rows of its events and state: statements that work on all databases.
+
+/**
+ * The start of an `update` that locks a session's row and adds to its `last_seq`; a condition follows. Its values are the number
+ * to add and the time.
+ *
+ * @param sum the new `last_seq`; on MySQL an expression that also returns it to the client.
+ */
+export function addToLastSeq({ sessions }: Tables, sum = 'last_seq + ?'): string {
+  return `update ${sessions} set last_seq = ${sum}, last_update_time = ? where `;
+}
+
+/** For `lockSession` on servers; on InnoDB it reads the newest version of the row. */
+export async function lockBySelect<Row extends object>(
+  sql: Sql,
+  { table, columns, where, values, skipsLocked = false }: SessionLock,
+): Promise<Row | undefined> {
+  const end = skipsLocked ? ' skip locked' : '';
+  const [row] = await sql.all<Row>(`select ${columns} from ${table} where ${where} for update${end}`, values);
+  return row;
+}
+
+/** A condition; its value is the token. */
+export const LEASE_IS_CURRENT = 'lease_token = ? and lease_holder is not null';
+
+export function leaseIsFree({ now }: DialectSql): string {
+  return `(lease_expires is null or lease_expires <= ${now})`;
+}
+
+/** The condition for an append to a session: its incarnation, numbers and lease are as the batch says. */
+export function appendCondition(
+  { session, incarnation, expectedSeq, expectedChange, lease }: AppendBatch,
+  sql: DialectSql,
+): { where: string; values: unknown[] } {
+  let where = `${SESSION_WHERE} and incarnation = ? and status = 'active'`;
+  const values: unknown[] = [session.appName, session.userId, session.sessionId, incarnation];
+  if (expectedSeq !== undefined) {
+    where += ' and last_seq = ?';
+    values.push(expectedSeq);
+  }
+  if (expectedChange !== undefined) {
+    where += ' and last_change = ?';
+    values.push(expectedChange);
+  }
+  if (lease === 'unleased') {
+    where += ` and ${leaseIsFree(sql)}`;
+  } else if (lease) {
+    where += ` and ${LEASE_IS_CURRENT}`;
+    values.push(lease.token);
+  }
+  return { where, values };
+}
 
 /** SQLite binds 32,766 values in a statement, a server 65,535. A row has at most nine. */
 export const MOST_ROWS = 3_500;
 
-/** Yields rows to insert for a session in groups that fit into one statement. */
-export function* packets<Row extends object>(
-  { limits }: Dialect,
-  session: SessionKey,
-  rows: readonly Row[],
-): Generator<readonly Row[]> {
-  const most = limits?.maxTextLength;
-  if (most === undefined && rows.length <= MOST_ROWS) {
-    if (rows.length > 0) yield rows;
-    return;
-  }
-  let packet: Row[] = [];
-  let length = 0;
-  for (const row of rows) {
-    const more = most === undefined ? 0 : rowLength(session, row);
-    if (packet.length === MOST_ROWS || (packet.length > 0 && length + more > (most ?? Infinity))) {
-      yield packet;
-      packet = [];
-      length = 0;
-    }
-    packet.push(row);
-    length += more;
-  }
-  if (packet.length > 0) yield packet;
+/** The bound values of one row. */
+export type RowValues = readonly unknown[];
+
+/** The text of a statement that takes any number of rows. */
+interface RowsText {
+  start: string;
+  /** The placeholders of one row. */
+  row: string;
+  end: string;
 }
 
-/** An event's row, with null for content that is stored in parts. */
-type EventRow = Omit<StoredEvent, 'json'> & { seq: number; json: string | null };
+/** The statements for rows: as few as the database allows. */
+export function statementsFor({ limits }: Dialect, { start, row, end }: RowsText, rows: readonly RowValues[]) {
+  const statements: BoundStatement[] = [];
+  let text = '';
+  let values: unknown[] = [];
+  let length = 0;
+  for (const each of rows) {
+    const more = limits ? textLength(each) : 0;
+    const isFull = values.length === MOST_ROWS * each.length || (limits && length + more > limits.maxTextLength);
+    if (text && isFull) {
+      statements.push({ text: text + end, values });
+      text = '';
+      values = [];
+      length = 0;
+    }
+    text += text ? `, ${row}` : start + row;
+    values.push(...each);
+    length += more;
+  }
+  if (text) statements.push({ text: text + end, values });
+  return statements;
+}
 
-// Rows of a session, written by statements that work on all databases.
+/** The length of the texts in a row, in code units. */
+export function textLength(row: RowValues): number {
+  return row.reduce<number>((sum, value) => (typeof value === 'string' ? sum + value.length : sum), 0);
+}
+
+/** An event, with null for content that is stored in parts. */
+type EventContent = Omit<StoredEvent, 'json'> & { json: string | null };
+
+/** The values of `eventRow` for events with consecutive numbers. */
+export function eventRows(
+  { appName, userId, sessionId }: SessionKey,
+  firstSeq: number,
+  events: readonly EventContent[],
+): RowValues[] {
+  const rows: RowValues[] = [];
+  let seq = firstSeq;
+  for (const { id, timestamp, json, superseded = null, beginsTurn } of events)
+    rows.push([appName, userId, sessionId, seq++, id, timestamp, json, superseded, Number(beginsTurn)]);
+  return rows;
+}
+
+/** The values of rows of state. */
+export function stateRows(
+  { appName, userId, sessionId }: SessionKey,
+  scope: Scope,
+  entries: readonly StateEntry[],
+): RowValues[] {
+  const owner = [appName, userId, sessionId].slice(0, STATE_KEYS[scope].length - 1);
+  const rows: RowValues[] = [];
+  for (const { key, json, eventId } of entries) rows.push([...owner, key, json, eventId]);
+  return rows;
+}
+
+/** The texts of statements that insert events and set state. */
+function insertsInto({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>) {
+  const state = (ownOnly: boolean) =>
+    perScope((scope): RowsText => {
+      const keys = STATE_KEYS[scope];
+      return {
+        start: `${insertIntoState(tables, scope)} values `,
+        row: placeholderRows(1, keys.length + 2),
+        end: ` ${dialect.sql.onConflict(stateTable(tables, scope), keys, { ownOnly })}`,
+      };
+    });
+  return {
+    events: { start: `${insertIntoEvents(tables)} values `, row: eventRow(), end: '' },
+    state: state(false),
+    ownState: state(true),
+  };
+}
+
+export const insertTexts = perTables(insertsInto);
 
 /** Inserts events with consecutive numbers, for the caller that holds the session's lock. */
 export async function insertEvents(
@@ -58,25 +166,11 @@ export async function insertEvents(
   firstSeq: number,
   events: readonly StoredEvent[],
 ): Promise<void> {
-  const whole: EventRow[] = [];
-  const inParts: (StoredEvent & { seq: number })[] = [];
-  for (const [i, event] of events.entries()) {
-    const numbered = { ...event, seq: firstSeq + i };
-    (needsParts(sql, event.json) ? inParts : whole).push(numbered);
-  }
-  for (const packet of packets(sql.dialect, session, whole)) await insertRows(sql, session, packet);
-  for (const event of inParts) {
-    await insertRows(sql, session, [{ ...event, json: null }]);
-    await insertParts(sql, session, event.seq, event.json);
-  }
-}
-
-async function insertRows(sql: Sql, session: SessionKey, rows: readonly EventRow[]): Promise<void> {
-  const places = Array(rows.length).fill(eventRow()).join(', ');
-  const values: unknown[] = [];
-  for (const { seq, id, timestamp, json, superseded = null, beginsTurn } of rows)
-    values.push(...sessionValues(session), seq, id, timestamp, json, superseded, Number(beginsTurn));
-  await sql.run(`${texts(sql).insertEvents} ${places}`, values);
+  const whole = events.map((event) => (needsParts(sql, event.json) ? { ...event, json: null } : event));
+  const rows = eventRows(session, firstSeq, whole);
+  for (const { text, values } of statementsFor(sql.dialect, insertTexts(sql).events, rows)) await sql.run(text, values);
+  for (const [i, { json }] of events.entries())
+    if (needsParts(sql, json)) await insertParts(sql, session, firstSeq + i, json);
 }
 
 /**
@@ -90,71 +184,64 @@ export async function setState(
   state: StateEntries,
   { ownOnly = false } = {},
 ): Promise<void> {
-  const upserts = ownOnly ? texts(sql).upsertOwn : texts(sql).upsert;
+  const { dialect } = sql;
+  const inserts = ownOnly ? insertTexts(sql).ownState : insertTexts(sql).state;
   for (const scope of SCOPES) {
-    for (const packet of packets(sql.dialect, session, state[scope])) {
-      const [first] = packet;
-      if (first) await sql.dialect.limits?.refuseTooLarge(sql, first.json);
-      const values: unknown[] = [];
-      for (const { key, json, eventId } of packet) values.push(...ownerValues(session, scope), key, json, eventId);
-      const { insert, onConflict } = upserts[scope];
-      const rows = placeholderRows(packet.length, STATE_KEYS[scope].length + 2);
-      await sql.run(`${insert} ${rows} ${onConflict}`, values);
-    }
+    for (const { json } of state[scope]) await dialect.limits?.refuseTooLarge(sql, json);
+    const rows = stateRows(session, scope, state[scope]);
+    for (const { text, values } of statementsFor(dialect, inserts[scope], rows)) await sql.run(text, values);
   }
 }
-
-const texts = perTables(({ dialect, tables }: Sql) => {
-  const upserts = (ownOnly: boolean) =>
-    perScope((scope) => ({
-      insert: `${insertIntoState(tables, scope)} values`,
-      onConflict: dialect.sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope], { ownOnly }),
-    }));
-  return {
-    insertEvents: `${insertIntoEvents(tables)} values`,
-    upsert: upserts(false),
-    upsertOwn: upserts(true),
-  };
-});
 
 /** The new `last_seq`. MySQL and MariaDB have no `update … returning`; with this the statement returns the number all the same. */
 export const NEXT_SEQ = 'last_insert_id(last_seq + ?)';
 
-/** Takes the lock and the numbers of a session for a batch. @returns its new `last_seq`; undefined like `DialectAppends.write`. */
-type Take = (sql: Sql, batch: AppendBatch) => Promise<number | undefined>;
-
-export function takeByInsertId(dialect: Dialect, tables: Tables): Take {
-  return async (sql, batch) => {
+/** Appends by several statements in a transaction, on MySQL and MariaDB. */
+export function appendsByInsertId(dialect: Dialect, tables: Tables): DialectAppends {
+  const take = addToLastSeq(tables, NEXT_SEQ);
+  const append = async (sql: Sql, batch: AppendBatch) => {
+    const { session, events, lastUpdateTime, state } = batch;
     const { where, values } = appendCondition(batch, dialect.sql);
-    const take = addToLastSeq(tables.sessions, where, NEXT_SEQ);
-    const { affectedRows, insertId } = await sql.run(take, [batch.events.length, batch.lastUpdateTime, ...values]);
-    return affectedRows === 0 ? undefined : insertId;
+    const { affectedRows, insertId } = await sql.run(take + where, [events.length, lastUpdateTime, ...values]);
+    if (affectedRows === 0) return undefined;
+    await insertEvents(sql, session, insertId - events.length + 1, events);
+    await setState(sql, session, state);
+    return insertId;
   };
+  return { most: 1, write: (sql, batches) => Promise.all(batches.map((batch) => append(sql, batch))) };
 }
 
-/** Inserts the events of a batch, and sets its state. @param lastSeq the new one. */
-export async function insertBatch(sql: Sql, { session, events, state }: AppendBatch, lastSeq: number): Promise<void> {
-  await insertEvents(sql, session, lastSeq - events.length + 1, events);
-  await setState(sql, session, state);
-}
-
-/** Appends by several statements in a transaction. */
-export const appendsByRows = (take: Take): DialectAppends =>
-  appendsOneByOne(async (sql, batch) => {
-    const lastSeq = await take(sql, batch);
-    if (lastSeq !== undefined) await insertBatch(sql, batch, lastSeq);
-    return lastSeq;
-  });
-
-/** Appends each batch by itself. @param append returns the session's new `last_seq`, like `DialectAppends.write`. */
-export function appendsOneByOne(append: (sql: Sql, batch: AppendBatch) => Promise<number | undefined>): DialectAppends {
+/**
+ * The same by `update … returning`, for a database without limits.
+ *
+ * @param most the most batches that share a transaction.
+ */
+export function appendsByReturning(dialect: Dialect, tables: Tables, most: number): DialectAppends {
+  const take = addToLastSeq(tables);
+  const inserts = insertsInto({ dialect, tables });
   return {
-    most: 1,
-    shares: () => false,
-    isStatement: () => false,
+    most,
     async write(sql, batches) {
       const lastSeqs: (number | undefined)[] = [];
-      for (const batch of batches) lastSeqs.push(await append(sql, batch));
+      for (const batch of batches) {
+        const { session, events, lastUpdateTime, state } = batch;
+        const { where, values } = appendCondition(batch, dialect.sql);
+        const [row] = await sql.all<{ last_seq: number }>(`${take}${where} returning last_seq`, [
+          ...[events.length, lastUpdateTime],
+          ...values,
+        ]);
+        const lastSeq = row && numberOf(row.last_seq);
+        lastSeqs.push(lastSeq);
+        if (lastSeq === undefined) continue;
+        const statements = statementsFor(
+          dialect,
+          inserts.events,
+          eventRows(session, lastSeq - events.length + 1, events),
+        );
+        for (const scope of SCOPES)
+          statements.push(...statementsFor(dialect, inserts.state[scope], stateRows(session, scope, state[scope])));
+        for (const { text, values } of statements) await sql.run(text, values);
+      }
       return lastSeqs;
     },
   };

@@ -6,8 +6,8 @@ import { numberOf } from '../sql/row-values.js';
 import { placeholders } from '../sql/tables.js';
 import type { Dialect, Sql } from './dialect.js';
 import { returningOperations, returningSql } from './returning.js';
-import { sqliteAppends } from './sqlite-append.js';
 import { setting, unless } from './server-settings.js';
+import { appendsByReturning } from './session-rows.js';
 import type { Setting } from './settings.js';
 
 const BUSY_TIMEOUT_MS = 10_000;
@@ -82,6 +82,9 @@ async function lowersInWal(sql: Sql): Promise<boolean> {
   return options.some((option) => option.compile_options === 'DEFAULT_WAL_SYNCHRONOUS=1');
 }
 
+/** The most appends that share a commit: none of them is acknowledged before it. */
+const MOST = 64;
+
 export const sqlite: Dialect = {
   connections: {
     prepare: prepareConnection,
@@ -151,7 +154,8 @@ export const sqlite: Dialect = {
   operations: {
     ...returningOperations,
 
-    appends: (tables) => sqliteAppends(tables, sqlite.sql),
+    // In one transaction, since a commit waits for the disk.
+    appends: (tables) => appendsByReturning(sqlite, tables, MOST),
   },
 
   repairs: { dropIndex: ({ qualifiedName }) => `drop index ${qualifiedName};` },

@@ -104,13 +104,6 @@ export function sessionValues({ appName, userId, sessionId }: SessionKey): [stri
   return [appName, userId, sessionId];
 }
 
-/** The length of the texts in a row of a session, including the session's key, in code units. */
-export function rowLength(session: SessionKey, row: object): number {
-  let length = 0;
-  for (const value of Object.values<unknown>({ ...row })) if (typeof value === 'string') length += value.length;
-  return length + session.appName.length + session.userId.length + session.sessionId.length;
-}
-
 /** The columns that name a session. */
 export interface SessionKeyRow {
   app_name: string;

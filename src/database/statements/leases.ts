@@ -1,5 +1,5 @@
 import type { SessionKey } from '../../model/keys.js';
-import { LEASE_IS_CURRENT, leaseIsFree } from '../dialects/session-row.js';
+import { LEASE_IS_CURRENT, leaseIsFree } from '../dialects/session-rows.js';
 import type { Sql } from '../dialects/dialect.js';
 import { numberOf, textOf } from '../sql/row-values.js';
 import { SESSION_WHERE, sessionValues } from '../sql/tables.js';

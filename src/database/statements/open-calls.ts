@@ -6,7 +6,7 @@ import { MAX_SEQ } from '../../model/seq-ranges.js';
 import type { Undecoded } from '../../model/stored-texts.js';
 import type { Sql } from '../dialects/dialect.js';
 import { readParts, type UnderLock } from '../dialects/event-parts.js';
-import { packets } from '../dialects/session-rows.js';
+import { statementsFor } from '../dialects/session-rows.js';
 import { keysetAfter } from '../sql/keyset.js';
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
@@ -138,14 +138,11 @@ export async function replaceOpenCalls(
   }
   const rows = after
     .filter((call) => !known.has(placeOf(call)))
-    .map(({ openUntil = MAX_SEQ, seq, number, name, timestamp, ...data }) => ({
-      ...{ openUntil, seq, number, name: searchedName(name), timestamp },
-      data: JSON.stringify(data),
-    }));
-  for (const packet of packets(sql.dialect, session, rows)) {
-    const values = packet.flatMap((row) => [...sessionValues(session), ...Object.values(row)]);
-    await sql.run(`${texts(sql).insert} ${placeholderRows(packet.length, values.length / packet.length)}`, values);
-  }
+    .map(({ openUntil = MAX_SEQ, seq, number, name, timestamp, ...data }) => [
+      ...[...sessionValues(session), openUntil, seq, number],
+      ...[searchedName(name), timestamp, JSON.stringify(data)],
+    ]);
+  for (const { text, values } of statementsFor(sql.dialect, texts(sql).insert, rows)) await sql.run(text, values);
   return areFound;
 }
 
@@ -200,7 +197,11 @@ const texts = perTables(({ dialect: { sql }, tables: { openCalls, sessions, even
     answer: `update ${openCalls} set open_until = ? where ${place}`,
     delete: `delete from ${openCalls} where ${place}`,
     deleteBefore: `delete from ${openCalls} where ${SESSION_WHERE} and seq < ?`,
-    insert: `insert into ${openCalls} (${SESSION_COLUMNS}, open_until, seq, number, name, timestamp, data) values`,
+    insert: {
+      start: `insert into ${openCalls} (${SESSION_COLUMNS}, open_until, seq, number, name, timestamp, data) values `,
+      row: placeholderRows(1, 9),
+      end: '',
+    },
     isOpenFor: `timestamp <= ${sql.now} - ?`,
     find: (where: string, order: string) => `
       select ${sessionColumnsOf('c')}, c.open_until, c.seq, c.number, c.name, c.timestamp, call_json, origin, event_id, ${select.data} as event_json

@@ -3,7 +3,7 @@ import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import type { Sql } from '../dialects/dialect.js';
-import { MOST_ROWS, packets } from '../dialects/session-rows.js';
+import { MOST_ROWS, statementsFor } from '../dialects/session-rows.js';
 import { optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   STATE_KEYS,
@@ -156,13 +156,10 @@ export async function clearState(sql: Sql, session: SessionKey): Promise<void> {
 
 export async function removeState(sql: Sql, session: SessionKey, state: StateEntries): Promise<void> {
   for (const scope of SCOPES) {
-    for (const packet of packets(sql.dialect, session, state[scope])) {
-      const keys = packet.map(({ key }) => key);
-      await sql.run(`${texts(sql).delete[scope]} (${placeholders(keys.length)})`, [
-        ...ownerValues(session, scope),
-        ...keys,
-      ]);
-    }
+    const keys = state[scope].map(({ key }) => [key]);
+    const owner = ownerValues(session, scope);
+    for (const { text, values } of statementsFor(sql.dialect, texts(sql).delete[scope], keys))
+      await sql.run(text, [...owner, ...values]);
   }
 }
 
@@ -213,6 +210,10 @@ const texts = perTables(({ tables }: Sql) => {
           from ${stateTable(tables, scope)} where ${ownerWhere(scope)} order by state_key`,
     ),
     clear: `delete from ${tables.sessionStates} where ${ownerWhere('session')}`,
-    delete: perScope((scope) => `delete from ${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key in`),
+    delete: perScope((scope) => ({
+      start: `delete from ${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key in (`,
+      row: '?',
+      end: ')',
+    })),
   };
 });
