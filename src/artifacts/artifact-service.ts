@@ -357,14 +357,24 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     return { bytes, size: bytes.length, sha256: sha256(bytes) };
   }
 
-  async *#bytes({ names, key, opened, size, sha256 }: Source, start: number, end: number) {
+  async *#bytes({ names, key, opened: found, size, sha256 }: Source, start: number, end: number) {
+    let opened = found;
+    const read = (part: number) => this.#readTexts('read', key, (sql) => readPart(sql, key, opened, part));
     const damaged = (what: string) => new DamagedArtifactError(names.filename, opened.version, what);
     const upTo = Math.min(end, size);
     const hash = start === 0 && upTo === size ? createHash('sha256') : undefined;
     for (let part = Math.floor(start / PART_BYTES); part * PART_BYTES < upTo; part++) {
       const from = opened.only ? 0 : part * PART_BYTES;
-      const bytes = opened.only ?? (await this.#readTexts('read', key, (sql) => readPart(sql, key, opened, part)));
       const expected = opened.only ? size : Math.min(PART_BYTES, size - from);
+      let bytes = opened.only ?? (await read(part));
+      if (bytes?.length !== expected) {
+        // Somebody may have encoded it since it was opened.
+        const again = await this.#readTexts('read', key, (sql) => openVersion(sql, key, opened.version));
+        if (again?.createTime === opened.createTime) {
+          opened = again;
+          bytes = await read(part);
+        }
+      }
       if (bytes?.length !== expected) throw damaged(`part ${part} of its content is missing, or was changed`);
       hash?.update(bytes);
       yield bytes.subarray(Math.max(0, start - from), upTo - from);

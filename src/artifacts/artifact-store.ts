@@ -133,22 +133,16 @@ export async function loadVersion(
   key: ArtifactKey,
   version?: number,
 ): Promise<{ version: number; part: Part | Damaged } | undefined> {
-  for (;;) {
-    const loaded = await readContent(database, key, version, { refuse: refuseLong });
-    if (!loaded) return undefined;
-    const { version: found, content, createTime } = loaded;
-    const part = content instanceof Damaged ? content : isWhole(content) ? partOf(content) : CHANGED;
-    if (!(part instanceof Damaged)) return { version: found, part };
-    // Parts are missing. Not damage if somebody has deleted the version, or saved another one, between the statements.
-    const again = await database.run((sql) => versionRow(sql, key, found));
-    if (again && numberOf(again.create_time) === createTime) return { version: found, part };
-  }
+  const loaded = await readContent(database, key, version, { refuse: refuseLong });
+  if (!loaded) return undefined;
+  const { version: found, content } = loaded;
+  return { version: found, part: content instanceof Damaged ? content : partOf(content) };
 }
 
 /**
  * @param version undefined for the newest.
  * @param options.refuse throws for a version that must not be read.
- * @returns a version with its content; undefined if there is none.
+ * @returns a version with its content, which has the stored hash; undefined if there is none.
  */
 export async function readContent(
   database: Database,
@@ -156,14 +150,23 @@ export async function readContent(
   version?: number,
   { isLenient = false, refuse = () => {} }: { isLenient?: boolean; refuse?: (info: ArtifactInfo) => void } = {},
 ): Promise<ReadVersion | undefined> {
-  const row = await database.run((sql) => versionRow(sql, key, version, { withData: true }));
-  if (!row) return undefined;
-  const stored = await database.code((texts) => storedVersion(texts, key, row, { isLenient }));
-  if (stored.info instanceof Damaged) return { ...stored, row, parts: [], content: stored.info };
-  refuse(stored.info);
-  const parts = row.data === null ? await database.run((sql) => partsOf(sql, key, row)) : [bytesOf(row.data)];
-  const content = await database.code((texts) => decodedContent(texts, key, stored, parts, { isLenient }));
-  return { ...stored, row, parts, content };
+  for (;;) {
+    const row = await database.run((sql) => versionRow(sql, key, version, { withData: true }));
+    if (!row) return undefined;
+    const stored = await database.code((texts) => storedVersion(texts, key, row, { isLenient }));
+    if (stored.info instanceof Damaged) return { ...stored, row, parts: [], content: stored.info };
+    refuse(stored.info);
+    const parts = row.data === null ? await database.run((sql) => partsOf(sql, key, row)) : [bytesOf(row.data)];
+    const decoded = await database.code((texts) => decodedContent(texts, key, stored, parts, { isLenient }));
+    const content = decoded instanceof Damaged || isWhole(decoded) ? decoded : CHANGED;
+    const read = { ...stored, row, parts, content };
+    if (!(content instanceof Damaged)) return read;
+    // Not damage if somebody has deleted, saved again or encoded the version between the statements.
+    const again = await database.run((sql) => versionRow(sql, key, stored.version));
+    const isSame =
+      again && textOf(again.info) === textOf(row.info) && numberOf(again.create_time) === stored.createTime;
+    if (isSame) return read;
+  }
 }
 
 /** All parts of a version, as they are stored. */

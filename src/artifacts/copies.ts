@@ -82,6 +82,8 @@ export async function copyVersions(
   await sql.run(text.deleteOfSession, sessionValues(to));
   for (const [filename, versions] of named) {
     const source = valuesOf({ ...from, filename });
+    // Nobody may delete it between the statements.
+    await sql.run(text.lockArtifact, source);
     const list = `(${placeholders(versions.size)})`;
     const { affectedRows } = await sql.run(text.copyArtifact(list), [to.sessionId, ...source, ...versions]);
     if (affectedRows === 0) continue;
@@ -104,6 +106,7 @@ const texts = perTables(({ tables: { artifacts, artifactVersions, artifactParts 
       select app_name, user_id, ?, filename, ${selected} from ${from} where ${where} and version in ${versions}`;
   const copyArtifact = copy(artifacts, 'max(version), max(create_time)', artifactVersions, 'last_version, update_time');
   return {
+    lockArtifact: `update ${artifacts} set update_time = update_time where ${where}`,
     deleteOfSession: `delete from ${artifacts} where ${SESSION_WHERE}`,
     uploads: (versions: string) => `select upload from ${artifactVersions} where ${where} and version in ${versions}
       and upload is not null`,

@@ -1,7 +1,5 @@
-import { isWhole } from '../artifacts/artifact-content.js';
 import { inRow, readContent, valuesOf } from '../artifacts/artifact-store.js';
 import {
-  CHANGED,
   Damaged,
   encodedVersion,
   withEncoding,
@@ -37,7 +35,6 @@ export async function recodedVersion(
   if (!found) return undefined;
   const { content, row, parts, upload } = found;
   if (content instanceof Damaged) return content;
-  if (!isWhole(content)) return CHANGED;
   const isFramed = !database.codec.isNone;
   const asNow = withEncoding(content, isFramed);
   const encoded = await database.code((texts) => encodedVersion(texts, key, asNow, upload));

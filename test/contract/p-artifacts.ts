@@ -10,6 +10,7 @@ import {
   type Event,
   type SaveArtifactRequest,
 } from '@google/adk';
+import type { EntityManager } from '@mikro-orm/core';
 import { AdkArtifact, AdkArtifactPart } from '../../entities/index.js';
 import { ARTIFACT_RULES } from '../../packages/session-contract/src/artifact-rules.js';
 import { compression, encryption } from '../../src/codecs/index.js';
@@ -22,8 +23,8 @@ import {
   type MikroOrmArtifactServiceOptions,
 } from '../../src/index.js';
 import { scriptedModel, type ScriptedAnswer } from '../../src/testing/index.js';
-import { Suite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
-import { errorOf, expectCode, faulty, range } from './tools.js';
+import { Suite, onServers, oncePerDialect, withConnections, type OwnContext } from './rule.js';
+import { errorOf, expectCode, faulty, range, until } from './tools.js';
 
 /** Tests of section P: artifacts. */
 export const artifactSuite = new Suite();
@@ -564,6 +565,95 @@ artifactSuite.own(
     expect(await rowsOf(context)).toEqual([0, 0, 0]);
   },
   withConnections,
+);
+
+/** An `EntityManager` that does this once, before it reads the parts of a version. */
+function beforeParts(em: EntityManager, change: () => Promise<unknown>) {
+  let isDone = false;
+  const before = async (statement: string) => {
+    if (isDone || !/^select[^]*artifact_parts/.test(statement)) return;
+    isDone = true;
+    await change();
+  };
+  return faulty(em, { before });
+}
+
+artifactSuite.own(
+  'M3',
+  'an artifact that reencode encrypts while it is read is not damage',
+  async (context) => {
+    const { app, orm, peer } = context;
+    const bytes = randomBytes(LARGE);
+    const codec = encrypting();
+    const { maintenance } = adkServices(peer.em, { codec });
+    const encrypt = async () => expect(await maintenance.reencode({ appName: app })).toMatchObject({ texts: 1 });
+    const reader = () => filesOf(context, { codec }, beforeParts(orm.em, encrypt));
+    await filesOf(context).save('loaded', png(bytes));
+    expect(await reader().load('loaded')).toEqual(png(bytes));
+    await filesOf(context).save('read', png(bytes));
+    const { service, key } = reader();
+    const file = await service.read({ ...key, filename: 'read' });
+    expect((await bytesOf(file!.bytes({ start: 1 }))).equals(bytes.subarray(1))).toBe(true);
+  },
+  withConnections,
+);
+
+artifactSuite.own(
+  'P9',
+  'an artifact that is deleted and saved again while reencode or a fork reads it is not damage',
+  async (context) => {
+    const { app, orm, peer } = context;
+    const options = { codec: encrypting() };
+    const others = filesOf(context, options, peer.em);
+    const replace = async () => {
+      await others.service.deleteArtifact({ ...others.key, filename: 'f' });
+      await others.save('f', text('new'));
+    };
+    const services = () => adkServices(beforeParts(orm.em, replace), options);
+    await filesOf(context).save('f', png(randomBytes(LARGE)));
+    expect(await services().maintenance.reencode({ appName: app })).toMatchObject({ texts: 0, unreadable: 0 });
+    expect(await others.load('f')).toEqual(text('new'));
+
+    await others.service.deleteArtifact({ ...others.key, filename: 'f' });
+    await others.save('f', png(randomBytes(LARGE)));
+    const { sessionService } = services();
+    const session = await sessionService.createSession(others.key);
+    const event = createEvent({ actions: createEventActions({ artifactDelta: { f: 0 } }) });
+    await sessionService.appendEvent({ session, event });
+    const { id: sessionId } = await sessionService.forkSession(others.key);
+    expect(await others.service.loadArtifact({ ...others.key, sessionId, filename: 'f' })).toEqual(text('new'));
+  },
+  withConnections,
+);
+
+artifactSuite.own(
+  'P12',
+  'a fork has a version as a whole or not at all, if somebody deletes it meanwhile',
+  async (context) => {
+    const { orm, peer, harness, query, connect } = context;
+    const { save, service, key } = filesOf(context);
+    await save('f', png(randomBytes(LARGE)));
+    const observer = await connect();
+    let deletion: Promise<unknown> | undefined;
+    let isDeleted = false;
+    const before = async (statement: string) => {
+      if (deletion || !/^insert[^]*artifact_versions/.test(statement)) return;
+      deletion = filesOf(context, {}, peer.em).service.deleteArtifact({ ...key, filename: 'f' });
+      void deletion.then(() => (isDeleted = true));
+      const isWaiting = async () => (await query(harness.server!.waiting, [], observer.em.fork())).length > 0;
+      // InnoDB gives the same answer again to who asks within 100 ms.
+      await until(async () => isDeleted || (await isWaiting()), 150);
+    };
+    const { sessionService } = adkServices(faulty(orm.em, { before }));
+    const session = await sessionService.createSession(key);
+    const event = createEvent({ actions: createEventActions({ artifactDelta: { f: 0 } }) });
+    await sessionService.appendEvent({ session, event });
+    const { id: sessionId } = await sessionService.forkSession(key);
+    await deletion;
+    expect(await service.loadArtifact({ ...key, sessionId, filename: 'f' })).toBeDefined();
+    expect(await service.listVersions({ ...key, filename: 'f' })).toEqual([]);
+  },
+  onServers,
 );
 
 artifactSuite.own('P9', 'a save that fails at any statement leaves nothing', async (context) => {
