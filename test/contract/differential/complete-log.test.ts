@@ -159,7 +159,7 @@ test.each(availableDatabases().flatMap((name) => READERS.map((reader) => ({ name
         expectSame(await folded(new EventLog(other.em), appName), copied);
         expectSame(copied, await tablesOf(orm, appName));
       };
-      await inBatchesOf(positionedAtOnce, () => expectOfRandom('complete log', steps, expectFolded, { runs: 24 }));
+      await inBatchesOf(positionedAtOnce, () => expectOfRandom('complete log', steps, expectFolded, { runs: 16 }));
     } finally {
       await orm.close(true);
       await other.close(true);

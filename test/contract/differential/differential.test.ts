@@ -14,7 +14,7 @@ const RUNS = 60;
 
 /** What random operations find is rarely the dialect's: on the first database all cases run, on the others the first of them. */
 const runsOn = (name: DatabaseName) =>
-  name === availableDatabases()[0] || process.env['ADK_TEST_EXPLORE'] ? RUNS : RUNS / 3;
+  name === availableDatabases()[0] || process.env['ADK_TEST_EXPLORE'] ? RUNS : RUNS / 6;
 
 async function compare(
   property: PropertyName,

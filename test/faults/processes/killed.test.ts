@@ -5,7 +5,7 @@ import { openDatabases } from './opened.js';
 import { keyOf } from './protocol.js';
 import { readTables, upTo } from './tables.js';
 
-const KILLS = process.env['ADK_TEST_LONG'] ? 20 : 5;
+const KILLS = process.env['ADK_TEST_LONG'] ? 20 : 3;
 const SESSION_ID = 'session';
 
 /** Enough to wait for the connections of a pool, and to be written together. */

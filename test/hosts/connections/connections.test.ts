@@ -343,7 +343,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
         const before = await prepared();
         // Each length of a page has its own text, and on MySQL and MariaDB each size of a batch and of a delta.
         for (const n of lengths) await several.listSessions({ ...app, limit: n });
-        for (const n of upTo(2_000)) {
+        for (const n of upTo(700)) {
           const stateDelta = Object.fromEntries(upTo(n % 41).map((i) => [`key ${i}`, n]));
           const events = upTo(1 + (n % 7)).map((i) => createEvent({ id: `${n} ${i}`, actions: { stateDelta } }));
           await several.appendEvents({ session, events });
