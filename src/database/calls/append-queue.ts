@@ -244,22 +244,33 @@ export class AppendQueue {
     this.#asking--;
     for (const waiting of this.#waiting) {
       if (this.#waiting.size <= this.#asking * (this.#appends.most - 1)) break;
-      this.#waiting.delete(waiting);
-      waiting.isAsking = true;
-      this.#asking++;
-      waiting.proceed?.();
+      this.#letAsk(waiting);
     }
+  }
+
+  #letAsk(waiting: Member): void {
+    this.#waiting.delete(waiting);
+    waiting.isAsking = true;
+    this.#asking++;
+    waiting.proceed?.();
   }
 
   #takeAlong(first: Member): NonEmpty<Member> {
     const members: [Member, ...Member[]] = [first];
     let length = lengthOf(first.batch);
+    let left: Member | undefined;
     for (const waiting of this.#waiting) {
+      if (this.#appends.areTogether?.(first.batch, waiting.batch) === false) {
+        left ??= waiting;
+        continue;
+      }
       length += lengthOf(waiting.batch);
       if (members.length === this.#appends.most || length > MOST_LENGTH) break;
       this.#waiting.delete(waiting);
       members.push(waiting);
     }
+    // Those that ask may all be unable to write it.
+    if (left) this.#letAsk(left);
     return members;
   }
 

@@ -78,7 +78,7 @@ export function onCitus(postgresql: Dialect): DistributedTables {
       appends,
     },
   });
-  const byUser = dialect((tables) => appendsInTransaction(tables, sql));
+  const byUser = dialect((tables) => appendsByUser(tables, sql));
   const bySchema = dialect((tables) => appendsOnOneNode(tables, sql));
   return {
     isPossible: HAS_CITUS,
@@ -96,32 +96,62 @@ export function onCitus(postgresql: Dialect): DistributedTables {
 const BEGIN: BoundStatement = { text: 'begin', values: [] };
 const COMMIT: BoundStatement = { text: 'commit', values: [] };
 
-/**
- * Appends by a transaction of plain statements, since the parts of a `with` may not insert. The client waits for two answers
- * only: for the number, and for all that comes after it. Citus passes on one statement after another.
- */
-function appendsInTransaction(tables: Tables, dialectSql: DialectSql): DialectAppends {
-  return {
-    most: 1,
-    commits: true,
-    write: (sql, batches) => Promise.all(batches.map((batch) => append(sql, batch, tables, dialectSql))),
-  };
-}
-
 /** The most events and state keys of a batch that shares a transaction: a statement has at most 65,535 values. */
 const MOST_SHARED = 64;
 
-/** The same if the rows of all sessions are on one node. Appends to several sessions share the transaction. */
+const shares = (batch: AppendBatch) =>
+  waitsForSessionOnly(batch) && batch.events.length + batch.state.session.length <= MOST_SHARED;
+
+/** The most appends that share a transaction if each has its own statements. */
+const MOST_BY_USER = 8;
+
+/** How many users' nodes are known, and for how long: if a shard has moved since, a shared transaction commits in two phases. */
+const MOST_NODES = 10_000;
+const NODE_MS = 60_000;
+
+const NODE_OF_USER = `select groupid as node from pg_dist_placement
+  where shardid = get_shard_id_for_distribution_column(to_regclass(?), cast(? as text))`;
+
+/** If the rows of a user are on one node. Appends to users of one node share the transaction. */
+function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
+  const known = new Map<string, { node: number; until: number }>();
+  const nodeOf = ({ session }: AppendBatch) => {
+    const user = known.get(session.userId);
+    return user && user.until > performance.now() ? user.node : undefined;
+  };
+  return {
+    most: MOST_BY_USER,
+    shares,
+    areTogether: (one, other) => nodeOf(one) !== undefined && nodeOf(one) === nodeOf(other),
+    isStatement: () => true,
+    commits: true,
+    async write(sql, batches) {
+      const unknown = batches.filter((batch) => shares(batch) && nodeOf(batch) === undefined);
+      const asked = unknown.map(({ session }) => ({ text: NODE_OF_USER, values: [tables.sessions, session.userId] }));
+      const { lastSeqs, answers } = await append(sql, batches, { tables, dialectSql, asked });
+      const until = performance.now() + NODE_MS;
+      if (known.size > MOST_NODES) known.clear();
+      for (const [i, { session }] of unknown.entries()) {
+        const [row] = answers[i] ?? [];
+        if (row && 'node' in row) known.set(session.userId, { node: numberOf(row.node), until });
+      }
+      return lastSeqs;
+    },
+  };
+}
+
+/** If the rows of all sessions are on one node. Appends to several sessions share the statements. */
 function appendsOnOneNode(tables: Tables, dialectSql: DialectSql): DialectAppends {
-  const alone = appendsInTransaction(tables, dialectSql);
   const { locked, take } = takeSeveral(tables, dialectSql);
   return {
-    ...alone,
     most: MOST,
-    shares: (batch) => waitsForSessionOnly(batch) && batch.events.length + batch.state.session.length <= MOST_SHARED,
+    shares,
     isStatement: () => true,
-    write: (sql, batches) =>
-      batches.length > 1 ? appendSeveral(sql, batches, `${locked} ${take}`) : alone.write(sql, batches),
+    commits: true,
+    write: async (sql, batches) =>
+      batches.length > 1
+        ? appendSeveral(sql, batches, `${locked} ${take}`)
+        : (await append(sql, batches, { tables, dialectSql })).lastSeqs,
   };
 }
 
@@ -132,21 +162,42 @@ async function appendSeveral(sql: Sql, batches: readonly AppendBatch[], take: st
   return lastSeqs;
 }
 
+interface AppendOptions {
+  tables: Tables;
+  dialectSql: DialectSql;
+  /** Queries to send with the first statements. */
+  asked?: readonly BoundStatement[];
+}
+
+/**
+ * Appends by a transaction of plain statements, since the parts of a `with` may not insert. The client waits for two answers
+ * only: for the numbers, and for all that comes after them. Citus passes on one statement after another.
+ */
 async function append(
   sql: Sql,
-  batch: AppendBatch,
-  tables: Tables,
-  dialectSql: DialectSql,
-): Promise<number | undefined> {
+  batches: readonly AppendBatch[],
+  { tables, dialectSql, asked = [] }: AppendOptions,
+): Promise<{ lastSeqs: (number | undefined)[]; answers: readonly (readonly object[])[] }> {
   const [begin, commit] = sql.isInTransaction ? [[], []] : [[BEGIN], [COMMIT]];
-  const { where, values } = appendCondition(batch, dialectSql);
-  const text = `${addToLastSeq(tables)}${where} returning last_seq`;
-  const take = { text, values: [batch.events.length, batch.lastUpdateTime, ...values] };
-  const row = (await sql.together([...begin, take])).at(-1)?.[0];
-  const lastSeq = row && 'last_seq' in row ? numberOf(row.last_seq) : undefined;
-  await sql.together([...insertsOf(sql, [batch], [lastSeq]), ...commit]);
-  return lastSeq;
+  const isShared = batches.length > 1;
+  const takes = batches.map((batch) => {
+    const { where, values } = appendCondition(batch, dialectSql);
+    const text = `${addToLastSeq(tables)}${where}${isShared ? notLocked(tables) : ''} returning last_seq`;
+    const key = isShared ? sessionValues(batch.session) : [];
+    return { text, values: [batch.events.length, batch.lastUpdateTime, ...values, ...key] };
+  });
+  const answers = (await sql.together([...begin, ...takes, ...asked])).slice(begin.length);
+  const lastSeqs = batches.map((_, i) => {
+    const [row] = answers[i] ?? [];
+    return row && 'last_seq' in row ? numberOf(row.last_seq) : undefined;
+  });
+  await sql.together([...batches.flatMap((batch, i) => insertsOf(sql, [batch], [lastSeqs[i]])), ...commit]);
+  return { lastSeqs, answers: answers.slice(batches.length) };
 }
+
+/** Skips the session if somebody has locked its row. */
+const notLocked = ({ sessions }: Tables) =>
+  ` and session_id = (select session_id from ${sessions} where ${SESSION_WHERE} for no key update skip locked)`;
 
 /** The statements that write rows of batches. They insert by `values`: an `insert … select` is a two-phase commit. */
 function insertsOf(sql: Sql, batches: readonly AppendBatch[], lastSeqs: readonly (number | undefined)[]) {

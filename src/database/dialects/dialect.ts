@@ -340,6 +340,9 @@ export interface DialectAppends {
    */
   shares?(batch: AppendBatch): boolean;
 
+  /** Whether two batches that may be written with others are written with each other. Left out if all are. */
+  readonly areTogether?: (one: AppendBatch, other: AppendBatch) => boolean;
+
   /**
    * Whether a batch, or several shared ones, are one statement, or like one: they need no transaction around them. Left out if
    * none is.

@@ -76,6 +76,9 @@ describe('on distributed tables', () => {
     // What Citus has in `pg_catalog`.
     await store.query('create table pg_dist_partition (logicalrelid regclass, partmethod "char")');
     await store.query(`insert into pg_dist_partition values ('adk_sessions', 'h')`);
+    await store.query('create table pg_dist_placement as select 101 as shardid, 1 as groupid union all select 102, 2');
+    await store.query(`create function get_shard_id_for_distribution_column(regclass, text) returns int language sql
+      as 'select 101 + ascii(right($2, 1)) % 2'`);
     const onQuery = (text: string, values: readonly unknown[] = []) => {
       if (!isCheck(text)) sent.push({ text, values });
       return text;
@@ -165,50 +168,64 @@ describe('on distributed tables', () => {
     });
   });
 
-  test('F7 appends to sessions at once are transactions of their own, also by the first connection', async () => {
+  /** Sessions whose appends wait for the only connection of a pool, which does not know yet that the tables are distributed. */
+  async function waiting(appName: string) {
+    const orm = await store.connect({
+      pool: { min: 0, max: 1 },
+      onQuery: (text, values = []) => (isCheck(text) || sent.push({ text, values }), text),
+    });
+    const own = new MikroOrmSessionService(orm.em);
     const sessions = await Promise.all(
-      Array.from({ length: 64 }, (_, i) => service.createSession({ appName: 'app', userId: `user ${i}` })),
+      Array.from({ length: 30 }, (_, i) => service.createSession({ appName, userId: `user ${i}` })),
     );
-    // Another ORM does not know yet that the tables are distributed.
-    const other = new MikroOrmSessionService((await store.connect()).em);
-    await Promise.all(
-      sessions.map((session, i) => (i % 2 ? other : service).appendEvent({ session, event: saying('x', { i }) })),
-    );
-    for (const [i, session] of sessions.entries()) {
-      expect(await store.stored(keyOf(session))).toMatchObject({ state: { i }, events: [{ author: 'agent' }] });
-    }
+    const append = (id: string) => {
+      sent = [];
+      return Promise.allSettled(
+        sessions.map((session, i) => own.appendEvent({ session, event: { ...saying(id, { id, i }), id } })),
+      );
+    };
+    /** Appends once more. One session is gone, and one has the event already. */
+    const expectOutcomes = async () => {
+      await service.deleteSession(keyOf(sessions[3]!));
+      await store.query(`update adk_events set event_id = 'b' where app_name = ? and user_id = 'user 5'`, [appName]);
+      const outcomes = await append('b');
+      for (const [i, session] of sessions.entries()) {
+        expect(outcomes[i]!.status).toBe(i === 3 ? 'rejected' : 'fulfilled');
+        const stored = await store.stored(keyOf(session));
+        if (i === 5) expect(stored).toMatchObject({ events: { length: 1 } });
+        else if (i !== 3) expect(stored).toMatchObject({ state: { id: 'b', i }, events: [{ id: 'a' }, { id: 'b' }] });
+      }
+    };
+    return { append, expectOutcomes };
+  }
+
+  test('F7 appends to sessions at once share a transaction once their users are known to be on one node', async () => {
+    const { append, expectOutcomes } = await waiting('by user');
+    await append('a');
     expect(sent.filter(({ text }) => /locked|ctid/.test(text))).toEqual([]);
+    expect(starts().filter((start) => start === 'commit')).toHaveLength(30);
+    await expectOutcomes();
+    const nodes: Set<number>[] = [];
+    for (const { text, values } of sent) {
+      if (text === 'begin') nodes.push(new Set());
+      const user = values.find((value) => typeof value === 'string' && value.startsWith('user '));
+      if (typeof user === 'string') nodes.at(-1)!.add(Number(user.slice(5)) % 2);
+      expect(whyNotRouted({ text, values })).toBeUndefined();
+    }
+    expect(nodes.filter((each) => each.size > 1)).toEqual([]);
+    expect(sent.some(({ text }) => text.includes('skip locked'))).toBe(true);
   });
 
   test('F7 appends to sessions at once share a transaction if all rows are on one node, and each has its own outcome', async () => {
     await store.query(`update pg_dist_partition set partmethod = 'n'`);
     try {
-      const orm = await store.connect({
-        pool: { min: 0, max: 1 },
-        onQuery: (text, values = []) => (isCheck(text) || sent.push({ text, values }), text),
-      });
-      const own = new MikroOrmSessionService(orm.em);
-      const sessions = await Promise.all(
-        Array.from({ length: 30 }, (_, i) => own.createSession({ appName: 'app', userId: `user at once ${i}` })),
-      );
-      const append = (id: string) =>
-        Promise.allSettled(
-          sessions.map((session, i) => own.appendEvent({ session, event: { ...saying(id, { id, i }), id } })),
-        );
-      sent = [];
+      const { append, expectOutcomes } = await waiting('by schema');
       await append('a');
       expect(starts()).toEqual([
         ...['begin', 'with given as', 'insert into adk_events', 'insert into adk_session_states', 'commit'],
       ]);
       expect(sent.filter(({ text }) => /insert [^;]* select/.test(text))).toEqual([]);
-
-      await service.deleteSession(keyOf(sessions[3]!));
-      const outcomes = await append('b');
-      for (const [i, session] of sessions.entries()) {
-        expect(outcomes[i]!.status).toBe(i === 3 ? 'rejected' : 'fulfilled');
-        const stored = await store.stored(keyOf(session));
-        if (i !== 3) expect(stored).toMatchObject({ state: { id: 'b', i }, events: [{ id: 'a' }, { id: 'b' }] });
-      }
+      await expectOutcomes();
     } finally {
       await store.query(`update pg_dist_partition set partmethod = 'h'`);
     }
