@@ -216,11 +216,19 @@ export async function importMemory(sql: Sql, memory: TransferredMemory): Promise
   );
   if (here && numberOf(here.create_time) >= createTime) return false;
   await sql.dialect.limits?.refuseTooLarge(sql, data);
-  const content = [seq, time, createTime, settles, expires, words, model, embedding, data];
+  const content = [seq, time, createTime, settles, expires, words, model, embedding, data].map(
+    (value) => value ?? null,
+  );
+  if (here) {
+    const set = CONTENT.map((column) => `${column} = ?`).join(', ');
+    const text = `update ${memories} set ${set} where ${MEMORY_WHERE} and create_time < ?`;
+    return (await sql.run(text, [...content, ...memoryValues(key), createTime])).affectedRows > 0;
+  }
+  // Changes nothing if somebody has added it meanwhile.
   await sql.run(
     `insert into ${memories} (${MEMORY_COLUMNS}, ${CONTENT.join(', ')}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-      ${sql.dialect.sql.onSameKey(MEMORY_COLUMNS, CONTENT)}`,
-    [...memoryValues(key), ...content.map((value) => value ?? null)],
+      ${sql.dialect.sql.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`,
+    [...memoryValues(key), ...content],
   );
   return true;
 }

@@ -424,6 +424,18 @@ describe.each(availableDatabases())('from %s', (source) => {
   }, 300_000);
 });
 
+/** An `EntityManager` that does this once, before a statement. */
+function once({ em }: MikroORM, statement: RegExp, work: () => Promise<unknown>) {
+  let isDone = false;
+  return faulty(em, {
+    before: async (text) => {
+      if (isDone || !statement.test(text)) return;
+      isDone = true;
+      await work();
+    },
+  });
+}
+
 // Only servers: a file takes one writer at a time, so nobody else can insert after the lock.
 const servers = availableDatabases().filter((name) => DATABASES[name].server);
 (servers.length > 0 ? describe.each(servers) : describe.skip.each(['no server']))(
@@ -439,16 +451,25 @@ const servers = availableDatabases().filter((name) => DATABASES[name].server);
       await new MikroOrmSessionService(source.em).appendEvent({ session, event: createEvent({ id: 'e' }) });
       const lines = await linesOf(source);
 
-      let isCreated = false;
-      const before = async (text: string) => {
-        if (isCreated || !/^insert into \S*adk_sessions\W/.test(text)) return;
-        isCreated = true;
-        expect(await importInto(peer!, lines)).toMatchObject({ sessions: 1, events: 1 });
-      };
-      const em = faulty(target!.em, { before });
+      const em = once(target!, /^insert into \S*adk_sessions\W/, () => importInto(peer!, lines));
       expect(await importInto({ em }, lines)).toMatchObject({ sessions: 0, events: 0, records: lines.length });
-      expect(isCreated).toBe(true);
       expect(await linesOf(target!)).toEqual(lines);
+    });
+
+    test('L1 a memory that somebody adds after the import has looked for it stays', async () => {
+      const [source, target, peer] = [await emptyStore('sqlite'), ...(await sharedStore(name as DatabaseName, 2))];
+      const add = ({ em }: MikroORM, text: string) =>
+        new MikroOrmMemoryService(em).addMemory({
+          appName: 'app',
+          memories: [{ id: 'm', content: { parts: [{ text }] } }],
+        });
+      await add(source, 'old');
+      const lines = await linesOf(source);
+      const em = once(target!, /^insert into \S*adk_memories\W/, () => add(peer!, 'new'));
+      await importInto({ em }, lines);
+      expect(await new MikroOrmMemoryService(target!.em).listMemories({ appName: 'app', limit: 2 })).toMatchObject([
+        { content: { parts: [{ text: 'new' }] } },
+      ]);
     });
   },
 );
