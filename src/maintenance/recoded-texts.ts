@@ -4,7 +4,8 @@ import { ownedAfter } from '../database/sql/keyset.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
 import { STATE_KEYS, originOf, stateTable } from '../database/sql/tables.js';
 import { WITH_CONTENT } from '../database/statements/changes.js';
-import { namesKey, ofChange, ofCredential, ofEvent, ofState, type CodecContext } from '../model/codec.js';
+import { ofChange, ofCredential, ofEvent, ofState, type CodecContext } from '../model/codec.js';
+import { namesKey } from '../model/stored-texts.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
 

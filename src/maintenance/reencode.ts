@@ -4,11 +4,10 @@ import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { nextApp } from '../database/statements/walk.js';
-import { Undecodable, encodingOf, namesKey } from '../model/codec.js';
+import { Undecodable, encodingOf, namesKey, type StoredTexts } from '../model/stored-texts.js';
 import { givenKey } from '../model/keys.js';
 import { namesOf, pagesOf } from '../model/pages.js';
 import type { MaintenanceResult } from '../model/results.js';
-import type { StoredTexts } from '../model/stored-texts.js';
 import {
   areEncodedAlike,
   decodedMemory,

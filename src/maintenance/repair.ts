@@ -23,17 +23,17 @@ import {
 import { encodedEvent, replaceEvent, supersededKeys } from '../database/statements/events.js';
 import { currentLease } from '../database/statements/leases.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
-import { readSession } from '../database/statements/session-reader.js';
+import { readSession, type StateValue } from '../database/statements/session-reader.js';
 import { lockSession, type SessionHead } from '../database/statements/sessions.js';
-import { stateOfOwners, type StateValue } from '../database/statements/state.js';
-import { isEncoded, type KnownSession, type Undecodable } from '../model/codec.js';
+import { stateOfOwners } from '../database/statements/state.js';
+import { type KnownSession } from '../model/codec.js';
+import { AS_STORED, isEncoded, type StoredTexts, type Undecodable, type Undecoded } from '../model/stored-texts.js';
 import { CodecError, LeaseHeldError, SessionNotFoundError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';
 import { MAX_SEQ, gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { byScope, prefixed, type StateEntries, type StateEntry } from '../model/state.js';
-import { AS_STORED, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
 import {
   deleteEvent,
   deleteValue,

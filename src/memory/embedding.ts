@@ -1,6 +1,6 @@
 import type { Database } from '../database/calls/database.js';
 import { aFunction, object, rule, someText } from '../model/arguments.js';
-import { Undecodable } from '../model/codec.js';
+import { Undecodable } from '../model/stored-texts.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import type { ErrorContext } from '../model/options.js';
 import { decodedMemory, memoriesWithVectors, memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';

@@ -23,7 +23,7 @@ import {
   rule,
 } from '../model/arguments.js';
 import { SessionProjection } from '../log/session-projection.js';
-import { Undecodable } from '../model/codec.js';
+import { Undecodable } from '../model/stored-texts.js';
 import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
 import { decodeEvent, encode } from '../model/event-codec.js';
 import { callHost } from '../model/host-callbacks.js';

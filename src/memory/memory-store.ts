@@ -1,8 +1,8 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
 import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
-import { Undecodable, ofMemory } from '../model/codec.js';
-import type { StoredTexts, Undecoded } from '../model/stored-texts.js';
+import { ofMemory } from '../model/codec.js';
+import { Undecodable, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
 import {
   MEMORY_COLUMNS,
   MEMORY_WHERE,

@@ -2,7 +2,7 @@ import type { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
 import type { Run } from '../database/dialects/dialect.js';
 import { nextApp } from '../database/statements/walk.js';
-import { Undecodable } from '../model/codec.js';
+import { Undecodable } from '../model/stored-texts.js';
 import { givenKey } from '../model/keys.js';
 import { namesOf, pagesOf } from '../model/pages.js';
 import {

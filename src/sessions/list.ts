@@ -1,7 +1,8 @@
 import type { ListSessionsRequest, ListSessionsResponse } from '@google/adk';
 import type { Sql } from '../database/dialects/dialect.js';
 import { countSessions, listedSessions, type ListedSession } from '../database/statements/sessions.js';
-import { ownerKey, stateOfSessions, type StateValue } from '../database/statements/state.js';
+import { ownerKey, stateOfSessions } from '../database/statements/state.js';
+import type { StateValue } from '../database/statements/session-reader.js';
 import { aWholeNumber } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys } from '../model/keys.js';

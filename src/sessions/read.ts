@@ -1,7 +1,13 @@
 import type { Event, GetSessionRequest, Session } from '@google/adk';
-import { readSession, readSince, readTurns, type ReadEvents } from '../database/statements/session-reader.js';
-import { stateOfScope, type StateValue } from '../database/statements/state.js';
-import type { Undecodable } from '../model/codec.js';
+import {
+  readSession,
+  readSince,
+  readTurns,
+  type ReadEvents,
+  type StateValue,
+} from '../database/statements/session-reader.js';
+import { stateOfScope } from '../database/statements/state.js';
+import type { Undecodable } from '../model/stored-texts.js';
 import { SessionNotFoundError, type Damage, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { checkKeys, isIncomplete, type SessionKey } from '../model/keys.js';

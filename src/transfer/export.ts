@@ -16,7 +16,7 @@ import {
 } from '../database/statements/logged-events.js';
 import { openCallsOf } from '../database/statements/open-calls.js';
 import { walkedSessions, type KeptSession } from '../database/statements/walk.js';
-import { isEncoded, isWhole } from '../model/codec.js';
+import { AS_STORED, PLAIN, isEncoded, isWhole, type Undecoded } from '../model/stored-texts.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
@@ -25,7 +25,6 @@ import { given } from '../model/objects.js';
 import { namesOf, pagesOf } from '../model/pages.js';
 import { gapsIn } from '../model/seq-ranges.js';
 import { type Scope, type StateEntry } from '../model/state.js';
-import { AS_STORED, PLAIN, type Undecoded } from '../model/stored-texts.js';
 import { bindingOf, type TextBinding, type TransferTexts } from './bound-texts.js';
 import type {
   ArtifactPartRecord,

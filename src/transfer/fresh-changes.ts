@@ -1,7 +1,7 @@
 import type { RecordedChange } from '../database/statements/changes.js';
-import { Undecodable, isEncoded, ofChange, type KnownSession } from '../model/codec.js';
+import { ofChange, type KnownSession } from '../model/codec.js';
+import { Undecodable, isEncoded, type StoredTexts } from '../model/stored-texts.js';
 import type { StateEntry } from '../model/state.js';
-import type { StoredTexts } from '../model/stored-texts.js';
 import type { SessionRecord, StateChangeRecord } from './records.js';
 
 /** A session that is here, and that the records of a later export continue. */

@@ -20,7 +20,8 @@ import { openCallsOf, replaceOpenCalls } from '../database/statements/open-calls
 import { deleteSoftDeleted, insertSession } from '../database/statements/sessions.js';
 import { clearState, encodedState, writtenState } from '../database/statements/state.js';
 import type { CallInParts } from '../database/calls/call-in-parts.js';
-import { isEncoded, ofState, type KnownSession } from '../model/codec.js';
+import { ofState, type KnownSession } from '../model/codec.js';
+import { AS_STORED, isEncoded, type StoredTexts } from '../model/stored-texts.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import { callHost } from '../model/host-callbacks.js';
@@ -28,7 +29,6 @@ import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';
 import type { ImportResult } from '../model/results.js';
 import { byScope, prefixed, type Scope, type StateEntries, type StateEntry } from '../model/state.js';
-import { AS_STORED, type StoredTexts } from '../model/stored-texts.js';
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
 import { changeData, freshChanges, isExplained } from './fresh-changes.js';
 import { refusePlain, storableRecord, type AcceptedTexts, type NumberedEvent, type StorableRecord } from './records.js';

@@ -17,7 +17,7 @@ import {
   type Known,
 } from '../model/arguments.js';
 import { checkLabels, checkTitle } from '../model/description.js';
-import { isFramed, isWhole } from '../model/codec.js';
+import { isFramed, isWhole } from '../model/stored-texts.js';
 import { InvalidArgumentError, InvalidKeyError, UnserializableValueError } from '../model/errors.js';
 import { MOST_LEVELS, encode } from '../model/event-codec.js';
 import { withoutInternalMetadata } from '../model/internal-metadata.js';

@@ -15,9 +15,9 @@ import {
 } from '../artifacts/stored-version.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
 import { ARTIFACT_WHERE, insertIntoArtifacts } from '../database/sql/tables.js';
-import { isEncoded, ofArtifact } from '../model/codec.js';
+import { ofArtifact } from '../model/codec.js';
+import { AS_STORED, isEncoded, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
 import { DamagedArtifactError, InvalidArgumentError } from '../model/errors.js';
-import { AS_STORED, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
 
 /** A version, as exports and imports have it. */
 interface TransferredVersion {

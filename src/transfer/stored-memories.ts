@@ -9,12 +9,19 @@ import {
   type SessionKeyRow,
 } from '../database/sql/tables.js';
 import { aPlainObject, objects, type Check } from '../model/arguments.js';
-import { Undecodable, encodingOf, encodingOfBytes, isFramed, ofMemory } from '../model/codec.js';
+import { ofMemory } from '../model/codec.js';
+import {
+  AS_STORED,
+  Undecodable,
+  encodingOf,
+  encodingOfBytes,
+  isFramed,
+  type StoredTexts,
+} from '../model/stored-texts.js';
 import { DamagedMemoryError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
-import { AS_STORED, type StoredTexts } from '../model/stored-texts.js';
 
 /** What a memory may have as its content. */
 export const aContent: Check = (value, name) => {

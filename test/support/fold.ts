@@ -2,14 +2,8 @@ import type { Event } from '@google/adk';
 import type { MikroORM } from '@mikro-orm/core';
 import { foldLog, type EventLog, type FoldedLog } from '../../src/index.js';
 import { inspect, isDeepStrictEqual } from 'node:util';
-import {
-  TextCodec,
-  ofEvent,
-  ofState,
-  type Codec,
-  type CodecContext,
-  type KnownSession,
-} from '../../src/model/codec.js';
+import { ofEvent, ofState, type Codec, type CodecContext, type KnownSession } from '../../src/model/codec.js';
+import { TextCodec } from '../../src/model/stored-texts.js';
 import type { Scope } from '../../src/model/state.js';
 import { harnessOf } from './harnesses/databases.js';
 

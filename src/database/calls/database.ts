@@ -1,9 +1,8 @@
 import { TransactionContext, type EntityManager } from '@mikro-orm/core';
 import { AdkMikroOrmError, CodecError, InsideTransactionError, InvalidArgumentError } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
-import { TextCodec } from '../../model/codec.js';
+import { PLAIN, StoredTexts, TextCodec, type Undecoded } from '../../model/stored-texts.js';
 import { callHost } from '../../model/host-callbacks.js';
-import { PLAIN, StoredTexts, type Undecoded } from '../../model/stored-texts.js';
 import type { ErrorContext } from '../../model/options.js';
 import { Deadline, type AttemptConnection, type TransactionHooks } from './connection.js';
 import { Connections, type DatabaseOptions } from './connections.js';

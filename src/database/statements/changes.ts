@@ -1,9 +1,9 @@
 import { randomInt } from 'node:crypto';
 import { decode } from '../../model/event-codec.js';
-import { Undecodable, ofChange, type KnownSession, type TextCodec } from '../../model/codec.js';
+import { ofChange, type KnownSession } from '../../model/codec.js';
+import { Undecodable, type StoredTexts, type TextCodec, type Undecoded } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
-import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
 import { numberOf, optionalTextOf } from '../sql/row-values.js';

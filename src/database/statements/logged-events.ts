@@ -1,7 +1,7 @@
-import { ofEvent, type Undecodable } from '../../model/codec.js';
+import { ofEvent } from '../../model/codec.js';
+import type { StoredTexts, Undecodable, Undecoded } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
-import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import type { Sql } from '../dialects/dialect.js';
 import { readParts } from '../dialects/event-parts.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';

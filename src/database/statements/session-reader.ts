@@ -1,8 +1,8 @@
-import { ofEvent, type KnownSession, type Undecodable } from '../../model/codec.js';
+import { ofEvent, ofState, type KnownSession } from '../../model/codec.js';
+import type { StoredTexts, Undecodable, Undecoded } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { MAX_SEQ, gapsIn, type SeqRange } from '../../model/seq-ranges.js';
-import { SCOPES } from '../../model/state.js';
-import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
+import { SCOPES, type Scope } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
 import { booleanOf, numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
@@ -16,7 +16,6 @@ import {
   type Tables,
 } from '../sql/tables.js';
 import type { ReadHead } from './sessions.js';
-import { stateValueOf, type StateRow, type StateValue } from './state.js';
 
 /** A stored event. */
 export interface EventContent {
@@ -26,6 +25,23 @@ export interface EventContent {
   /** Why it cannot be decoded. */
   undecodable?: Undecodable | undefined;
   id: string;
+}
+
+/** A stored value of state. */
+export interface StateValue {
+  scope: Scope;
+  key: string;
+  /** Not JSON if it cannot be decoded. */
+  json: string;
+  /** Why it cannot be decoded. */
+  undecodable?: Undecodable | undefined;
+}
+
+/** A row of a state table, selected with its scope as `kind`. */
+export interface StateRow {
+  kind: Scope;
+  state_key: string;
+  value: string;
 }
 
 /** Events, and the damaged numbers. */
@@ -206,6 +222,16 @@ export function contentOf(
   if (text === undefined) return { json: undefined };
   const json = texts.decode(text, () => ofEvent(session, eventId));
   return typeof json === 'string' ? { json } : { json: undefined, undecodable: json };
+}
+
+export function stateValueOf(
+  texts: StoredTexts,
+  owner: KnownSession,
+  { kind: scope, state_key, value }: StateRow,
+): StateValue {
+  const key = textOf(state_key);
+  const json = texts.decode(textOf(value), () => ofState(owner, scope, key));
+  return typeof json === 'string' ? { scope, key, json } : { scope, key, json: '', undecodable: json };
 }
 
 /** @returns undefined if a part is missing; a missing last part is noticed when the JSON is parsed. */

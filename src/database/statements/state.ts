@@ -1,7 +1,7 @@
-import { ofState, type KnownSession, type Undecodable } from '../../model/codec.js';
+import { ofState, type KnownSession } from '../../model/codec.js';
+import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
-import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import type { Sql } from '../dialects/dialect.js';
 import { MOST_ROWS, statementsFor } from '../dialects/session-rows.js';
 import { optionalTextOf, textOf } from '../sql/row-values.js';
@@ -18,25 +18,10 @@ import {
   stateTable,
   type SessionKeyRow,
 } from '../sql/tables.js';
-
-export interface StateValue {
-  scope: Scope;
-  key: string;
-  /** Not JSON if it cannot be decoded. */
-  json: string;
-  /** Why it cannot be decoded. */
-  undecodable?: Undecodable | undefined;
-}
+import { stateValueOf, type StateRow, type StateValue } from './session-reader.js';
 
 interface OwnedValue extends StateValue {
   owner: SessionKey;
-}
-
-/** A row of a state table, selected with its scope as `kind`. */
-export interface StateRow {
-  kind: Scope;
-  state_key: string;
-  value: string;
 }
 
 /** @returns the state of one scope only. */
@@ -166,17 +151,6 @@ export async function removeState(sql: Sql, session: SessionKey, state: StateEnt
 /** One text for the owner of state: a session, a user if the session id is empty, or the app if both are. Keys have no NUL. */
 export function ownerKey(userId: string, sessionId: string): string {
   return `${userId}\0${sessionId}`;
-}
-
-/** For what is `Undecoded`. */
-export function stateValueOf(
-  texts: StoredTexts,
-  owner: KnownSession,
-  { kind: scope, state_key, value }: StateRow,
-): StateValue {
-  const key = textOf(state_key);
-  const json = texts.decode(textOf(value), () => ofState(owner, scope, key));
-  return typeof json === 'string' ? { scope, key, json } : { scope, key, json: '', undecodable: json };
 }
 
 export function encodedState(texts: StoredTexts, owner: KnownSession, state: StateEntries): StateEntries {

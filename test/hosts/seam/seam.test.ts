@@ -7,8 +7,7 @@ import type { Driver } from '../../../src/database/drivers/driver.js';
 import { hasEnded } from '../../../src/database/orm/host-transaction.js';
 import type { Tables } from '../../../src/database/sql/tables.js';
 import { MikroOrmSessionService, migrate } from '../../../src/index.js';
-import { TextCodec } from '../../../src/model/codec.js';
-import { StoredTexts } from '../../../src/model/stored-texts.js';
+import { StoredTexts, TextCodec } from '../../../src/model/stored-texts.js';
 import { errorOf, saying } from '../../contract/tools.js';
 import { createDatabase, type TestDatabase } from '../../support/servers.js';
 
