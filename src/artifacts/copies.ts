@@ -6,6 +6,7 @@ import {
   ARTIFACT_COLUMNS,
   ARTIFACT_WHERE as where,
   SESSION_WHERE,
+  insertIntoArtifacts,
   perTables,
   placeholders,
   sessionValues,
@@ -14,7 +15,14 @@ import { DamagedArtifactError } from '../model/errors.js';
 import { isKey, type SessionKey } from '../model/keys.js';
 import { isOfUser } from './artifact-name.js';
 import { insertVersion, isVersion, readContent, valuesOf } from './artifact-store.js';
-import { Damaged, encodedVersion, withEncoding, type EncodedVersion, type VersionKey } from './stored-version.js';
+import {
+  Damaged,
+  encodedVersion,
+  withEncoding,
+  type ArtifactKey,
+  type EncodedVersion,
+  type VersionKey,
+} from './stored-version.js';
 
 /** Versions by the names of their artifacts. */
 type NamedVersions = ReadonlyMap<string, ReadonlySet<number>>;
@@ -81,21 +89,32 @@ export async function copyVersions(
   // Somebody may have saved artifacts under this id before the session existed.
   await sql.run(text.deleteOfSession, sessionValues(to));
   for (const [filename, versions] of named) {
+    if (copies) {
+      const encoded = copies.filter(({ key }) => key.filename === filename);
+      await insertCopies(sql, { ...to, filename }, encoded);
+      continue;
+    }
     const source = valuesOf({ ...from, filename });
     // Nobody may delete it between the statements.
     await sql.run(text.lockArtifact, source);
     const list = `(${placeholders(versions.size)})`;
     const { affectedRows } = await sql.run(text.copyArtifact(list), [to.sessionId, ...source, ...versions]);
     if (affectedRows === 0) continue;
-    if (!copies) {
-      const uploads = await sql.all<{ upload: number }>(text.uploads(list), [...source, ...versions]);
-      const all = [...versions, ...uploads.map(({ upload }) => numberOf(upload))];
-      for (const copy of text.copyVersions)
-        await sql.run(copy(`(${placeholders(all.length)})`), [to.sessionId, ...source, ...all]);
-    }
-    for (const { key, encoded, createTime } of copies?.filter(({ key }) => key.filename === filename) ?? [])
-      await insertVersion(sql, key, encoded, createTime);
+    const uploads = await sql.all<{ upload: number }>(text.uploads(list), [...source, ...versions]);
+    const all = [...versions, ...uploads.map(({ upload }) => numberOf(upload))];
+    for (const copy of text.copyVersions)
+      await sql.run(copy(`(${placeholders(all.length)})`), [to.sessionId, ...source, ...all]);
   }
+}
+
+/** Does not look at the rows that they were read from, which somebody may have changed since. */
+async function insertCopies(sql: Sql, to: ArtifactKey, copies: readonly EncodedCopy[]): Promise<void> {
+  if (copies.length === 0) return;
+  const version = Math.max(...copies.map(({ key }) => key.version));
+  const time = Math.max(...copies.map(({ createTime }) => createTime));
+  const text = `${insertIntoArtifacts(sql.tables.artifacts)} values (?, ?, ?, ?, ?, ?)`;
+  await sql.run(text, [...valuesOf(to), version, time]);
+  for (const { key, encoded, createTime } of copies) await insertVersion(sql, key, encoded, createTime);
 }
 
 const texts = perTables(({ tables: { artifacts, artifactVersions, artifactParts } }: Sql) => {

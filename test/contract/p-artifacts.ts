@@ -628,6 +628,32 @@ artifactSuite.own(
 
 artifactSuite.own(
   'P12',
+  'a fork that encodes versions has none that was saved after it read them',
+  async (context) => {
+    const { orm, peer } = context;
+    const options = { codec: encrypting() };
+    const { key, save } = filesOf(context, options, peer.em);
+    let isSaved = false;
+    const before = async (statement: string) => {
+      if (isSaved || !/^insert into \S*adk_sessions\W/.test(statement)) return;
+      isSaved = true;
+      await save('f', text('late'));
+    };
+    const session = await adkServices(orm.em, options).sessionService.createSession(key);
+    const { artifactService, sessionService } = adkServices(faulty(orm.em, { before }), options);
+    const event = createEvent({ actions: createEventActions({ artifactDelta: { f: 0 } }) });
+    await sessionService.appendEvent({ session, event });
+    const fork = { ...key, sessionId: (await sessionService.forkSession(key)).id };
+    expect(isSaved).toBe(true);
+    expect(await artifactService.listArtifactKeys(fork)).toEqual([]);
+    expect(await artifactService.saveArtifact({ ...fork, filename: 'f', artifact: text('first') })).toBe(0);
+  },
+  // A file takes one writer at a time.
+  onServers,
+);
+
+artifactSuite.own(
+  'P12',
   'a fork has a version as a whole or not at all, if somebody deletes it meanwhile',
   async (context) => {
     const { orm, peer, harness, query, connect } = context;
