@@ -176,9 +176,9 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .change > p::before, .change > p::after { content: ""; height: 1px; background: var(--line); flex: 1; }
 .change .delta { width: fit-content; max-width: 100%; margin: 0.3rem auto 0; }
 .waiting { margin-top: 1rem; border: 1px solid var(--warn); background: var(--warn-soft); color: var(--warn); border-radius: 10px; padding: 0.7rem 1rem; }
-.live { position: sticky; top: 4rem; z-index: 1; width: fit-content; margin: 0 auto 0.6rem; border-radius: 999px; padding: 0.12rem 0.8rem; font-size: 0.78rem; font-weight: 550; background: var(--good-soft); color: var(--good); }
+.live { width: fit-content; margin: 0 auto 0.6rem; border-radius: 999px; padding: 0.12rem 0.8rem; font-size: 0.78rem; font-weight: 550; background: var(--good-soft); color: var(--good); }
 .live::before { content: ""; display: inline-block; width: 0.5rem; height: 0.5rem; border-radius: 50%; background: currentcolor; margin-right: 0.45rem; }
-.live[data-state="off"] { background: var(--bad-soft); color: var(--bad); }
+.live[data-state="off"] { position: sticky; top: 4rem; z-index: 1; background: var(--bad-soft); color: var(--bad); }
 
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: 0.9rem; margin-bottom: 1.5rem; }
 .card dt { color: var(--dim); font-size: 0.8125rem; }
