@@ -16,11 +16,13 @@ import { isWhole, partOf, refuseLong, type ArtifactInfo, type NewVersion, type P
 import {
   CHANGED,
   Damaged,
+  artifactKeyOf,
   decodedContent,
   encodedVersion,
   partsIn,
   storedVersion,
   type ArtifactKey,
+  type ArtifactKeyRow,
   type Content,
   type EncodedVersion,
   type StoredVersion,
@@ -186,17 +188,8 @@ export async function versionPage(
   const columns = ['user_id', 'session_id', 'filename', 'version'];
   const last = after && [after.userId, after.sessionId, after.filename, after.version];
   const { where, values } = ownedAfter(owner, columns, last);
-  const rows = await sql.all<{ user_id: string; session_id: string; filename: string; version: number | string }>(
-    texts(sql).page(where),
-    [...values, limit],
-  );
-  return rows.map((row) => ({
-    appName: owner.appName,
-    userId: textOf(row.user_id),
-    sessionId: textOf(row.session_id),
-    filename: textOf(row.filename),
-    version: numberOf(row.version),
-  }));
+  const rows = await sql.all<ArtifactKeyRow & { version: number | string }>(texts(sql).page(where), [...values, limit]);
+  return rows.map((row) => ({ ...artifactKeyOf(row), version: numberOf(row.version) }));
 }
 
 /**
@@ -337,7 +330,7 @@ const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artif
       from ${artifacts} as a join ${artifactVersions} as v on ${isSameSession('v', 'a')}
         and v.filename = a.filename and v.version = a.last_version
       where a.app_name = ? and a.user_id = ?${more} order by a.session_id, a.filename limit ?`,
-    page: (where: string) => `select user_id, session_id, filename, version from ${artifactVersions}
+    page: (where: string) => `select ${ARTIFACT_COLUMNS}, version from ${artifactVersions}
       where version >= 0 and ${where} order by user_id, session_id, filename, version limit ?`,
     head: `select last_version from ${artifacts} where ${where}`,
     // An artifact whose first version is being saved has no version yet.

@@ -1,16 +1,9 @@
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import { numberOf, textOf } from '../database/sql/row-values.js';
-import {
-  SESSION_KEY,
-  isSameSession,
-  perTables,
-  sessionKeyOf,
-  sessionValues,
-  type SessionKeyRow,
-} from '../database/sql/tables.js';
+import { numberOf } from '../database/sql/row-values.js';
+import { SESSION_KEY, isSameSession, perTables, sessionValues } from '../database/sql/tables.js';
 import { pagesOf } from '../model/pages.js';
-import type { VersionKey } from './stored-version.js';
+import { artifactKeyOf, type ArtifactKeyRow, type VersionKey } from './stored-version.js';
 
 /** How many versions one query reads. */
 const PAGE = 1_000;
@@ -29,8 +22,7 @@ export async function incompleteVersions(run: Run, limit: number): Promise<Versi
   return found.slice(0, limit);
 }
 
-interface Row extends SessionKeyRow {
-  filename: string;
+interface Row extends ArtifactKeyRow {
   version: number | string;
   parts: number | string | null;
   /** The number of rows of parts, and the number of the last part. */
@@ -43,11 +35,7 @@ function isIncomplete({ parts, found, last_part }: Row): boolean {
   return numberOf(found) !== count || numberOf(last_part ?? -1) !== count - 1;
 }
 
-const keyOf = (row: Row): VersionKey => ({
-  ...sessionKeyOf(row),
-  filename: textOf(row.filename),
-  version: numberOf(row.version),
-});
+const keyOf = (row: Row): VersionKey => ({ ...artifactKeyOf(row), version: numberOf(row.version) });
 
 const COLUMNS = [...SESSION_KEY, 'filename', 'version'];
 

@@ -1,4 +1,5 @@
 import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
+import { sessionKeyOf, type SessionKeyRow } from '../database/sql/tables.js';
 import { ofArtifact } from '../model/codec.js';
 import { Undecodable, type StoredTexts } from '../model/stored-texts.js';
 import { decode } from '../model/event-codec.js';
@@ -10,6 +11,16 @@ import type { ArtifactInfo, NewVersion } from './artifact-content.js';
 export interface ArtifactKey extends SessionKey {
   filename: string;
 }
+
+/** The row of an artifact's key. */
+export interface ArtifactKeyRow extends SessionKeyRow {
+  filename: string;
+}
+
+export const artifactKeyOf = (row: ArtifactKeyRow): ArtifactKey => ({
+  ...sessionKeyOf(row),
+  filename: textOf(row.filename),
+});
 
 /** One version of an artifact. */
 export interface VersionKey extends ArtifactKey {

@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { Sql } from '../database/dialects/dialect.js';
 import { ownedAfter } from '../database/sql/keyset.js';
-import { numberOf, textOf } from '../database/sql/row-values.js';
+import { numberOf } from '../database/sql/row-values.js';
 import {
   ARTIFACT_COLUMNS,
   ARTIFACT_WHERE,
@@ -12,7 +12,7 @@ import {
 import { ArtifactDeletedError } from '../model/errors.js';
 import { nameOfUsers } from './artifact-name.js';
 import { insertParts, saveVersion, valuesOf, type EncodedFor } from './artifact-store.js';
-import type { ArtifactKey } from './stored-version.js';
+import { artifactKeyOf, type ArtifactKey, type ArtifactKeyRow } from './stored-version.js';
 
 // A stream is written in several transactions, and must not be visible before the last one. Its parts belong to an upload: a row of
 // `artifact_versions` with a negative number. The last transaction inserts the version, which names the upload. It does not move the
@@ -111,12 +111,7 @@ export async function artifactPage(
   const { where, values } = ownedAfter(owner, columns, after && [after.userId, after.sessionId, after.filename]);
   const rows = await sql.all<ArtifactRow>(textsOf(sql).firstVersions(where), [...values, limit]);
   return rows.map((row) => ({
-    key: {
-      appName: owner.appName,
-      userId: textOf(row.user_id),
-      sessionId: textOf(row.session_id),
-      filename: textOf(row.filename),
-    },
+    key: artifactKeyOf(row),
     hasUpload: row.first_version !== null && numberOf(row.first_version) < 0,
   }));
 }
@@ -138,10 +133,7 @@ export const isOpenUpload = (versions: string) =>
   `v.version < 0 and not exists (select 1 from ${versions} as n where ${isSameSession('n', 'v')} and n.filename = v.filename
     and n.upload = v.version)`;
 
-interface ArtifactRow {
-  user_id: string;
-  session_id: string;
-  filename: string;
+interface ArtifactRow extends ArtifactKeyRow {
   first_version: number | string | null;
 }
 
@@ -161,9 +153,7 @@ const textsOf = perTables(({ tables, dialect }: Sql) => {
     drop,
     dropUntouched: `${drop} and create_time <= ?`,
     dropHead: `delete from ${artifacts} where ${head} and not exists (select 1 from ${artifactVersions} where ${ARTIFACT_WHERE})`,
-    firstVersions: (
-      where: string,
-    ) => `select user_id, session_id, filename, (select v.version from ${artifactVersions} as v
+    firstVersions: (where: string) => `select ${ARTIFACT_COLUMNS}, (select v.version from ${artifactVersions} as v
         where ${isSameSession('v', 'a')} and v.filename = a.filename order by v.version limit 1) as first_version
       from ${artifacts} as a where ${where} order by user_id, session_id, filename limit ?`,
     untouched: `select version from ${artifactVersions} as v where ${ARTIFACT_WHERE} and create_time <= ? and ${isOpen}`,
