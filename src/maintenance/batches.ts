@@ -57,26 +57,15 @@ export class Batches {
   }
 
   /** Counts what needed no transaction. */
-  count(
-    found: Partial<
-      Pick<
-        MaintenanceResult,
-        'stateKeys' | 'artifacts' | 'uploads' | 'memories' | 'credentials' | 'unreadable' | 'skipped'
-      >
-    >,
-  ): void {
-    this.#add(found);
+  count(found: Partial<typeof NOTHING>): void {
+    // Only these names: `found` may have others.
+    for (const name of Object.keys(NOTHING) as (keyof typeof NOTHING)[]) this.#done[name] += found[name] ?? 0;
   }
 
   /** Adds what a transaction did. */
-  add(done: Partial<Omit<MaintenanceResult, 'batches' | 'more'>> = {}): void {
-    this.#add({ ...done, batches: 1 });
+  add(done: Partial<typeof NOTHING> = {}): void {
+    this.count({ ...done, batches: 1 });
     callHost(this.#options.onProgress, this.result);
     this.#isPauseDue = this.#pauseMs > 0 && !this.isDryRun;
-  }
-
-  #add(found: Partial<typeof NOTHING>): void {
-    // Only these names: `found` may have others.
-    for (const name of Object.keys(NOTHING) as (keyof typeof NOTHING)[]) this.#done[name] += found[name] ?? 0;
   }
 }

@@ -10,6 +10,7 @@ import type { SessionStats } from '../../maintenance/stats.js';
 import type { FindOpenCallsRequest } from '../../sessions/open-calls.js';
 import type { FindSessionsRequest } from '../../sessions/summaries.js';
 import { SessionNotFoundError } from '../../model/errors.js';
+import { namesOf } from '../../model/pages.js';
 import { revisionOf } from '../../sessions/handle.js';
 import { MikroOrmSessionService } from '../../sessions/session-service.js';
 import { changeLine, eventLines } from '../conversation.js';
@@ -65,9 +66,9 @@ function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string
 /** The names of the apps that have sessions. */
 async function appNames(em: EntityManager): Promise<string[]> {
   const { read } = readerOf(em, 'list');
-  const next = (after: string) => read((sql) => nextApp(sql, after, 'sessions'));
   const names: string[] = [];
-  for (let name = await next(''); name !== undefined; name = await next(name)) names.push(name);
+  for await (const name of namesOf(undefined, (after) => read((sql) => nextApp(sql, after, 'sessions'))))
+    names.push(name);
   return names;
 }
 
