@@ -8,6 +8,7 @@ import {
   type SessionKeyRow,
 } from '../database/sql/tables.js';
 import { numberOf, optionalNumberOf, optionalTextOf } from '../database/sql/row-values.js';
+import { lockSession } from '../database/statements/sessions.js';
 import type { SessionKey } from '../model/keys.js';
 
 /** Which sessions to find: those that meet all conditions. */
@@ -102,15 +103,12 @@ export async function describeStored(
   key: SessionKey,
   texts: { title: string | null | undefined; labels: string | null | undefined },
 ): Promise<boolean> {
-  const { sessions: table } = sql.tables;
-  const where = `${SESSION_WHERE} and status = 'active'`;
-  const lock = { table, columns: 'last_seq', where, values: sessionValues(key) };
   // The count of an update does not show whether the session exists: some drivers of hosts count only rows that changed.
-  if (!(await sql.dialect.operations.lockSession(sql, lock))) return false;
+  if (!(await lockSession(sql, key))) return false;
   const changes = Object.entries(texts).filter(([, text]) => text !== undefined);
   const set = changes.map(([column]) => `${column} = ?`).join(', ');
   if (set)
-    await sql.run(`update ${table} set ${set} where ${where}`, [
+    await sql.run(`update ${sql.tables.sessions} set ${set} where ${SESSION_WHERE}`, [
       ...changes.map(([, text]) => text),
       ...sessionValues(key),
     ]);

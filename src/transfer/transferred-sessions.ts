@@ -62,12 +62,7 @@ export async function transferredSession(sql: Sql, session: SessionKey): Promise
 
 /** Like `transferredSession`, and locks the row. */
 export async function lockTransferred(sql: Sql, session: SessionKey): Promise<TransferredSession | undefined> {
-  const row = await sql.dialect.operations.lockSession<SessionRow>(sql, {
-    table: sql.tables.sessions,
-    columns: columnsOf(sql),
-    where: SESSION_WHERE,
-    values: sessionValues(session),
-  });
+  const row = await sql.dialect.operations.lockSession<SessionRow>(sql, session, { columns: columnsOf(sql) });
   return row && transferredSessionOf(row);
 }
 

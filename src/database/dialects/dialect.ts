@@ -289,9 +289,9 @@ export interface DialectOperations {
    * read without its lock. On SQLite this is a write, since a transaction that reads first fails to write if another one has
    * written in between.
    *
-   * @returns undefined if `where` finds no session.
+   * @returns undefined if there is no such session.
    */
-  lockSession<Row extends object>(sql: Sql, lock: SessionLock): Promise<Row | undefined>;
+  lockSession<Row extends object>(sql: Sql, session: SessionKey, lock: SessionLock): Promise<Row | undefined>;
 
   /**
    * Adds to a counter, and locks its row until the end of the transaction. A counter without a row is 0.
@@ -321,11 +321,10 @@ export interface DialectOperations {
 }
 
 export interface SessionLock {
-  table: string;
   /** What to read. */
   columns: string;
-  where: string;
-  values: readonly unknown[];
+  /** Finds the session; takes `sessionValues`. Left out for `SESSION_WHERE`. */
+  where?: string;
   /** Skips a row that somebody else has locked, if the database can; otherwise waits for it. */
   skipsLocked?: boolean;
 }

@@ -208,8 +208,8 @@ const onOneServer: Dialect = {
     ...returningOperations,
 
     // A `select … for update` would also wait for transactions that insert rows which refer to the session's.
-    lockSession: (sql, lock) =>
-      lock.skipsLocked ? lockBySelect(sql, lock) : returningOperations.lockSession(sql, lock),
+    lockSession: (sql, session, lock) =>
+      lock.skipsLocked ? lockBySelect(sql, session, lock) : returningOperations.lockSession(sql, session, lock),
 
     appends: (tables) => postgresqlAppends(tables, onOneServer.sql),
   },

@@ -1,5 +1,14 @@
 import { numberOf } from '../sql/row-values.js';
-import { ARTIFACT_COLUMNS, insertIntoArtifacts, isFromNumber, isSameSession, SESSION_COLUMNS } from '../sql/tables.js';
+import {
+  ARTIFACT_COLUMNS,
+  insertIntoArtifacts,
+  isFromNumber,
+  isSameSession,
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  sessionValues,
+} from '../sql/tables.js';
+import type { SessionKey } from '../../model/keys.js';
 import type { DialectOperations, DialectSql, SessionLock, Sql } from './dialect.js';
 
 /** SQL that is the same on PostgreSQL and SQLite. */
@@ -32,12 +41,11 @@ export const returningSql = {
 export const returningOperations: Omit<DialectOperations, 'appends'> = {
   async lockSession<Row extends object>(
     sql: Sql,
-    { table, columns, where, values }: SessionLock,
+    session: SessionKey,
+    { columns, where = SESSION_WHERE }: SessionLock,
   ): Promise<Row | undefined> {
-    const [row] = await sql.all<Row>(
-      `update ${table} set last_seq = last_seq where ${where} returning ${columns}`,
-      values,
-    );
+    const text = `update ${sql.tables.sessions} set last_seq = last_seq where ${where} returning ${columns}`;
+    const [row] = await sql.all<Row>(text, sessionValues(session));
     return row;
   },
 

@@ -10,6 +10,7 @@ import {
   insertIntoState,
   perTables,
   placeholderRows,
+  sessionValues,
   stateTable,
   type Tables,
 } from '../sql/tables.js';
@@ -31,10 +32,11 @@ export function addToLastSeq({ sessions }: Tables, sum = 'last_seq + ?'): string
 /** For `lockSession` on servers; on InnoDB it reads the newest version of the row. */
 export async function lockBySelect<Row extends object>(
   sql: Sql,
-  { table, columns, where, values, skipsLocked = false }: SessionLock,
+  session: SessionKey,
+  { columns, where = SESSION_WHERE, skipsLocked }: SessionLock,
 ): Promise<Row | undefined> {
-  const end = skipsLocked ? ' skip locked' : '';
-  const [row] = await sql.all<Row>(`select ${columns} from ${table} where ${where} for update${end}`, values);
+  const text = `select ${columns} from ${sql.tables.sessions} where ${where} for update${skipsLocked ? ' skip locked' : ''}`;
+  const [row] = await sql.all<Row>(text, sessionValues(session));
   return row;
 }
 

@@ -25,8 +25,12 @@ const ENTITIES = {
   credentials: 'AdkCredential',
 } as const;
 
+type Table = keyof typeof ENTITIES;
+
+const TABLES = Object.keys(ENTITIES) as Table[];
+
 /** The quoted names of the tables in the host's database. Only the entities name columns. */
-export type Tables = { readonly [Table in keyof typeof ENTITIES]: string } & {
+export type Tables = Readonly<Record<Table, string>> & {
   readonly select: SelectedColumns;
   /** The quoted name of the index of events by id. */
   readonly eventsById: string;
@@ -195,21 +199,7 @@ export function tablesOf(em: EntityManager): Tables {
   known.set(em.getMetadata(), all);
   const sessions = name(ENTITIES.sessions);
   const tables = all.get(sessions) ?? {
-    sessions,
-    events: name(ENTITIES.events),
-    eventParts: name(ENTITIES.eventParts),
-    openCalls: name(ENTITIES.openCalls),
-    sessionStates: name(ENTITIES.sessionStates),
-    userStates: name(ENTITIES.userStates),
-    appStates: name(ENTITIES.appStates),
-    changes: name(ENTITIES.changes),
-    counters: name(ENTITIES.counters),
-    projections: name(ENTITIES.projections),
-    artifacts: name(ENTITIES.artifacts),
-    artifactVersions: name(ENTITIES.artifactVersions),
-    artifactParts: name(ENTITIES.artifactParts),
-    memories: name(ENTITIES.memories),
-    credentials: name(ENTITIES.credentials),
+    ...(Object.fromEntries(TABLES.map((table) => [table, name(ENTITIES[table])])) as Record<Table, string>),
     eventsById: em.getPlatform().quoteIdentifier(`${metaOf(ENTITIES.events).tableName}_event_id`),
     select: {
       data: select(ENTITIES.events, 'data'),
@@ -227,7 +217,7 @@ export function tablesOf(em: EntityManager): Tables {
 
 /** The quoted names of all tables. */
 export function namesOf(tables: Tables): string[] {
-  return Object.keys(ENTITIES).map((table) => tables[table as keyof typeof ENTITIES]);
+  return TABLES.map((table) => tables[table]);
 }
 
 /** Builds the texts of statements once for each set of tables, so that a call only binds values. */

@@ -96,10 +96,7 @@ export async function sessionHeads(
 
 /** Takes the session's lock without assigning a number. @returns undefined if the session is missing. */
 export async function lockSession(sql: Sql, session: SessionKey): Promise<ReadHead | undefined> {
-  const row = await sql.dialect.operations.lockSession<HeadRow>(sql, {
-    ...{ table: sql.tables.sessions, columns: HEAD, where: IS_THERE },
-    values: sessionValues(session),
-  });
+  const row = await sql.dialect.operations.lockSession<HeadRow>(sql, session, { columns: HEAD, where: IS_THERE });
   return row && headOf(row);
 }
 
@@ -213,15 +210,13 @@ export async function beginDeletion(sql: Sql, session: StoredSession): Promise<v
  * @returns undefined if there is no session, or if its permanent deletion has begun.
  */
 export async function restoreRow(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
-  const values = sessionValues(session);
-  const { sessions } = sql.tables;
-  const row = await sql.dialect.operations.lockSession<StoredSessionRow>(sql, {
-    ...{ table: sessions, columns: STORED_SESSION_COLUMNS, where: SESSION_WHERE, values },
-  });
+  const columns = STORED_SESSION_COLUMNS;
+  const row = await sql.dialect.operations.lockSession<StoredSessionRow>(sql, session, { columns });
   const stored = row && storedSessionOf(row);
   if (!stored || stored.status === 'ending') return undefined;
   if (stored.status === 'deleted') {
-    await sql.run(`update ${sessions} set deleted_at = null, status = 'active' where ${SESSION_WHERE}`, values);
+    const text = `update ${sql.tables.sessions} set deleted_at = null, status = 'active' where ${SESSION_WHERE}`;
+    await sql.run(text, sessionValues(session));
     const { origin, lastSeq: seq } = stored;
     await recordChange(sql, { session: { ...session, origin }, kind: 'restored', seq });
   }

@@ -79,13 +79,8 @@ export async function keptSession(sql: Sql, key: SessionKey): Promise<KeptSessio
  * @returns undefined if there is no such session, or if somebody else has the lock.
  */
 export async function lockKeptSession(sql: Sql, key: SessionKey): Promise<KeptSession | undefined> {
-  const row = await sql.dialect.operations.lockSession<KeptRow>(sql, {
-    table: sql.tables.sessions,
-    columns: columnsOf(sql),
-    where: SESSION_WHERE,
-    values: sessionValues(key),
-    skipsLocked: true,
-  });
+  const lock = { columns: columnsOf(sql), skipsLocked: true };
+  const row = await sql.dialect.operations.lockSession<KeptRow>(sql, key, lock);
   return row && keptSessionOf(row);
 }
 
