@@ -285,7 +285,7 @@ export async function deleteArtifact(sql: Sql, key: ArtifactKey): Promise<void> 
 }
 
 /** @returns undefined if there is no such artifact; -1 while its first version is being saved. */
-export async function lastVersion(sql: Sql, key: ArtifactKey): Promise<number | undefined> {
+async function lastVersion(sql: Sql, key: ArtifactKey): Promise<number | undefined> {
   const [row] = await sql.all<{ last_version: number }>(texts(sql).head, valuesOf(key));
   return row && numberOf(row.last_version);
 }

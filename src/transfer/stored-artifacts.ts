@@ -1,7 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { isWhole } from '../artifacts/artifact-content.js';
 import { nameOfUsers } from '../artifacts/artifact-name.js';
-import { insertVersion, lastVersion, partsOf, valuesOf, versionRow } from '../artifacts/artifact-store.js';
+import { insertVersion, partsOf, valuesOf, versionRow } from '../artifacts/artifact-store.js';
 import {
   CHANGED,
   Damaged,
@@ -14,7 +14,7 @@ import {
   type VersionKey,
 } from '../artifacts/stored-version.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
-import { ARTIFACT_WHERE, insertIntoArtifacts } from '../database/sql/tables.js';
+import { ARTIFACT_COLUMNS, ARTIFACT_WHERE, insertIntoArtifacts } from '../database/sql/tables.js';
 import { ofArtifact } from '../model/codec.js';
 import { AS_STORED, isEncoded, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
 import { DamagedArtifactError, InvalidArgumentError } from '../model/errors.js';
@@ -93,21 +93,20 @@ export async function importVersion(
   encoded: EncodedVersion,
 ): Promise<boolean> {
   const { version } = key;
+  const values = valuesOf(key);
+  const { artifacts } = sql.tables;
+  // Locks the artifact's row first, as a save and a deletion do.
+  const end = sql.dialect.sql.onSameKey(ARTIFACT_COLUMNS, ['filename']);
+  await sql.run(`${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?) ${end}`, [...values, version, createTime]);
   const here = await versionRow(sql, key, version);
   if (here && numberOf(here.create_time) !== createTime)
     throw new InvalidArgumentError(`${nameOf(key)} is here, saved at another time.`);
   if (here) return false;
   await sql.dialect.limits?.refuseTooLarge(sql, encoded.info);
-  const { artifacts } = sql.tables;
-  const values = valuesOf(key);
-  const last = await lastVersion(sql, key);
-  if (last === undefined)
-    await sql.run(`${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?)`, [...values, version, createTime]);
-  else if (last < version)
-    await sql.run(
-      `update ${artifacts} set last_version = ?, update_time = ? where ${ARTIFACT_WHERE} and last_version < ?`,
-      [version, createTime, ...values, version],
-    );
+  await sql.run(
+    `update ${artifacts} set last_version = ?, update_time = ? where ${ARTIFACT_WHERE} and last_version < ?`,
+    [version, createTime, ...values, version],
+  );
   const { upload } = encoded;
   if (upload !== undefined) await insertVersion(sql, { ...key, version: upload }, NO_CONTENT, createTime);
   await insertVersion(sql, key, encoded, createTime);

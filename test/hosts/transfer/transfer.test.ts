@@ -23,9 +23,9 @@ import {
 } from '../../../src/index.js';
 import { MikroOrmMemoryService } from '../../../src/memory/memory-service.js';
 import { pastState } from '../../../src/model/past-state.js';
-import { faulty } from '../../contract/tools.js';
+import { faulty, until } from '../../contract/tools.js';
 import { expectSame, folded, resultOf, tablesOf } from '../../support/fold.js';
-import { DATABASES } from '../../support/harnesses/databases.js';
+import { DATABASES, type ServerName } from '../../support/harnesses/databases.js';
 import { availableDatabases, createDatabase, type DatabaseName, type TestDatabase } from '../../support/servers.js';
 
 const open: { orms: MikroORM[]; database: TestDatabase }[] = [];
@@ -454,6 +454,29 @@ const servers = availableDatabases().filter((name) => DATABASES[name].server);
       const em = once(target!, /^insert into \S*adk_sessions\W/, () => importInto(peer!, lines));
       expect(await importInto({ em }, lines)).toMatchObject({ sessions: 0, events: 0, records: lines.length });
       expect(await linesOf(target!)).toEqual(lines);
+    });
+
+    test('L1 an import of an artifact that somebody deletes meanwhile does not fail', async () => {
+      const source = await emptyStore('sqlite');
+      const [target, peer, observer] = await sharedStore(name as DatabaseName, 3);
+      const file = { appName: 'app', userId: 'u', sessionId: 's', filename: 'f' };
+      const save = () =>
+        new MikroOrmArtifactService(source.em).saveArtifact({ ...file, artifact: { fileData: { fileUri: 'a:b' } } });
+      await save();
+      await importInto(target!, await linesOf(source));
+      await save();
+      const waiting = DATABASES[name as ServerName].server.waiting;
+      let deletion: Promise<unknown> | undefined;
+      const em = once(target!, /^update \S*adk_artifacts\W/, async () => {
+        let isOver = false;
+        deletion = new MikroOrmArtifactService(peer!.em).deleteArtifact(file).finally(() => (isOver = true));
+        const isWaiting = async () => ((await observer!.em.getConnection().execute(waiting)) as unknown[]).length > 0;
+        // InnoDB gives the same answer again to who asks within 100 ms.
+        await until(async () => isOver || (await isWaiting()), 150);
+      });
+      expect(await importInto({ em }, await linesOf(source))).toMatchObject({ artifactVersions: 1 });
+      await deletion;
+      expect(await linesOf(target!)).toEqual([]);
     });
 
     test('L1 a memory that somebody adds after the import has looked for it stays', async () => {
