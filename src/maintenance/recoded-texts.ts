@@ -3,7 +3,7 @@ import { readParts, replaceParts } from '../database/dialects/event-parts.js';
 import { ownedAfter } from '../database/sql/keyset.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
 import { STATE_KEYS, originOf, stateTable } from '../database/sql/tables.js';
-import { WITH_CONTENT } from '../database/statements/changes.js';
+import { HAS_CONTENT } from '../database/statements/changes.js';
 import { ofChange, ofCredential, ofEvent, ofState, type CodecContext } from '../model/codec.js';
 import { namesKey } from '../model/stored-texts.js';
 import type { SessionKey } from '../model/keys.js';
@@ -133,7 +133,6 @@ function sourcesOf({ tables }: Sql): Record<RecodedTable, Source> {
     more: scope === 'session' ? origin : '',
   });
   const data = { content: 'data', selected: select.data };
-  const kinds = [...WITH_CONTENT].map((kind) => `'${kind}'`).join(', ');
   return {
     events: {
       ...data,
@@ -149,7 +148,7 @@ function sourcesOf({ tables }: Sql): Record<RecodedTable, Source> {
       ...data,
       table: changes,
       columns: [...key, 'change_id'],
-      where: `data is not null and kind in (${kinds})`,
+      where: `data is not null and ${HAS_CONTENT}`,
       more: `, kind, seq, event_seq${origin}`,
     },
     credentials: {

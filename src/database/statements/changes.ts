@@ -152,10 +152,9 @@ export async function recordTrim(
 /** @returns the recorded changes of a session's state, in their order. */
 export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Undecoded<RecordedChange[]>> {
   const { changes, select } = sql.tables;
-  const kinds = [...WITH_CONTENT].map((kind) => `'${kind}'`).join(', ');
   const rows = await sql.all<HistoryRow>(
     `select change_id, kind, seq, ${select.data} as data, ${originOfSession(sql.tables)} as origin from ${changes}
-      where ${SESSION_WHERE} and kind in (${kinds}) order by change_id`,
+      where ${SESSION_WHERE} and ${HAS_CONTENT} order by change_id`,
     [...sessionValues(session), ...sessionValues(session)],
   );
   return (texts) =>
@@ -293,7 +292,10 @@ function uncountedId({ session, kind }: Pick<NewChange, 'session' | 'kind'>): nu
 let lastUncounted = randomInt(2 ** 47) * 16;
 
 /** The kinds that hold contents: those from which past states are computed. */
-export const WITH_CONTENT: ReadonlySet<ChangeKind> = new Set(['created', 'state', 'trimmed']);
+const WITH_CONTENT: ReadonlySet<ChangeKind> = new Set(['created', 'state', 'trimmed']);
+
+/** The condition for them. */
+export const HAS_CONTENT = `kind in (${[...WITH_CONTENT].map((kind) => `'${kind}'`).join(', ')})`;
 
 /** The state that one change sets and removes. */
 interface Piece {
