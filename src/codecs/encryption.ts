@@ -134,13 +134,13 @@ interface WordList {
   plain: Buffer;
 }
 
-/** The lists of words that were decrypted: each search of a user reads all of them, and a cipher takes longer than the search. */
+/** Decrypted lists of words. Each search reads all lists of a user, and to decrypt them takes longer than the rest of it. */
 class WordLists {
   /** By key, so that they leave memory with it. */
   #known = new WeakMap<KeyObject, Map<string, WordList>>();
   #bytes = 0;
 
-  /** @returns undefined as \`decrypted\`. */
+  /** @returns undefined as `decrypted`. */
   get(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer | undefined {
     const encrypted = Buffer.from(data.buffer, data.byteOffset, data.length);
     const id = encrypted.toString('latin1', 0, NONCE_BYTES);
