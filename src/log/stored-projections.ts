@@ -54,6 +54,11 @@ export async function advanceProjection(
   return affectedRows === 1;
 }
 
+/** Has each projection read again what it has read and not yet written. Waits for those that are writing. */
+export async function restartProjections(sql: Sql): Promise<void> {
+  await sql.run(`update ${sql.tables.projections} set version = version + 1`);
+}
+
 interface ProjectionRow {
   name: string;
   version: number | string;

@@ -970,6 +970,23 @@ memorySuite.own(
   },
 );
 
+memorySuite.own('Q9', 'a projection brings nothing back of a user who is erased after it has read', async (context) => {
+  const { app, orm, peer, service: sessions } = context;
+  const key = { appName: app, userId: 'alice', sessionId: 's' };
+  const session = await sessions.createSession(key);
+  await sessions.appendEvent({ session, event: saying('a secret') });
+  let isErased = false;
+  const text = async (event: Event) => {
+    if (!isErased) await new SessionMaintenance(peer.em).eraseUser({ userId: 'alice', appName: app });
+    isErased = true;
+    return event.content?.parts?.[0]?.text;
+  };
+  const service = new MikroOrmMemoryService(orm.em, { text });
+  await service.projection({ name: app, filter: { appName: app } }).catchUp();
+  expect(isErased).toBe(true);
+  expect(await idsOf(context)).toEqual([]);
+});
+
 memorySuite.own('Q10', 'Infinity is for ever, also for a projection that waits', async (context) => {
   const { service, say, search } = memoryOf(context, { ttlMs: Infinity });
   await say('s', 'never gone');
