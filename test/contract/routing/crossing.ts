@@ -50,7 +50,7 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
   [/^select user_id from adk_user_states where app_name = \? and user_id >/, 'exports go from user to user'],
   [/ as content\b.* from adk_\w+ as t where app_name = \?/, 'reencode reads the texts of an app'],
   [
-    /^select user_id, session_id, filename, version from adk_artifact_versions where version >= 0 and app_name/,
+    /^select app_name, user_id, session_id, filename, version from adk_artifact_versions where version >= 0 and app_name/,
     'the same, of artifacts',
   ],
   [
@@ -73,7 +73,7 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
   [/^select (app_name|user_id) as name, max\(/, 'the names of all apps, or of all users of one, on distributed tables'],
   [/^delete from adk_changes where \(/, 'prune deletes what is left of several sessions'],
   [
-    /^select user_id, session_id, filename, \(select v\.version/,
+    /^select app_name, user_id, session_id, filename, \(select v\.version/,
     'prune walks through the artifacts of an app, for saves that were abandoned',
   ],
   [
