@@ -105,8 +105,7 @@ export function memoryProjection<Em extends EntityManager>(
             await pending.writeBefore(entry);
             await change(sql, entry, whenDeleted === 'keep');
           }
-          const memory = memories.get(entry);
-          if (memory) pending.add(memory);
+          if ('event' in entry) pending.add(entry, memories.get(entry));
         }
         await pending.write();
       });
@@ -152,9 +151,10 @@ class Pending {
     this.#settleMs = settleMs;
   }
 
-  add(memory: NewMemory): void {
-    this.#memories.push(memory);
-    this.#sessions.set(sessionIdentity(memory), memory);
+  /** @param memory of an event of this session, if there is something to remember. */
+  add(session: SessionKey, memory: NewMemory | undefined): void {
+    if (memory) this.#memories.push(memory);
+    this.#sessions.set(sessionIdentity(session), session);
   }
 
   /** Writes the memories of a session before a change of it is applied. */

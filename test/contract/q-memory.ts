@@ -1048,12 +1048,21 @@ memorySuite.own('Q11', 'a projection remembers each event once, beside what is a
 });
 
 memorySuite.own('Q11', 'what is said is found when its session has settled', async (context) => {
-  const { projection, search, say } = await projecting(context, { settleMs: 600_000 });
+  const { projection, search, say, session } = await projecting(context, { settleMs: 600_000 });
   const pass = (ms: number) =>
     context.query(`update adk_memories set settles = settles - ${ms} where app_name = ?`, [context.app]);
   expect(await search('all apples')).toEqual([]);
   await pass(500_000);
   await say('e4 more apples');
+  await projection.catchUp();
+  await pass(500_000);
+  expect(await search('all apples')).toEqual([]);
+  // An event without words is also one.
+  const parts = [{ functionCall: { id: 'call', name: 'count', args: {} } }];
+  await context.service.appendEvent({
+    session,
+    event: createEvent({ author: 'agent', content: { role: 'model', parts } }),
+  });
   await projection.catchUp();
   await pass(500_000);
   expect(await search('all apples')).toEqual([]);
