@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from './errors.js';
 import { isObject, isPlainObject, isRecord } from './objects.js';
+import { MAX_TIMER_MS } from './signals.js';
 
 /**
  * Checks a value that a caller passed.
@@ -94,9 +95,6 @@ export function aPlainObject(value: unknown, name: string): Record<string, unkno
   if (!isPlainObject(value)) throw new InvalidArgumentError(`${name} must be a plain object.`);
   return { ...value };
 }
-
-/** The longest delay of a timer, 24 days: one with a longer delay would fire at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** For values that are checked where they are used, such as keys. */
 export const anything: Check = () => undefined;

@@ -1,3 +1,6 @@
+/** The longest delay of a timer, 24 days: one with a longer delay would fire at once. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
 interface Listening {
   readonly actions: Set<() => void>;
   readonly listener: () => void;
@@ -48,7 +51,7 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
       stop();
       resolve();
     };
-    const timer = setTimeout(end, ms);
+    const timer = setTimeout(end, Math.min(ms, MAX_TIMER_MS));
     stop = onAbort(signal, end);
   });
 }
