@@ -1089,7 +1089,10 @@ maintenanceSuite.own(
     // The next page, of more sessions than there are here.
     const pages = statements.filter(({ text }) => text.includes('as leased') && text.includes('order by'));
     expect(pages.length).toBeGreaterThan(10);
-    const reading = statements.filter(({ text }) => /^(select|update|delete)\b/.test(text));
+    // There are few projections, and `eraseUser` has all of them read again.
+    const reading = statements.filter(
+      ({ text }) => /^(select|update|delete)\b/.test(text) && !text.includes('adk_projections'),
+    );
     const scans: [string, string[]][] = [];
     for (const { text, values } of reading) {
       const explain = (prefix: string) => query<object>(`${prefix} ${text}`, values);
