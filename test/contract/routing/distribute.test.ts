@@ -9,6 +9,8 @@ const CITUS = [
   `create table pg_dist_partition (logicalrelid regclass, partmethod "char", repmodel "char", partkey text, colocationid int)`,
   `create table pg_dist_node as select 'primary' as noderole, true as shouldhaveshards from generate_series(1, 2)`,
   `create table pg_dist_shard (logicalrelid regclass)`,
+  `create table pg_dist_placement as select 101 as shardid, 1 as groupid`,
+  `create function get_shard_id_for_distribution_column(regclass, text) returns int language sql as 'select 101'`,
   `create function column_to_column_name(regclass, text) returns text language sql as 'select $2'`,
   `create function create_reference_table(named regclass) returns void language sql as
     $$ insert into public.pg_dist_partition values (named, 'n', 't', null, 1) $$`,
