@@ -9,6 +9,7 @@ import {
   Runner,
   type Event,
   type SaveArtifactRequest,
+  type Session,
 } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { AdkArtifact, AdkArtifactPart } from '../../entities/index.js';
@@ -21,8 +22,10 @@ import {
   adkServices,
   type ListedArtifact,
   type MikroOrmArtifactServiceOptions,
+  type MikroOrmSessionService,
 } from '../../src/index.js';
 import { scriptedModel, type ScriptedAnswer } from '../../src/testing/index.js';
+import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, onServers, oncePerDialect, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty, range, until } from './tools.js';
 
@@ -567,6 +570,13 @@ artifactSuite.own(
   withConnections,
 );
 
+/** Appends an event that names the first version of `f`, and forks the session. @returns the id of the fork. */
+async function forkWithFile(service: MikroOrmSessionService, session: Session): Promise<string> {
+  const event = createEvent({ actions: createEventActions({ artifactDelta: { f: 0 } }) });
+  await service.appendEvent({ session, event });
+  return (await service.forkSession(keyOf(session))).id;
+}
+
 /** An `EntityManager` that does this once, before it reads the parts of a version. */
 function beforeParts(em: EntityManager, change: () => Promise<unknown>) {
   let isDone = false;
@@ -617,10 +627,7 @@ artifactSuite.own(
     await others.service.deleteArtifact({ ...others.key, filename: 'f' });
     await others.save('f', png(randomBytes(LARGE)));
     const { sessionService } = services();
-    const session = await sessionService.createSession(others.key);
-    const event = createEvent({ actions: createEventActions({ artifactDelta: { f: 0 } }) });
-    await sessionService.appendEvent({ session, event });
-    const { id: sessionId } = await sessionService.forkSession(others.key);
+    const sessionId = await forkWithFile(sessionService, await sessionService.createSession(others.key));
     expect(await others.service.loadArtifact({ ...others.key, sessionId, filename: 'f' })).toEqual(text('new'));
   },
   withConnections,
@@ -641,9 +648,7 @@ artifactSuite.own(
     };
     const session = await adkServices(orm.em, options).sessionService.createSession(key);
     const { artifactService, sessionService } = adkServices(faulty(orm.em, { before }), options);
-    const event = createEvent({ actions: createEventActions({ artifactDelta: { f: 0 } }) });
-    await sessionService.appendEvent({ session, event });
-    const fork = { ...key, sessionId: (await sessionService.forkSession(key)).id };
+    const fork = { ...key, sessionId: await forkWithFile(sessionService, session) };
     expect(isSaved).toBe(true);
     expect(await artifactService.listArtifactKeys(fork)).toEqual([]);
     expect(await artifactService.saveArtifact({ ...fork, filename: 'f', artifact: text('first') })).toBe(0);
@@ -671,10 +676,7 @@ artifactSuite.own(
       await until(async () => isDeleted || (await isWaiting()), 150);
     };
     const { sessionService } = adkServices(faulty(orm.em, { before }));
-    const session = await sessionService.createSession(key);
-    const event = createEvent({ actions: createEventActions({ artifactDelta: { f: 0 } }) });
-    await sessionService.appendEvent({ session, event });
-    const { id: sessionId } = await sessionService.forkSession(key);
+    const sessionId = await forkWithFile(sessionService, await sessionService.createSession(key));
     await deletion;
     expect(await service.loadArtifact({ ...key, sessionId, filename: 'f' })).toBeDefined();
     expect(await service.listVersions({ ...key, filename: 'f' })).toEqual([]);
