@@ -3,7 +3,7 @@ import { numberOf, textOf } from '../database/sql/row-values.js';
 
 export interface StoredProjection {
   name: string;
-  /** Changes with each transaction of the projection. */
+  /** Changes with each transaction of the projection, and whenever a user is erased. */
   version: number;
   /** JSON of a cursor. */
   cursor: string;
@@ -54,8 +54,8 @@ export async function advanceProjection(
   return affectedRows === 1;
 }
 
-/** Has each projection read again what it has read and not yet written. Waits for those that are writing. */
-export async function restartProjections(sql: Sql): Promise<void> {
+/** Makes each projection drop what it has read and not yet written, and read it again. Waits for those that are writing. */
+export async function dropUnwrittenPages(sql: Sql): Promise<void> {
   await sql.run(`update ${sql.tables.projections} set version = version + 1`);
 }
 

@@ -5,7 +5,7 @@ import { numberOf, textOf } from '../database/sql/row-values.js';
 import { leaseIsFree } from '../database/dialects/session-rows.js';
 import { isSameSession, ownerWhere, placeholders } from '../database/sql/tables.js';
 import { forgetChangesOfUser, recordChange } from '../database/statements/changes.js';
-import { restartProjections } from '../log/stored-projections.js';
+import { dropUnwrittenPages } from '../log/stored-projections.js';
 import { UserNotErasedError } from '../model/errors.js';
 import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
@@ -34,7 +34,7 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
       });
       await run.walk(new WholeSessions(run, () => true), { appName, userId, by: 'key' });
       // Memories last: a projection may add some while sessions exist, and those of sessions that it has read before.
-      if (!run.batches.isDryRun && (await run.batches.mayBegin())) await run.write(restartProjections);
+      if (!run.batches.isDryRun && (await run.batches.mayBegin())) await run.write(dropUnwrittenPages);
       for await (const app of run.apps(appName, 'memories')) await deleteMemories(run, app, { userId });
       await erase({ table: 'userStates', columns: ['state_key'], counted: 'stateKeys' });
       await erase({ table: 'credentials', columns: ['credential_key'], counted: 'credentials' });
