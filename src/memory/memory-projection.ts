@@ -136,6 +136,12 @@ export async function countProjected(sql: Sql, { filter = {} }: MemoryProjection
   return numberOf(row?.total);
 }
 
+/**
+ * How much later than asked for memories can be found at most. So the events of a session write its earlier memories again once in a
+ * tenth of that time, and not each time.
+ */
+const LATER = 1.1;
+
 /** As many sessions as one statement names. */
 const MOST_SESSIONS = 100;
 
@@ -164,8 +170,7 @@ class Pending {
 
   async write(): Promise<void> {
     await this.#postpone();
-    // A tenth more, so that the events of a session write its earlier memories again once in that time, and not each time.
-    await addMemories(this.#sql, this.#memories, this.#settleMs * 1.1);
+    await addMemories(this.#sql, this.#memories, this.#settleMs * LATER);
     this.#memories = [];
     this.#sessions.clear();
   }
@@ -181,7 +186,7 @@ class Pending {
       const any = some.map(() => `(${SESSION_WHERE})`).join(' or ');
       await this.#sql.run(
         `update ${tables.memories} set settles = ${now} + ? where settles > ${now} and settles < ${now} + ? and (${any})`,
-        [this.#settleMs * 1.1, this.#settleMs, ...some.flatMap(sessionValues)],
+        [this.#settleMs * LATER, this.#settleMs, ...some.flatMap(sessionValues)],
       );
     }
   }
