@@ -51,7 +51,7 @@ const CACHE_MS = 300_000;
 /** How many keys are kept in memory: there may be one for each user. */
 const MOST_KEYS = 10_000;
 
-/** How much of lists of words is kept in memory: those of some 40,000 memories. */
+/** How large the lists of words in memory are together, in bytes: those of some 40,000 memories. */
 const MOST_BYTES_OF_LISTS = 2 ** 25;
 
 /**
@@ -178,7 +178,7 @@ class Keys {
     const now = performance.now();
     const known = this.#known.get(id);
     if (known && now < known.until) return known.secret;
-    // The oldest come first.
+    // Keys whose time is over leave memory, with the lists that they have decrypted. The oldest come first.
     for (const [old, { until }] of this.#known) {
       if (now < until) break;
       this.#known.delete(old);

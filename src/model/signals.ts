@@ -42,7 +42,7 @@ function listen(signal: AbortSignal): Listening {
   return started;
 }
 
-/** Waits for this many ms, or until the signal fires. */
+/** Waits for this many ms, or as long as a timer can, or until the signal fires. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     let stop = () => {};
