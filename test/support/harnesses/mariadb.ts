@@ -90,12 +90,16 @@ export const mariadb: ServerDatabase = {
     ...mysql.server,
     // The driver of MikroORM 6 does.
     leavesErrorsUnhandled: !isMikroOrm7,
+    waiting: `select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'
+  and trx_mysql_thread_id in (select id from information_schema.processlist where db = database())`,
     connections: {
       ...mysql.server.connections,
       ids: 'select id as id from information_schema.processlist where db = ?',
       list: `select p.id as id, t.trx_id is not null as inTransaction, coalesce(t.trx_state = 'LOCK WAIT', 0) as waitsForLock
       from information_schema.processlist p left join information_schema.innodb_trx t on t.trx_mysql_thread_id = p.id
       where p.db = ?`,
+      waitingForTable: (id) =>
+        `select id from information_schema.processlist where id = ${id} and state = 'Waiting for table metadata lock'`,
       prepared: `select cast(sum(if(variable_name = 'COM_STMT_PREPARE', variable_value, -variable_value)) as signed) as n
       from information_schema.session_status where variable_name in ('COM_STMT_PREPARE', 'COM_STMT_CLOSE')`,
       // The driver of MikroORM 6 keeps this many, whatever is configured.

@@ -248,11 +248,11 @@ export const mysql: ServerDatabase = {
     drop: (database) => `drop database if exists ${database}`,
     connectTimeout: (ms) => ({ connectTimeout: ms }),
     leavesErrorsUnhandled: false,
-    waiting: `select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'
-  and trx_mysql_thread_id in (select id from information_schema.processlist where db = database())`,
+    // This one and the next ones: the tables in information_schema fail if any running statement contains an emoji.
+    waiting: `select 1 from performance_schema.data_lock_waits where requesting_thread_id in
+      (select thread_id from performance_schema.threads where processlist_db = database())`,
     connections: {
       own: 'select connection_id() as id',
-      // The older tables fail if any running statement contains an emoji.
       ids: 'select processlist_id as id from performance_schema.threads where processlist_db = ?',
       list: `select processlist_id as id,
         exists (select 1 from performance_schema.events_transactions_current as transactions
@@ -261,7 +261,8 @@ export const mysql: ServerDatabase = {
           where requesting_thread_id = threads.thread_id) as waitsForLock
       from performance_schema.threads as threads where processlist_db = ?`,
       waitingForTable: (id) =>
-        `select id from information_schema.processlist where id = ${id} and state = 'Waiting for table metadata lock'`,
+        `select 1 from performance_schema.threads
+        where processlist_id = ${id} and processlist_state = 'Waiting for table metadata lock'`,
       end: (id) => `kill ${id}`,
       prepared: `select count(*) as n from performance_schema.prepared_statements_instances
       where owner_thread_id = ps_current_thread_id()`,
