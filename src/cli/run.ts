@@ -156,8 +156,9 @@ export function fail(error: unknown, command?: Command): void {
   }
 }
 
-/** Names options as the command line does: `--keep-last` for `keepLast`. */
+/** Names options as the command line does: `--keep-last` for `keepLast`. What is about a record has the record's own names. */
 function inWordsOf(command: Command | undefined, message: string): string {
+  if (/^Record \d/.test(message)) return message;
   const words = new Map<string, string>();
   for (const option of command?.options ?? []) words.set(option.attributeName(), option.long ?? '');
   for (const argument of command?.registeredArguments ?? [])

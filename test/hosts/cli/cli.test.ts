@@ -262,6 +262,10 @@ describe.each(databases)('on %s', (name) => {
       code: 2,
       err: expect.stringMatching(/Record \d: event.content.parts\[0\].text is a bigint/),
     });
+    const unknown = await runAlone(['import', '-', '--url', other.url], {
+      input: '{"type":"app","state":[],"name":1}',
+    });
+    expect(unknown).toMatchObject({ code: 2, err: expect.stringMatching(/Record 1.* appName/) });
     const broken = await runAlone(['import', '-', '--url', other.url], { input: `${piped.out}{"type"` });
     expect(broken).toMatchObject({ code: 2, err: expect.stringContaining('Line 6 is no JSON') });
 
