@@ -2,7 +2,7 @@ import type { Database } from '../database/calls/database.js';
 import { encodedFirst } from '../database/calls/encoded-first.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter, ownedAfter } from '../database/sql/keyset.js';
-import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
+import { bytesOf, numberOf, optionalNumberOf, textOf } from '../database/sql/row-values.js';
 import {
   ARTIFACT_COLUMNS,
   ARTIFACT_WHERE as where,
@@ -212,15 +212,23 @@ export async function openVersion(
   };
 }
 
-/** @returns one part; undefined if it is missing, or cannot be read. */
+/** @returns one part; undefined if it is missing or another version's, or cannot be read. */
 export async function readPart(
   sql: Sql,
   key: ArtifactKey,
   opened: OpenedVersion,
   part: number,
 ): Promise<Undecoded<Buffer | undefined>> {
-  const [row] = await sql.all<{ data: unknown }>(texts(sql).part, [...valuesOf(key), partsIn(opened), part]);
-  if (!row) return () => undefined;
+  const values = valuesOf(key);
+  const [row] = await sql.all<{ data: unknown; create_time: number | string | null }>(texts(sql).part, [
+    ...values,
+    opened.version,
+    ...values,
+    partsIn(opened),
+    part,
+  ]);
+  // Somebody may have deleted the artifact, and saved another one that has this number now.
+  if (!row || optionalNumberOf(row.create_time) !== opened.createTime) return () => undefined;
   return (texts) => {
     const content = decodedContent(texts, key, opened, [bytesOf(row.data)], { first: part });
     return content instanceof Damaged ? undefined : content.parts[0];
@@ -314,7 +322,7 @@ const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artif
     of: `${all(columns)} and version = ?`,
     newest: `${all(columns)} and version >= 0 order by version desc limit 1`,
   });
-  const parts = `select ${select.bytes} as data from ${artifactParts} where ${where} and version = ?`;
+  const ofParts = `from ${artifactParts} where ${where} and version = ?`;
   return {
     insertNow: insert(dialect.sql.now),
     insertAt: insert('?'),
@@ -323,8 +331,9 @@ const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artif
     oneWithData: one(`, ${select.bytes} as data`),
     all: `${all()} and version >= 0 order by version`,
     numbers: `select version from ${artifactVersions} where ${where} and version >= 0 order by version`,
-    parts: `${parts} order by part`,
-    part: `${parts} and part = ?`,
+    parts: `select ${select.bytes} as data ${ofParts} order by part`,
+    part: `select ${select.bytes} as data,
+      (select create_time from ${artifactVersions} where ${where} and version = ?) as create_time ${ofParts} and part = ?`,
     list: (more: string) => `select a.session_id as session_id, a.filename as filename, v.version as version,
       ${select.info.replace('info', 'v.info')} as info, v.upload as upload, v.create_time as create_time
       from ${artifacts} as a join ${artifactVersions} as v on ${isSameSession('v', 'a')}

@@ -508,6 +508,20 @@ for (const [how, options] of [
     expect((await bytesOf(file!.bytes({ end: 900_000 }))).equals(bytes.subarray(0, 900_000))).toBe(true);
   });
 
+artifactSuite.own(
+  'P14',
+  'a range of an artifact that is replaced while it is read has no bytes of the next one',
+  async (context) => {
+    const { save, service, key } = filesOf(context);
+    await save('f', png(randomBytes(LARGE)));
+    const bytes = (await service.read({ ...key, filename: 'f' }))!.bytes({ start: 1 })[Symbol.asyncIterator]();
+    await bytes.next();
+    await service.deleteArtifact({ ...key, filename: 'f' });
+    await save('f', png(randomBytes(LARGE)));
+    await expectCode(bytes.next(), 'ADK_DAMAGED_ARTIFACT', /was changed/);
+  },
+);
+
 artifactSuite.own('P14', 'a changed part is an error after the last part', async (context) => {
   const { save, service, key } = filesOf(context);
   await save('f', png(randomBytes(LARGE)));
