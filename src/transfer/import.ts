@@ -359,7 +359,9 @@ export class Import {
     }
     await describeTransferred(sql, end.row);
     // Of encoded events the calls are known at the end.
-    const calls = end.kind === 'complete' ? (session.openCalls ?? this.#calls.all) : this.#calls.all;
+    const all = end.kind === 'complete' ? (session.openCalls ?? this.#calls.all) : this.#calls.all;
+    // Events that were trimmed here since the export are gone, and their calls are, too.
+    const calls = all.filter(({ seq }) => seq >= end.row.firstSeq);
     const isSeen = end.row.deletedAt === undefined && plan.events.length > 0 && !session.bound;
     if (end.kind === 'complete' || isSeen) {
       const before = start === 'keep' ? await openCallsOf(sql, key) : [];

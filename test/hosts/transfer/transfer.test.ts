@@ -307,6 +307,20 @@ test('L1 H5 an import that is interrupted leaves the calls that wait after the e
   expect(await ours!.findOpenCalls({ appName: KEY.appName })).toMatchObject({ calls: [{ id: 'c' }] });
 });
 
+test('L1 H5 an import brings back no call whose event was trimmed since the export', async () => {
+  const { em } = await emptyStore('sqlite');
+  const [service, maintenance] = [new MikroOrmSessionService(em), new SessionMaintenance(em)];
+  const session = await service.createSession(KEY);
+  const call = { id: 'c', name: 'approve', args: {} };
+  const asks = createEvent({ id: 'e1', content: { parts: [{ functionCall: call }] }, longRunningToolIds: ['c'] });
+  await service.appendEvents({ session, events: [asks, ...['e2', 'e3'].map((id) => createEvent({ id }))] });
+  const exported = await linesOf({ em });
+  await maintenance.trim({ ...KEY, keepLast: 2, dropOpenCalls: true });
+  await maintenance.importSessions(exported.map((line) => JSON.parse(line) as unknown));
+  expect(await service.findOpenCalls({ appName: KEY.appName })).toEqual({ calls: [] });
+  expect(await maintenance.trim({ ...KEY, keepLast: 1 })).toMatchObject({ events: 1 });
+});
+
 test('M4 memories as they are stored need no key, and are read with it', async () => {
   const [from, to, plain] = [await emptyStore('sqlite'), await emptyStore('sqlite'), await emptyStore('sqlite')];
   const owner = { appName: 'app', userId: 'u' };
