@@ -303,8 +303,10 @@ export class LockedAppend {
       return { before, calls, unasked };
     };
     const isStrict = this.#calls.options.onAnsweredCall === 'reject';
+    // A host's transaction may not see the call yet.
+    const isLocked = isStrict || sql.isJoined;
     let { before, calls, unasked } = await attempt({ areWaiting: true });
-    if (unasked !== undefined) ({ before, calls, unasked } = await attempt({ isLocked: isStrict }));
+    if (unasked !== undefined) ({ before, calls, unasked } = await attempt({ isLocked }));
     const areFound = await replaceOpenCalls(sql, this.#session, before, calls.all);
     const [answered = ''] = unasked === undefined && areFound ? [] : effects.responds;
     if (isStrict && answered) throw new CallAnsweredError(this.#session.sessionId, unasked ?? answered);

@@ -13,6 +13,7 @@ import {
   SessionProjection,
   migrate,
   type Codec,
+  type SessionKey,
 } from '../../src/index.js';
 import { Suite, onInnodb, onServers, withConnections, type OwnContext, type Rule } from './rule.js';
 import { HostNote } from '../support/harnesses/host-note.js';
@@ -467,7 +468,31 @@ joinedSuite.own(
       await service.appendEvent({ session: handles[0]!, event: saying('next') });
       expect(handles[0]!.events).toEqual((await another.getSession(keyOf(behind)))!.events);
     }
+
+    // A session with fewer events than the transaction sees lacks none of them.
+    for (const meanwhile of [
+      (key: SessionKey) => another.rewindSession(key, { at: 1 }),
+      (key: SessionKey) => another.deleteSession(key).then(() => another.createSession(key)),
+    ]) {
+      const fewer = await made();
+      const joinedAppend = (joined: MikroOrmSessionService, handle: Session) =>
+        joined.appendEvent({ session: handle, event: saying('ours', { id: 'ours' }) });
+      const refused = await reading(fewer, () => meanwhile(keyOf(fewer)), joinedAppend);
+      if (refused === undefined) expect(idsOf((await stored(keyOf(fewer)))!).at(-1)).toBe('ours');
+    }
     expect(damages).toEqual([]);
+
+    const asked = await made();
+    const parts = [{ functionCall: { id: 'c', name: 'approve', args: {} } }];
+    const asks = eventOf({ author: 'agent', content: { role: 'model', parts }, longRunningToolIds: ['c'] });
+    const ask = async () => another.appendEvent({ session: (await another.getSession(keyOf(asked)))!, event: asks });
+    const response = { functionResponse: { id: 'c', name: 'approve', response: {} } };
+    const answer = eventOf({ author: 'user', content: { role: 'user', parts: [response] } });
+    const answered = await reading(asked, ask, (joined, handle) =>
+      joined.appendEvent({ session: handle, event: answer }),
+    );
+    const { calls } = await service.findOpenCalls({ appName: asked.appName });
+    if (answered === undefined) expect(calls.filter(({ sessionId }) => sessionId === asked.id)).toEqual([]);
   },
   onServers,
 );

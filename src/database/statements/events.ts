@@ -47,10 +47,20 @@ export async function deleteEventsAfter(sql: Sql, session: SessionKey, seq: numb
   await deletePartsFrom(sql, session, seq + 1);
 }
 
-/** @returns the highest number of the session's events, including trimmed ones, whatever `last_seq` is; 0 if there was none. */
-export async function highestSeq(sql: Sql, session: SessionKey, { firstSeq }: SessionHead): Promise<number> {
-  const [row] = await sql.all<{ seq: number }>(texts(sql).selectHighestNumber, sessionValues(session));
-  return Math.max(row ? numberOf(row.seq) : 0, firstSeq - 1);
+/**
+ * For the caller that holds the session's lock.
+ *
+ * @returns the highest number of the session's events, including trimmed ones, whatever `last_seq` is; 0 if there was none.
+ */
+export async function highestSeq(sql: Sql, session: SessionKey, { firstSeq, lastSeq }: SessionHead): Promise<number> {
+  const { selectHighestNumber, underLock } = texts(sql);
+  const highest = async (text: string) => {
+    const [row] = await sql.all<{ seq: number }>(text, sessionValues(session));
+    return Math.max(row ? numberOf(row.seq) : 0, firstSeq - 1);
+  };
+  const seq = await highest(selectHighestNumber);
+  // In a host's transaction InnoDB may show events that were deleted since. Only then, since this also locks the gap behind them.
+  return seq > lastSeq && sql.isJoined && underLock !== '' ? highest(selectHighestNumber + underLock) : seq;
 }
 
 /**
