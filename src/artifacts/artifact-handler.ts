@@ -108,7 +108,8 @@ export function fileResponse(
   const known = (asked.get('if-none-match') ?? '').split(',').map((each) => each.trim().replace(/^W\//, ''));
   if (known.includes(etag) || known.includes('*')) return new Response(null, { status: 304, headers });
   const ifRange = asked.get('if-range');
-  const range = ifRange === null || ifRange === etag ? rangeOf(asked.get('range'), size) : undefined;
+  const isRange = method === 'GET' && (ifRange === null || ifRange === etag);
+  const range = isRange ? rangeOf(asked.get('range'), size) : undefined;
   if (range === 'none') {
     return new Response(null, { status: 416, headers: { ...NOTHING_TO_SHOW, 'content-range': `bytes */${size}` } });
   }

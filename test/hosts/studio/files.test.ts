@@ -83,7 +83,8 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect((await bytesFrom(site, path, { range: 'bytes=0-1', 'if-range': etag })).status).toBe(206);
     const known = await bytesFrom(site, path, { 'if-none-match': `"a", W/${etag}` });
     expect([known.status, known.body.length]).toEqual([304, 0]);
-    const head = await site.get(path, { method: 'HEAD' });
+    // HTTP defines ranges for GET only.
+    const head = await site.get(path, { method: 'HEAD', headers: { range: 'bytes=0-1' } });
     expect([head.status, head.headers['content-length'], head.body]).toEqual([200, String(LARGE.length), '']);
     const old = await bytesFrom(site, query('/files', { ...KEY, filename: 'report.pdf', version: 0 }));
     expect(old.body.toString()).toBe('old');
