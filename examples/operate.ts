@@ -11,7 +11,6 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdtemp, readFile, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { pipeline } from 'node:stream/promises';
 import { AdkSession } from '../entities/index.js';
 import { databaseOptions } from '../mikro-orm.config.js';
@@ -213,9 +212,17 @@ async function exportTo(name: string, from: SessionMaintenance) {
   return written;
 }
 
-/** Read line by line, so the file may have any size. */
+/** Read line by line, so the file may have any size. Since Node.js 24, `readline` also splits texts, at U+2028 and U+2029. */
 async function* recordsOf(name: string): AsyncGenerator {
-  for await (const line of createInterface({ input: createReadStream(file(name)) })) yield JSON.parse(line);
+  let line = '';
+  for await (const chunk of createReadStream(file(name), 'utf8')) {
+    const [end = '', ...others] = String(chunk).split('\n');
+    line += end;
+    for (const next of others) {
+      yield JSON.parse(line);
+      line = next;
+    }
+  }
 }
 
 function describe({ sessions, users, events, eventsPerSession: { median, percentile95, largest } }: SessionStats) {

@@ -1,6 +1,5 @@
 import { existsSync } from 'node:fs';
 import { rename } from 'node:fs/promises';
-import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { importFrom, type ImportFromOptions } from '../../maintenance/import-from.js';
@@ -127,8 +126,7 @@ async function importFile(context: Context, file: string, flags: ImportFlags): P
   const input = opened?.createReadStream() ?? process.stdin;
   const progress = new Progress((await opened?.stat())?.size);
   let bytes = 0;
-  input.on('data', (chunk: string | Buffer) => (bytes += chunk.length));
-  const lines = createInterface({ input, crlfDelay: Infinity })[Symbol.asyncIterator]();
+  const lines = linesIn(input, (length) => (bytes += length));
   try {
     const first = await firstLine(lines);
     if (!isRecordLine(first)) {
@@ -153,6 +151,23 @@ async function importFile(context: Context, file: string, flags: ImportFlags): P
     progress.end();
     input.destroy();
   }
+}
+
+/** Not `readline`, which from Node.js 24 on also ends lines at U+2028 and U+2029: they may stand in texts, and JSON does not escape them. */
+async function* linesIn(input: AsyncIterable<unknown>, onRead: (bytes: number) => void): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let line = '';
+  for await (const chunk of input) {
+    const bytes = chunk as Buffer;
+    onRead(bytes.length);
+    const [end = '', ...others] = decoder.decode(bytes, { stream: true }).split('\n');
+    line += end;
+    for (const next of others) {
+      yield line;
+      line = next;
+    }
+  }
+  yield line + decoder.decode();
 }
 
 /** @returns the first line that is not empty. */

@@ -199,6 +199,21 @@ describe.each(databases)('on %s', (name) => {
     expect(await run(['show', 'support', 'ada', 'nobody', '--url', url])).toMatchObject({ code: 1, out: '' });
   });
 
+  test('import reads texts with the line separators of Unicode', async () => {
+    const { service, url } = await open();
+    const text = `${'é😀'.repeat(50_000)}\u2028two\u2029three`;
+    const session = await service.createSession({ ...support, userId: 'ada', state: { text } });
+    const { out: records } = await run(['export', '--url', url]);
+    const names = ['--app', 'support', '--user', 'ada', '--session', session.id];
+    const { out: saved } = await run(['export', ...names, '--format', 'session', '--url', url]);
+    for (const input of [records, saved]) {
+      const other = await open();
+      expect(await json(['import', '-', '--url', other.url], 0, input)).toMatchObject({ sessions: 1 });
+      const read = await other.service.getSession({ ...support, userId: 'ada', sessionId: session.id });
+      expect(read?.state).toEqual({ text });
+    }
+  });
+
   test('prune, trim and erase-user count, ask, delete and continue', async () => {
     const { orm, service, url } = await open();
     for (const userId of ['ada', 'ada', 'bob']) await conversation(orm, userId);
