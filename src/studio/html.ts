@@ -1,3 +1,4 @@
+import { isObject } from '../model/objects.js';
 import { printable } from '../operations/words.js';
 
 /** Markup that is not escaped again. */
@@ -21,7 +22,9 @@ export function html(strings: TemplateStringsArray, ...values: readonly Content[
 function markupOf(value: Content): string {
   if (value === undefined || value === false) return '';
   if (value instanceof Html) return value.text;
-  return typeof value === 'object' ? value.map(markupOf).join('') : escaped(shown(String(value)));
+  if (Array.isArray(value)) return (value as readonly Content[]).map(markupOf).join('');
+  // A value that another program has stored may have any type.
+  return escaped(shown(isObject(value) ? JSON.stringify(value) : String(value)));
 }
 
 /** The value of a form's field. Keeps control characters, so that the form sends back what is stored. */

@@ -30,7 +30,7 @@ export async function memoryPage(visit: Visit): Promise<Response> {
   const of = { app: appName, user: userId };
   const columns: Parameters<typeof table<StoredMemory & Partial<FoundMemory>>>[1] = {
     What: ({ author, content }) =>
-      html`${author !== undefined && html`<span class="id"><bdi>${shortened(author, SHOWN_OF_NAME)}</bdi></span>`}
+      html`${typeof author === 'string' && html`<span class="id"><bdi>${shortened(author, SHOWN_OF_NAME)}</bdi></span>`}
         <bdi>${shortened(textOf(content), SHOWN)}</bdi>`,
     Session: ({ sessionId }) =>
       sessionId === undefined || userId === undefined

@@ -1,4 +1,6 @@
+import { createEvent } from '@google/adk';
 import { AdkMemory } from '../../../entities/index.js';
+import { MikroOrmArtifactService } from '../../../src/index.js';
 import { MikroOrmMemoryService } from '../../../src/memory/memory-service.js';
 import { availableDatabases } from '../../support/servers.js';
 import { Served, linksOf, query, shown } from './served.js';
@@ -54,6 +56,18 @@ describe.each(availableDatabases())('on %s', (name) => {
     const bobs = await served.studio({ authorize: () => ({ userId: 'bob' }), allowChanges: true });
     for (const path of ['/memory', '/forget']) expect((await bobs.get(query(path, OF_ADA))).status).toBe(404);
     expect(shown(await bobs.get('/memory?app=support'))).toMatch(/Memory of bob .*a secret of bob/);
+  });
+
+  test('values of other programs may have any type', async () => {
+    const content = { parts: [{ text: 'from elsewhere' }] };
+    const event = { ...createEvent({ content }), author: { name: 'agent' } };
+    await memory.addEventsToMemory({ ...OWNER, sessionId: 's', events: [event as never] });
+    const artifact = { inlineData: { mimeType: { type: 'image/png' }, data: '' } };
+    const artifacts = new MikroOrmArtifactService(served.orm.em);
+    await artifacts.saveArtifact({ ...OWNER, sessionId: 's', filename: 'f', artifact: artifact as never });
+    const site = await served.studio();
+    expect(shown(await site.get(query('/memory', OF_ADA)))).toContain('from elsewhere');
+    expect(shown(await site.get(query('/files', { ...OF_ADA, session: 's' })))).toContain('image/png');
   });
 
   test('it has pages, and names what cannot be read', async () => {
