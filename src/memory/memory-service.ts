@@ -418,6 +418,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const { limit = this.#options.limit ?? 10, maxCharacters = this.#options.maxCharacters ?? Infinity } = request;
     const found: FoundMemory[] = [];
     let characters = 0;
+    let isSpent = false;
     for (const part of ranking.ranked(Math.min(Math.max(limit, LEAST_READ), MOST_READ))) {
       if (part.length === 0) break;
       const contents = new Map<string, MemoryData>();
@@ -430,11 +431,16 @@ export class MikroOrmMemoryService implements BaseMemoryService {
         const length = textOf(data.content).length;
         const has = data.customMetadata ?? {};
         const isMeant = wanted.every(([name, json]) => Object.hasOwn(has, name) && JSON.stringify(has[name]) === json);
-        if (!isMeant || characters + length > maxCharacters) continue;
+        if (!isMeant) continue;
+        if (characters + length > maxCharacters) {
+          isSpent ||= length <= maxCharacters;
+          continue;
+        }
         characters += length;
         found.push({ ...storedMemory(memory, data), score });
       }
-      if (found.length === limit) break;
+      // Otherwise it would read all memories with a word of the question, to find one that is short enough for the rest.
+      if (found.length === limit || isSpent) break;
     }
     return found;
   }

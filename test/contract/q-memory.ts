@@ -251,6 +251,21 @@ memorySuite.own('Q8', 'a search returns at most the requested memories and chara
   for (const nothing of ['', ' ', '?!', '\u{1f600}']) expect(await search(nothing)).toEqual([]);
 });
 
+memorySuite.own('Q8', 'a search reads no more memories than it has characters for', async (context) => {
+  const { service, key, search } = memoryOf(context, { maxCharacters: 100 });
+  const said = (n: number) => saying(`fox ${'x'.repeat(n)}`, { id: `e${n}`, timestamp: n });
+  // The first one is longer than all may be together, so the search continues.
+  await service.addEventsToMemory({
+    ...key,
+    sessionId: 's',
+    events: [...range(60).map((n) => said(36 + n)), said(100)],
+  });
+  const statements = await context.recorded(async () => {
+    expect((await search('a fox')).join('').length).toBeGreaterThan(80);
+  });
+  expect(statements.filter(({ text }) => /\bdata\b.* from \S*adk_memories/s.test(text))).toHaveLength(1);
+});
+
 memorySuite.own('Q2', 'an event that says nothing readable, or too much, is skipped', async (context) => {
   const { service, key } = memoryOf(context);
   const session = await context.service.createSession({ ...key, sessionId: 's' });
