@@ -40,14 +40,14 @@ export function refuseDroppingConfig(
     if (isSkipped(table, skipTables)) {
       if (skipsInSnapshot) continue;
       throw new SchemaError(
-        `With this config the next migration:create drops ${table}, for MikroORM's snapshot takes no account of ` +
+        `With this config the next migration:create drops ${table}, because MikroORM's snapshot ignores ` +
           `skipTables. Write extensions: [AdkMigrator], from 'adk-mikro-orm/migrations', instead of Migrator; skipTables ` +
           'is not needed then.',
       );
     }
     if (entityNamed(metadata, entity)?.tableName !== table) {
       throw new SchemaError(
-        `With this config the next migration:create drops ${table}, for no entity has this table. Write entities: ` +
+        `With this config the next migration:create drops ${table}, because no entity has this table. Write entities: ` +
           '[...adkEntities(options), …], with the same options as for adkMigrations.',
       );
     }

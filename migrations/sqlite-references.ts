@@ -17,7 +17,7 @@ async function checked<T>(connection: Connection, transaction: Transaction, befo
   const [row] = (await connection.execute('pragma foreign_keys', [], 'all', transaction)) as { foreign_keys: number }[];
   if (row?.foreign_keys) {
     throw new SchemaError(
-      'Foreign keys are on in the transaction of the migrations, where making a table anew would delete the rows that ' +
+      'Foreign keys are on in the transaction of the migrations, where rebuilding a table would delete the rows that ' +
         'refer to it. Nothing was changed. Use one connection to the SQLite file: pool: { min: 1, max: 1 }.',
     );
   }

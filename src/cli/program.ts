@@ -109,7 +109,7 @@ function program(): Command {
     .requiredOption('--app <name>', 'the app')
     .option('--user <id>', 'one user')
     .option('--name <tool>', "one tool, or one of ADK's questions, such as adk_request_confirmation")
-    .option('--open-for <time>', 'open so long or longer, such as 30m', duration)
+    .option('--open-for <time>', 'open for at least this long, such as 30m', duration)
     .option('--limit <n>', 'how many at most (default: 50)', wholeNumber)
     .option('--after <cursor>', 'the next page')
     .action(action(waiting));
@@ -122,21 +122,21 @@ function program(): Command {
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user')
     .option('--session <id>', 'one session')
-    .option('--from <cursor>', "first what has come after this: 0, or an entry's cursor as JSON", logCursor)
+    .option('--from <cursor>', "begin after this: 0 for everything, or an entry's cursor as JSON", logCursor)
     .action(action(tail));
 
   command('studio', 'shows sessions in a browser, until Ctrl-C', 'studio --port 4000')
     .option('--port <n>', 'where it listens (default: 4777)', port)
     .option('--host <address>', 'another address than 127.0.0.1; then it takes a token, which is in the printed link')
-    .option('--allow-changes', 'titles, deletion, forks, rewinds, and answers to calls that wait')
+    .option('--allow-changes', 'allow titles, deletions, forks, rewinds, forgetting, and answers to calls that wait')
     .action(action(studio));
 
   batches(command('prune', 'deletes whole sessions', 'prune --idle-for 90d --dry-run'))
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user')
-    .option('--idle-for <time>', 'last updated so long ago, such as 90d or 12h', duration)
-    .option('--older-than <time>', 'created so long ago', duration)
-    .option('--deleted-for <time>', 'soft-deleted so long ago', duration)
+    .option('--idle-for <time>', 'last updated at least this long ago, such as 90d or 12h', duration)
+    .option('--older-than <time>', 'created at least this long ago', duration)
+    .option('--deleted-for <time>', 'soft-deleted at least this long ago', duration)
     .action(action(prune));
 
   batches(
@@ -150,8 +150,8 @@ function program(): Command {
     .option('--drop-open-calls', 'also events with calls that wait for a person, and those after them')
     .action(action(trim));
 
-  batches(command('erase-user <user>', 'deletes all that a person has: sessions, events and state', 'erase-user ada'))
-    .option('--app <name>', 'in one app alone')
+  batches(command('erase-user <user>', 'deletes everything that a person has: sessions, state, files, memories and credentials', 'erase-user ada'))
+    .option('--app <name>', 'in one app only')
     .action(action(eraseUser));
 
   memory(command('memory', 'what agents remember of a user', "memory search support ada 'Which allergies?'"));
@@ -162,15 +162,15 @@ function program(): Command {
     .option('--user <id>', 'one user, without the state of apps')
     .option('--session <id>', 'with --format session: the session, of --app and --user')
     .addOption(new Option('--format <format>', 'one session as adk run --resume reads it').choices(['session']))
-    .option('--as-stored', 'what a codec has encoded stays encoded; needs no codec')
+    .option('--as-stored', 'encoded texts stay encoded; needs no codec')
     .action(action(exportSessions));
 
-  command('import', 'writes what export has read, or copies another ADK session store', 'import support.jsonl')
+  command('import', 'reads what export has written, or copies another ADK session store', 'import support.jsonl')
     .argument('[file]', 'of export, or of adk run --save_session or adk web; - for the standard input')
     .option('--app <name>', 'for saved sessions: the app, in place of theirs')
     .option('--user <id>', 'for saved sessions: the user')
     .option('--session <id>', 'for one saved session: its id')
-    .option('--keep-annulled', 'take events that a rewind of adk-python has annulled, too')
+    .option('--keep-annulled', 'also take events that a rewind of adk-python has annulled')
     .option('--as-stored', 'also take what was exported with --as-stored')
     .option('--keep-state', 'values of user: and app: state that are here stay; by default those of the file win')
     .option('--from <url>', 'a database of a session service of ADK for TypeScript, Python or Go')
@@ -193,7 +193,7 @@ function program(): Command {
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user, without the state of apps')
     .option('--dry-run', 'only count')
-    .option('--adopt-plain', 'also encode what lacks a codec with required: for the first encryption alone')
+    .option('--adopt-plain', 'also encode what lacks a codec with required: only for the first encryption')
     .option('--batch-size <n>', 'how many texts a transaction rewrites at most (default: 200)', wholeNumber)
     .option('--max-batches <n>', 'end after n transactions', wholeNumber)
     .option('--pause <time>', 'how long to wait between two transactions, such as 1s', duration)
@@ -202,7 +202,7 @@ function program(): Command {
   historyPoint(
     command(
       'fork <app> <user> <session>',
-      'makes a session of the past of another one',
+      'makes a new session from the earlier events of another one',
       'fork support ada 4711 --at 12',
     ),
   )

@@ -66,7 +66,7 @@ export function checkKeys(keys: Keys): void {
   for (const kind of Object.keys(keys) as (keyof Keys)[]) {
     const value: unknown = keys[kind];
     const name = NAMES[kind];
-    if (value === undefined || value === null) {
+    if ((value === undefined || value === null) && isOfSession(kind)) {
       // The same words as MikroORM's error in ADK's own service.
       throw new InvalidKeyError(`Value for AdkSession.${kind} is required, '${String(value)}' found`);
     }
@@ -90,6 +90,8 @@ export function checkKeys(keys: Keys): void {
     );
   }
 }
+
+const isOfSession = (kind: keyof Keys) => kind === 'appName' || kind === 'userId' || kind === 'sessionId';
 
 /** Whether a text has more than `most` characters. A character has one or two code units, so most texts need not be counted. */
 export function isLonger(text: string, most: number): boolean {

@@ -193,7 +193,7 @@ export class Reading {
     const lease = await this.#read((sql) => currentLease(sql, key));
     const at = session.deletedAt === undefined ? part.at : undefined;
     if (at !== undefined && (at > session.lastSeq || at < session.firstSeq - 1))
-      throw new InvalidArgumentError(`There are the events ${session.firstSeq} to ${session.lastSeq}.`);
+      throw new InvalidArgumentError(`The events have the numbers ${session.firstSeq} to ${session.lastSeq}.`);
     const state = await this.#state(session, scope, at);
     return { session, from, upTo, entries, changes, lease, state };
   }

@@ -140,7 +140,7 @@ export class Import {
       JSON.stringify([appName, userId, sessionId, filename, version]);
     if (!this.#artifact || names(this.#artifact.owner) !== names(owner) || part !== this.#parts.length)
       throw new InvalidArgumentError(
-        `Record ${number} is a part of an artifact, and what comes before it does not come before.`,
+        `Record ${number} is a part of an artifact, but the artifact's record or an earlier part is missing.`,
       );
     this.#parts.push(data);
   }
@@ -171,7 +171,7 @@ export class Import {
   #checkOrder({ owner, event: { seq, json } }: StorableRecord & { type: 'event' }, number: number): void {
     if (!this.#session || sessionIdentity(this.#session.owner) !== sessionIdentity(owner))
       throw new InvalidArgumentError(
-        `Record ${number} is an event, and the record of its session does not come before.`,
+        `Record ${number} is an event, but the record of its session does not come before it.`,
       );
     const { firstSeq, lastSeq } = this.#session.session;
     if (seq < firstSeq || seq > lastSeq)

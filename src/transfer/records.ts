@@ -303,7 +303,7 @@ export function storableRecord(record: unknown, number: number, accepted: Accept
   const { type }: { type?: unknown } = record as object;
   if (!isType(type))
     throw new InvalidArgumentError(
-      `${name} has no type of a record: app, user, session, event, artifact, part or memory.`,
+      `${name} is not a record: its type must be app, user, session, event, artifact, part or memory.`,
     );
   try {
     CHECKS[type](record, name);
@@ -383,7 +383,7 @@ export function refusePlain(record: string, required: readonly string[] = []): v
 
 function refuseStored(): never {
   throw new InvalidArgumentError(
-    `It is of an export of texts as they are stored. Import it with texts: 'asStored' (--as-stored), if you trust who made it: what is encoded is not looked into.`,
+    `It is from an export of texts as they are stored. Import it with texts: 'asStored' (--as-stored), if you trust whoever made it: encoded texts are not checked.`,
   );
 }
 
@@ -472,7 +472,7 @@ function storableState(state: readonly StateRecord[], scope: Scope, owner: Sessi
     const name = prefixed(scope, key);
     if (scopeOf(name).scope !== scope)
       throw new InvalidArgumentError(`The key '${key}' of the state of a session has a prefix of another scope.`);
-    if (names.has(name)) throw new InvalidArgumentError(`The key '${key}' of the state is there twice.`);
+    if (names.has(name)) throw new InvalidArgumentError(`The key '${key}' of the state occurs twice.`);
     names.add(name);
     checkStateKey(owner, name);
     if (eventId !== null) checkKeys({ eventId });

@@ -100,7 +100,7 @@ export async function importVersion(
   await sql.run(`${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?) ${end}`, [...values, version, createTime]);
   const here = await versionRow(sql, key, version);
   if (here && numberOf(here.create_time) !== createTime)
-    throw new InvalidArgumentError(`${nameOf(key)} is here, saved at another time.`);
+    throw new InvalidArgumentError(`${nameOf(key)} exists here, and was saved at another time.`);
   if (here) return false;
   await sql.dialect.limits?.refuseTooLarge(sql, encoded.info);
   await sql.run(

@@ -47,6 +47,10 @@ test.each([[undefined], [null]])("D7 a name that is %p is refused in the words o
   );
 });
 
+test('D7 a missing id of an event is not said to be missing in a session', () => {
+  expect(() => checkAny({ ...KEY, eventId: undefined })).toThrow('The event id must be a string of 1 to 191 characters.');
+});
+
 describe('isStorable', () => {
   test('D7 refuses NUL and halves of surrogate pairs, wherever they are', () => {
     const texts = ['\0', 'a\0', '\0a', '\ud83d', '\ude00', 'a\ud83d', '\ude00\ud83d', '😀\ude00', '\ud83d😀'];

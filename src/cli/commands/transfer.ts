@@ -190,7 +190,7 @@ async function* records(first: string, lines: AsyncIterator<string>): AsyncGener
     if (next.value.trim() !== '') {
       // Our exports have no integer that JavaScript changes; if a file of another program has one, it is refused with its path.
       const record = decodeExactly(next.value);
-      if (!record) throw new InvalidArgumentError(`Line ${number} is no JSON, so it is no record of an export.`);
+      if (!record) throw new InvalidArgumentError(`Line ${number} is not JSON, so it is not a record of an export.`);
       yield record.value;
     }
     next = await lines.next();

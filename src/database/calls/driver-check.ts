@@ -10,7 +10,7 @@ import type { Driver } from '../drivers/driver.js';
 export function refuseDriver(driver: Driver): void {
   if (!driver.reportsChangedRows) return;
   throw new SchemaError(
-    'The driver reports how many rows a statement has changed, where it must report how many it matched. ' +
+    'The driver reports how many rows a statement has changed, but must report how many it matched. ' +
       "Leave 'foundRows' and '-FOUND_ROWS' in 'flags' out of 'driverOptions' in the config of MikroORM.",
   );
 }

@@ -282,7 +282,7 @@ describe.each(databases)('on %s', (name) => {
     });
     expect(unknown).toMatchObject({ code: 2, err: expect.stringMatching(/Record 1.* appName/) });
     const broken = await runAlone(['import', '-', '--url', other.url], { input: `${piped.out}{"type"` });
-    expect(broken).toMatchObject({ code: 2, err: expect.stringContaining('Line 6 is no JSON') });
+    expect(broken).toMatchObject({ code: 2, err: expect.stringContaining('Line 6 is not JSON') });
 
     expect(await json(['fork', ...key, '--at', '1', '--as', 'what if', '--url', url])).toMatchObject({
       sessionId: 'what if',

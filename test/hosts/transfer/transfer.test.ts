@@ -378,7 +378,7 @@ test('L1 artifacts are imported as a whole, or refused', async () => {
   expect(await importInto(to, lines)).toMatchObject({ artifactVersions: 0, records: 12 });
   await new MikroOrmArtifactService(from.em).saveArtifact({ ...key, filename: 'f', artifact: { text: 'x' } });
   await expect(importInto(to, await linesOf(from))).rejects.toThrow(
-    'Version 3 of artifact f is here, saved at another time.',
+    'Version 3 of artifact f exists here, and was saved at another time.',
   );
 });
 
@@ -824,7 +824,7 @@ test('L1 what is no record, or another session, is refused', async () => {
         [{ state: [{ key: 'k', eventId: null }] }, /state\.k/],
         [{ state: [{ key: 'k', value: 1, eventId: 'x'.repeat(192) }] }, /The event id is longer/],
         [{ state: [{ key: 'user:k', value: 1, eventId: null }] }, /has a prefix of another scope/],
-        [{ state: [1, 2].map((value) => ({ key: 'k', value, eventId: null })) }, /is there twice/],
+        [{ state: [1, 2].map((value) => ({ key: 'k', value, eventId: null })) }, /occurs twice/],
         [{ changes: [{ seq: 0, kind: 'other' }] }, /kind must be/],
         [{ changes: [{ seq: -1, kind: 'rewound' }] }, /seq must be/],
         [{ changes: [{ seq: 0, kind: 'state', removed: [5] }] }, /removed must be an array of strings/],
