@@ -56,16 +56,16 @@ const DEFAULT_SHARDS = 32;
 const checkOptions = object<DistributeOptions>({ by: oneOf('user', 'schema'), shards: aCount, move: aBoolean });
 
 /**
- * Distributes the tables over the nodes of Citus. Safe to call again: what is placed stays. Call it through the coordinator,
- * after `migrate(orm)`; start other processes of yours again after it, since their open connections take the tables for those of
- * one server.
+ * Distributes the tables over the nodes of Citus. You may call it again: tables that are distributed stay as they are. Call it through
+ * the coordinator, after `migrate(orm)`. Then restart your other processes, since their open connections still treat the tables as those
+ * of one server.
  *
  * @param orm the host's ORM, with `adkEntities()` among its entities.
- * @returns what was placed.
- * @throws InvalidArgumentError when it is no MikroORM, or an option is not understood.
- * @throws SchemaError when the database has no Citus or lacks tables, when a table is placed otherwise, when tables have rows
- *   and `move` is not set, and by schema when they have none of their own. Nothing was changed then.
- * @throws Error of the driver's as it is when a statement fails; call it again then.
+ * @returns which tables were distributed.
+ * @throws InvalidArgumentError if `orm` is not a MikroORM, or an option is unknown or its value is invalid.
+ * @throws SchemaError if the database has no Citus or lacks tables, a table is distributed in another way, tables have rows and `move`
+ *   is not set, or `by` is `schema` and the tables have no schema of their own. Nothing was changed.
+ * @throws the driver's own error, with SQL, if a statement fails; call it again.
  * @throws InsideTransactionError inside a transaction of the same ORM.
  */
 export async function distribute(orm: MikroORM, options: DistributeOptions = {}): Promise<DistributeResult> {

@@ -181,8 +181,8 @@ const MAX_LISTED = 1_000;
  * const runner = new Runner({ appName: 'support', agent, ...adkServices(orm.em) });
  * ```
  *
- * Every method may throw `InvalidArgumentError`, `InvalidKeyError`, `SchemaError`, `DatabaseError` and `InsideTransactionError`, as
- * those of `MikroOrmSessionService` do.
+ * Every method may throw `InvalidArgumentError`, `InvalidKeyError`, `SchemaError`, `DatabaseError`, `CodecError` and
+ * `InsideTransactionError`, as those of `MikroOrmSessionService` do.
  */
 export class MikroOrmArtifactService implements BaseArtifactService {
   readonly #database: Database;

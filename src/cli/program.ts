@@ -150,7 +150,13 @@ function program(): Command {
     .option('--drop-open-calls', 'also events with calls that wait for a person, and those after them')
     .action(action(trim));
 
-  batches(command('erase-user <user>', 'deletes everything that a person has: sessions, state, files, memories and credentials', 'erase-user ada'))
+  batches(
+    command(
+      'erase-user <user>',
+      'deletes everything that a person has: sessions, state, files, memories and credentials',
+      'erase-user ada',
+    ),
+  )
     .option('--app <name>', 'in one app only')
     .action(action(eraseUser));
 

@@ -68,7 +68,7 @@ const checkOptions = object<ImportFromOptions>(
  * @returns what was written, or would be with `dryRun`; what existed does not count.
  * @throws InvalidArgumentError if an option is unknown or its value is invalid.
  * @throws SchemaError if the tables are not those of a store (the message names them), or our tables are missing.
- * @throws DatabaseError as the methods of `SessionMaintenance`.
+ * @throws DatabaseError, CodecError as the methods of `SessionMaintenance`.
  * @throws InsideTransactionError inside a transaction of one of the two.
  */
 export async function importFrom(options: ImportFromOptions): Promise<ImportResult> {

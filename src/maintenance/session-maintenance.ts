@@ -56,8 +56,8 @@ import { usageIn, type Usage } from './usage.js';
  *
  * Every method may throw `InvalidArgumentError` if an option is unknown or its value is invalid, `InvalidKeyError` for a name that
  * cannot be a key, `SchemaError` if the tables are missing or outdated, `DatabaseError` if the database fails and retries do not
- * help (if earlier transactions of the call were committed, its `outcome` is `partial` and its `done` says what they did), and
- * `InsideTransactionError` inside a transaction of the same ORM.
+ * help (if earlier transactions of the call were committed, its `outcome` is `partial` and its `done` says what they did),
+ * `CodecError` if contents are read or written and the codec fails, and `InsideTransactionError` inside a transaction of the same ORM.
  */
 export class SessionMaintenance {
   readonly #database: Database;
@@ -192,7 +192,6 @@ export class SessionMaintenance {
    * matter.
    *
    * @returns what was done. Once a call returns 0 for `texts`, `skipped` and `unreadable`, an old key is no longer needed.
-   * @throws CodecError if the codec fails.
    */
   async reencode(options: ReencodeOptions = {}): Promise<MaintenanceResult> {
     return reencode(this.#database, checkReencode(options));

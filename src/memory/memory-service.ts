@@ -243,8 +243,8 @@ const [LEAST_READ, MOST_READ] = [20, 500];
  * const runner = new Runner({ appName: 'support', agent, ...adkServices(orm.em), memoryService });
  * ```
  *
- * Every method may throw `InvalidArgumentError`, `InvalidKeyError`, `SchemaError`, `DatabaseError` and `InsideTransactionError`, as
- * those of `MikroOrmSessionService` do.
+ * Every method may throw `InvalidArgumentError`, `InvalidKeyError`, `SchemaError`, `DatabaseError`, `CodecError` and
+ * `InsideTransactionError`, as those of `MikroOrmSessionService` do.
  */
 export class MikroOrmMemoryService implements BaseMemoryService {
   readonly #em: EntityManager;
@@ -322,6 +322,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
    *
    * @returns the ids of the memories, in the same order.
    * @throws InvalidArgumentError also for a memory without words, which nobody could find.
+   * @throws UnserializableValueError if JSON cannot represent a value of a memory.
    */
   async addMemory(request: AddMemoryRequest): Promise<string[]> {
     const given = checkRequest.add(request, 'The request of addMemory');

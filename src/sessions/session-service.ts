@@ -42,9 +42,9 @@ import {
  *
  * Every method may throw, before anything is written, `InvalidArgumentError` for a request with an unknown property or an invalid
  * value, and `InvalidKeyError` for a name or an id that cannot be a key on every database; `SchemaError` if tables are missing,
- * or the config has `disableTransactions`; `DatabaseError` if the database fails and retries do not help; and
- * `InsideTransactionError` inside a transaction of the same ORM (join it with `withEntityManager`). No error contains SQL, stored
- * contents or credentials; `onError` gets the driver's own error.
+ * or the config has `disableTransactions`; `DatabaseError` if the database fails and retries do not help; `CodecError` if the `codec`
+ * fails; and `InsideTransactionError` inside a transaction of the same ORM (join it with `withEntityManager`). No error contains SQL,
+ * stored contents or credentials; `onError` gets the driver's own error.
  */
 export class MikroOrmSessionService extends BaseSessionService {
   readonly #calls: SessionCalls;
