@@ -22,11 +22,14 @@ import { checkTables, locationFor, locationOf, refuseMissing, adkTables, type Ta
 
 export interface DistributeOptions {
   /**
-   * `user` (the default) puts the rows of each user on one node: any number of nodes for one set of tables. `schema` puts
-   * all of the tables, and all others of their schema, on one node: nodes for several sets of tables, each in its schema.
+   * `user` (the default) puts the rows of each user on one node, so that one set of tables can use many nodes. `schema` puts all tables
+   * of the schema on one node, so that several sets of tables, each in its own schema, can use many nodes.
    */
   by?: 'user' | 'schema';
-  /** Into how many parts rows are divided by user, 32 by default. More than there will ever be nodes: a node gets whole ones. */
+  /**
+   * How many parts (shards) the rows are divided into, by user; 32 by default. A node holds whole shards, so choose more than you will
+   * ever have nodes.
+   */
   shards?: number;
   /** Also move tables that have rows. Citus locks them until they are moved. */
   move?: boolean;
@@ -36,7 +39,7 @@ export interface DistributeResult {
   by: 'user' | 'schema';
   /** Nodes that take rows. */
   nodes: number;
-  /** What was placed by this call, in its order; empty if all was placed before. */
+  /** The tables that this call has distributed, in order; empty if all were distributed already. */
   placed: { table: string; placement: Placement }[];
 }
 

@@ -792,8 +792,8 @@ test('L1 what is no record, or another session, is refused', async () => {
   for (const [list, message] of [
     [[5], /Record 1 must be an object/],
     [[{ type: 'event' }], /Record 1: seq must be/],
-    [[{ type: 'other' }], /Record 1 has no type/],
-    [[{ type: Object.create(null) as object }], /Record 1 has no type/],
+    [[{ type: 'other' }], /Record 1 is not a record/],
+    [[{ type: Object.create(null) as object }], /Record 1 is not a record/],
     [[{ ...first, extra: 1 }], /Record 1 may not have 'extra'/],
     [[event], /Record 1 is an event/],
     [[first, { ...event, sessionId: 'other' }], /Record 2 is an event/],
