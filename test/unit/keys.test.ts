@@ -48,7 +48,9 @@ test.each([[undefined], [null]])("D7 a name that is %p is refused in the words o
 });
 
 test('D7 a missing id of an event is not said to be missing in a session', () => {
-  expect(() => checkAny({ ...KEY, eventId: undefined })).toThrow('The event id must be a string of 1 to 191 characters.');
+  expect(() => checkAny({ ...KEY, eventId: undefined })).toThrow(
+    'The event id must be a string of 1 to 191 characters.',
+  );
 });
 
 describe('isStorable', () => {

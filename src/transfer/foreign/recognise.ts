@@ -54,5 +54,7 @@ const pickledStore = () =>
 
 function unknownStore(tables: ReadonlySet<string>, why: string): SchemaError {
   const found = tables.size > 0 ? [...tables].sort().join(', ') : 'none of theirs';
-  return new SchemaError(`These are not the tables of a session store that importFrom can read. Found: ${found}. ${why}`);
+  return new SchemaError(
+    `These are not the tables of a session store that importFrom can read. Found: ${found}. ${why}`,
+  );
 }
