@@ -307,7 +307,12 @@ export class LockedAppend {
     const isLocked = isStrict || sql.isJoined;
     let { before, calls, unasked } = await attempt({ areWaiting: true });
     if (unasked !== undefined) ({ before, calls, unasked } = await attempt({ isLocked }));
-    const areFound = await replaceOpenCalls(sql, this.#session, before, calls.all);
+    let areFound = await replaceOpenCalls(sql, this.#session, before, calls.all);
+    if (!areFound && sql.isJoined) {
+      // It may also see a call that is gone, and take that one for the answered one.
+      ({ before, calls, unasked } = await attempt({ isLocked }));
+      areFound = await replaceOpenCalls(sql, this.#session, before, calls.all);
+    }
     const [answered = ''] = unasked === undefined && areFound ? [] : effects.responds;
     if (isStrict && answered) throw new CallAnsweredError(this.#session.sessionId, unasked ?? answered);
   }
