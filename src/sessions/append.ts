@@ -231,6 +231,8 @@ export class Appender {
     if (tentative) this.#refuseBesideTransaction(tentative);
     if (!tentative || tentative.transaction === this.#database.joined?.current) return;
     const isKept = await this.#database.read((sql) => areStored(sql, key, tentative.events));
+    // In a savepoint, the transaction around it may still be rolled back.
+    if (isKept && isOpen(tentative.transaction)) return;
     setTentative(handle, undefined);
     if (isKept) return;
     setRevision(handle, UNKNOWN, revisionOf(handle)?.seq ?? 0);
@@ -274,7 +276,10 @@ export class Appender {
     const before = lastSeq - events.length;
     const isAnother = incarnation !== revision.incarnation;
     const hasAllChanges = appended.othersChange === revision.lastChange;
-    const isInStep = !replaced && !isAnother && hasAllChanges && before === revision.seq && isKnown;
+    // A host's transaction appended to the handle while this append waited, and may have been rolled back.
+    const tentative = this.#database.isJoined ? undefined : tentativeOf(handle);
+    const mayBeGone = tentative !== undefined && !isOpen(tentative.transaction);
+    const isInStep = !replaced && !isAnother && !mayBeGone && hasAllChanges && before === revision.seq && isKnown;
     try {
       // If all events of the handle were read from the tables, it cannot have this one. Do not search them: in a long session
       // that takes longer than the append.
@@ -302,7 +307,7 @@ export class Appender {
       if (isWhole) setRevision(handle, appended, lastSeq);
       else {
         const own = events.filter((each) => each.handle === handle);
-        const isAnew = isAnother || appended.wentBack || (!replaced && before < revision.seq);
+        const isAnew = isAnother || mayBeGone || appended.wentBack || (!replaced && before < revision.seq);
         await this.#catchUp({ handle, key }, revision, own, { ...appended, isAnew });
       }
     } catch {

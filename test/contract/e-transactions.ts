@@ -359,6 +359,58 @@ transactionSuite.own(
 
 transactionSuite.own(
   'E2',
+  'so it is when an append in a savepoint was refused in between',
+  async ({ orm, service, another, create, append, fresh }) => {
+    const strict = new MikroOrmSessionService(orm.em, { onRewrittenEvent: 'reject' });
+    const session = await create();
+    const { id } = await append(session);
+    const failing = orm.em.fork().transactional(async (tx) => {
+      await service.withEntityManager(tx).appendEvent({ session, event: saying('gone') });
+      await tx.transactional(async (inner) => {
+        const refused = strict.withEntityManager(inner).appendEvent({ session, event: saying('other', { id }) });
+        await expectCode(refused, 'ADK_EVENT_CONFLICT');
+      });
+      throw new Error('rolled back');
+    });
+    await expect(failing).rejects.toThrow('rolled back');
+    await another.appendEvent({ session: await fresh(session), event: saying('theirs') });
+    await service.appendEvent({ session, event: saying('next') });
+    expect(textsOf(session).slice(1)).toEqual(['theirs', 'next']);
+    expect(textsOf(await fresh(session)).slice(1)).toEqual(['theirs', 'next']);
+  },
+);
+
+transactionSuite.own(
+  'E2',
+  'so it is when another append to it was waiting for that transaction',
+  async ({ orm, service, create, append, fresh, harness, query, connect }) => {
+    const session = await create();
+    await append(session);
+    const observer = await connect();
+    const [locked, waiting] = [gate(), gate()];
+    const host = orm.em.fork().transactional(async (tx) => {
+      const joined = service.withEntityManager(tx);
+      await joined.describeSession(keyOf(session), { title: 'locked' });
+      locked.open();
+      await waiting.opened;
+      await joined.appendEvent({ session, event: saying('gone') });
+      throw new Error('rolled back');
+    });
+    await locked.opened;
+    const appending = service.appendEvent({ session, event: saying('next') });
+    // InnoDB gives the same answer again to who asks within 100 ms.
+    await until(async () => (await query(harness.server!.waiting, [], observer.em.fork())).length > 0, 150);
+    waiting.open();
+    await expect(host).rejects.toThrow('rolled back');
+    await appending;
+    expect(textsOf(session).slice(1)).toEqual(['next']);
+    expect(textsOf(await fresh(session)).slice(1)).toEqual(['next']);
+  },
+  onServers,
+);
+
+transactionSuite.own(
+  'E2',
   'a handle that was appended to in a transaction that is committed is not behind',
   async ({ orm, service, create, append, stored }) => {
     const rejecting = new MikroOrmSessionService(orm.em, { onStaleSession: 'reject' });
