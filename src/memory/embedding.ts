@@ -15,7 +15,8 @@ export interface MemoryEmbedding {
    */
   model: string;
   /**
-   * @param texts at most 100 different texts.
+   * @param texts at most 100 different texts. Shorten those that are too long for your model: if the function throws, none of them
+   *   gets a vector.
    * @param of what the texts are, which many models must know.
    * @returns a vector for each text, in the order of the texts. Only their directions count. An answer that takes longer than
    *   `timeoutMs` is a failure.
