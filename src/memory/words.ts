@@ -17,8 +17,13 @@ const patterns = (): Patterns => (made ??= makePatterns());
 
 const ASCII = /^[\0-\x7f]*$/;
 
-/** Letters with two lower-case forms, or whose difference disappears in upper case. */
-const FOLDED: Readonly<Record<string, string>> = { ß: 'ss', ς: 'σ', ı: 'i' };
+/**
+ * Letters with two lower-case forms, whose difference disappears in upper case, or that people also write without a mark which
+ * Unicode has as a part of the letter; and the stroke that only lengthens an Arabic word.
+ */
+const FOLDED: Readonly<Record<string, string>> = {
+  ...{ ß: 'ss', ς: 'σ', ı: 'i', ł: 'l', ø: 'o', đ: 'd', æ: 'ae', œ: 'oe', ё: 'е', '\u0640': '' },
+};
 
 /**
  * The words of a text, normalised for comparison: without case, and without marks in scripts that are also written without them. In
@@ -39,7 +44,8 @@ export function wordsOf(text: string): string[] {
 
 function folded(text: string): string {
   const bare = text.normalize('NFKC').toLowerCase().normalize('NFD').replace(patterns().marked, '$1').normalize('NFC');
-  return bare.replace(/[ßςı]/g, (letter) => FOLDED[letter] ?? letter);
+  // The digits of Arabic and Persian end in their values.
+  return bare.replace(/[ßςıłøđæœё\u0640٠-٩۰-۹]/g, (letter) => FOLDED[letter] ?? String(letter.charCodeAt(0) & 0xf));
 }
 
 function addPiece(words: string[], piece: string): void {
