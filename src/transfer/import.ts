@@ -32,7 +32,7 @@ import { byScope, prefixed, type Scope, type StateEntries, type StateEntry } fro
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
 import { changeData, freshChanges, isExplained } from './fresh-changes.js';
 import { refusePlain, storableRecord, type AcceptedTexts, type NumberedEvent, type StorableRecord } from './records.js';
-import { encodedImport, importVersion } from './stored-artifacts.js';
+import { encodedImport, importVersion, nameOf } from './stored-artifacts.js';
 import { encodedMemory, importMemory, type TransferredMemory } from './stored-memories.js';
 import {
   describeTransferred,
@@ -202,10 +202,10 @@ export class Import {
   async end(): Promise<void> {
     if (this.#session) await this.#write(true);
     await this.#writeMemories(this.#memories);
-    if (this.#artifact)
-      throw new InvalidArgumentError(
-        `Version ${this.#artifact.owner.version} of artifact ${this.#artifact.owner.filename} lacks parts after number ${this.#parts.length - 1}.`,
-      );
+    if (this.#artifact) {
+      const { owner, parts } = this.#artifact;
+      throw new InvalidArgumentError(`${nameOf(owner)} has only ${this.#parts.length} of its ${parts} parts.`);
+    }
     this.drop();
   }
 

@@ -32,7 +32,7 @@ interface TransferredVersion {
 /** The content of an upload's row. */
 const NO_CONTENT: EncodedVersion = { info: '{}', parts: [] };
 
-const nameOf = ({ filename, version }: VersionKey) => `Version ${version} of artifact ${filename}`;
+export const nameOf = ({ filename, version }: VersionKey) => `Version ${version} of artifact ${filename}`;
 
 /**
  * @returns the version without its encoding, or with `AS_STORED` as it is; undefined if there is none.
