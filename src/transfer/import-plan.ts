@@ -132,8 +132,9 @@ export class ImportPlanner {
     const { session, isLast } = this.#batch;
     const { createTime } = session.session;
     if (!isLast) {
-      const isSoftDeleted = this.#isNew || this.#row.deletedAt !== undefined;
-      return { kind: 'hide', row: { ...this.#row, lastSeq, ...(isSoftDeleted && { deletedAt: createTime }) } };
+      // A session that was complete stays what it was: the last batch would record its history again.
+      const isIncomplete = this.#isNew || this.#isUnfinished;
+      return { kind: 'hide', row: { ...this.#row, lastSeq, ...(isIncomplete && { deletedAt: createTime }) } };
     }
     if (lastSeq !== session.session.lastSeq) return { kind: 'leave' };
     const row = this.#completeRow(lastSeq);

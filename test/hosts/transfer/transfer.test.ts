@@ -307,6 +307,21 @@ test('L1 H5 an import that is interrupted leaves the calls that wait after the e
   expect(await ours!.findOpenCalls({ appName: KEY.appName })).toMatchObject({ calls: [{ id: 'c' }] });
 });
 
+test('L1 J2 an import in batches into a soft-deleted session records its history once', async () => {
+  const { em } = await emptyStore('sqlite');
+  const [service, maintenance] = [new MikroOrmSessionService(em, { deletion: 'soft' }), new SessionMaintenance(em)];
+  const session = await service.createSession(KEY);
+  const append = (...ids: string[]) => service.appendEvents({ session, events: ids.map((id) => createEvent({ id })) });
+  await append('e1', 'e2');
+  await maintenance.trim({ ...KEY, keepLast: 1 });
+  await append('e3', 'e4');
+  await service.deleteSession(KEY);
+  await new EventLog(em).head();
+  const records = (await linesOf({ em })).map((line) => JSON.parse(line) as unknown);
+  await maintenance.importSessions(records, { batchSize: 1 });
+  expectSame(await folded(new EventLog(em), KEY.appName), await tablesOf({ em }, KEY.appName));
+});
+
 test('L1 H5 an import brings back no call whose event was trimmed since the export', async () => {
   const { em } = await emptyStore('sqlite');
   const [service, maintenance] = [new MikroOrmSessionService(em), new SessionMaintenance(em)];
