@@ -358,12 +358,14 @@ export class Import {
       await recordChanges(sql, texts.state.recorded);
     }
     await describeTransferred(sql, end.row);
+    // Otherwise the calls that are here may be those of rewritten events.
+    const bringsEvents = plan.events.length > 0 || start !== 'keep';
     // Of encoded events the calls are known at the end.
-    const all = end.kind === 'complete' ? (session.openCalls ?? this.#calls.all) : this.#calls.all;
-    // Events that were trimmed here since the export are gone, and their calls are, too.
-    const calls = all.filter(({ seq }) => seq >= end.row.firstSeq);
-    const isSeen = end.row.deletedAt === undefined && plan.events.length > 0 && !session.bound;
-    if (end.kind === 'complete' || isSeen) {
+    const isSeen = end.row.deletedAt === undefined && !session.bound;
+    if (bringsEvents && (end.kind === 'complete' || isSeen)) {
+      const all = end.kind === 'complete' ? (session.openCalls ?? this.#calls.all) : this.#calls.all;
+      // Events that were trimmed here since the export are gone, and their calls are, too.
+      const calls = all.filter(({ seq }) => seq >= end.row.firstSeq);
       const before = start === 'keep' ? await openCallsOf(sql, key) : [];
       await replaceOpenCalls(sql, key, before, calls);
     }

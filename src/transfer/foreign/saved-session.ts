@@ -47,7 +47,7 @@ export function savedSessions(text: string, reading: Reading): TransferRecord[] 
 function savedSession(saved: unknown, { as, refuse, onAnnulled }: Reading) {
   if (!isRecord(saved) || !Array.isArray(saved['events']))
     throw new InvalidArgumentError(
-      'This is neither an export nor a saved session, which has id, appName, userId, state and events.',
+      'This is neither an export nor a saved session, which is the JSON of a session with its events.',
     );
   const named = (name: string, python: string) => saved[name] ?? saved[python];
   const key: SessionKey = {

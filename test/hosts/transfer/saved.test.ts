@@ -246,7 +246,7 @@ describe("with the command line of ADK's devtools", () => {
     await writeFile(lines, 'no JSON\nat all\n');
     expect(await run(['import', lines, '--url', url])).toMatchObject({
       code: 2,
-      err: expect.stringContaining('no saved session'),
+      err: expect.stringContaining('nor a saved session'),
     });
   });
 });

@@ -336,6 +336,18 @@ test('L1 H5 an import brings back no call whose event was trimmed since the expo
   expect(await maintenance.trim({ ...KEY, keepLast: 1 })).toMatchObject({ events: 1 });
 });
 
+test('L1 H5 a repeated import brings back no call of an event that was rewritten', async () => {
+  const { em } = await emptyStore('sqlite');
+  const service = new MikroOrmSessionService(em);
+  const session = await service.createSession(KEY);
+  const content = { parts: [{ functionCall: { id: 'c', name: 'approve', args: {} } }] };
+  await service.appendEvent({ session, event: createEvent({ id: 'e', content, longRunningToolIds: ['c'] }) });
+  const exported = await linesOf({ em });
+  await service.appendEvent({ session, event: createEvent({ id: 'e' }) });
+  await importInto({ em }, exported);
+  expect(await service.findOpenCalls({ appName: KEY.appName })).toEqual({ calls: [] });
+});
+
 test('M4 memories as they are stored need no key, and are read with it', async () => {
   const [from, to, plain] = [await emptyStore('sqlite'), await emptyStore('sqlite'), await emptyStore('sqlite')];
   const owner = { appName: 'app', userId: 'u' };
