@@ -7,6 +7,7 @@ import { isObject } from '../../model/objects.js';
 export interface SynchronousSqlite {
   /** In memory nobody else can have a lock. */
   memory?: unknown;
+  readonly open: boolean;
   pragma(source: string): unknown;
   exec(source: string): unknown;
   prepare(text: string): SynchronousStatement;
@@ -47,11 +48,16 @@ export function stopsProcess(database: SynchronousSqlite): boolean {
  * Makes statements fail at once if they meet a lock, for the holder of the connection. @returns what restores the host's setting.
  */
 export function stopWaiting(database: SynchronousSqlite): () => void {
+  // The drivers throw a TypeError, as for a caller's mistake.
+  if (!database.open) throw new Error('The database connection is not open');
   // libSQL cannot return the number alone.
   const [{ timeout }] = database.pragma('busy_timeout') as [{ timeout: number | bigint }];
   // Each attempt does this, and `exec` makes no object for a statement.
   database.exec('pragma busy_timeout = 0');
-  return () => database.exec(`pragma busy_timeout = ${timeout}`);
+  return () => {
+    // The host may have closed it meanwhile. If this threw, the connection would never be free for the calls that wait for it.
+    if (database.open) database.exec(`pragma busy_timeout = ${timeout}`);
+  };
 }
 
 /** better-sqlite3 and libSQL. */

@@ -15,6 +15,8 @@ interface KnexConnection extends Connection {
 interface KnexClient {
   acquireConnection(): Promise<object>;
   releaseConnection(connection: object): Promise<void>;
+  /** knex removes it when it is destroyed. */
+  readonly pool?: { readonly destroyed: boolean };
   readonly logger: { warn(message: unknown): void };
   readonly config: { readonly log?: { readonly warn?: unknown } };
 }
@@ -34,6 +36,8 @@ interface Known {
   /** Set if its wait for a lock would block the process. */
   readonly stoppable: SynchronousSqlite | undefined;
 }
+
+const CLOSED = 'Unable to acquire a connection: the ORM is closed';
 
 export class KnexOrmConnection implements OrmConnection {
   readonly isInProcess: boolean;
@@ -61,7 +65,14 @@ export class KnexOrmConnection implements OrmConnection {
   async reserve(): Promise<ReservedConnection> {
     await this.#connection.ensureConnection();
     const { client } = this.#connection.getKnex();
-    const raw: object & { __knex__disposed?: string } = await client.acquireConnection().catch(this.#rethrow);
+    const { pool } = client;
+    // While knex closes, its pool would let this call wait until its time is up.
+    if (pool?.destroyed) throw new Error(CLOSED);
+    const raw: object & { __knex__disposed?: string } = await client.acquireConnection().catch((error: unknown) => {
+      // Of a call that waited, the pool says only "aborted".
+      if (pool?.destroyed) throw new Error(CLOSED, { cause: error });
+      return this.#rethrow(error);
+    });
     const { driver, stoppable } = this.#known.get(raw) ?? this.#learn(raw);
     this.mustWaitForLocks = stoppable !== undefined;
     const waitAgain = stoppable && stopWaiting(stoppable);

@@ -1,5 +1,6 @@
 import { MikroORM, defineEntity, p, type EntityManager, type Options } from '@mikro-orm/core';
 import type { SqlEntityManager } from '@mikro-orm/postgresql';
+import { setImmediate } from 'node:timers/promises';
 import { AdkSession, adkEntities } from '../../../entities/index.js';
 import { sqlOf, type Statements } from '../../../src/database/calls/sql.js';
 import type { Dialect } from '../../../src/database/dialects/dialect.js';
@@ -66,6 +67,27 @@ describe('on SQLite', () => {
       await expect(orm.isConnected()).resolves.toBe(false);
     },
   );
+
+  test('O3 calls that wait for the connection when the ORM is closed say so, at once', async () => {
+    const orm = await open();
+    const service = new MikroOrmSessionService(orm.em, { timeoutMs: 1_000, retry: { forMs: 0 } });
+    await service.createSession(KEY);
+    const get = () => service.getSession(KEY);
+    const early = [get(), get(), get(), get()];
+    // The first of them has the connection.
+    await setImmediate();
+    const closed = orm.close(true);
+    const outcomes = await Promise.allSettled([...early, get(), get()]);
+    await closed;
+    expect(outcomes.at(-1)).toMatchObject({ status: 'rejected' });
+    for (const outcome of outcomes) {
+      if (outcome.status === 'rejected')
+        expect(outcome.reason).toMatchObject({
+          code: 'ADK_DATABASE',
+          message: expect.stringContaining('are closed') as unknown,
+        });
+    }
+  });
 
   test('an ORM that is connected again works', async () => {
     const orm = await open();
