@@ -5,7 +5,7 @@ import { confirm } from '../database/calls/confirm.js';
 import type { Database } from '../database/calls/database.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { AppendBatch, StoredEvent } from '../database/dialects/dialect.js';
-import { isOpen } from '../database/orm/host-transaction.js';
+import { isOpen, physicalOf } from '../database/orm/host-transaction.js';
 import { areStored, encodedBatch, findEvent } from '../database/statements/events.js';
 import { readAfter, readSession } from '../database/statements/session-reader.js';
 import { sessionHead } from '../database/statements/sessions.js';
@@ -143,8 +143,8 @@ export class Appender {
     const { handle, key } = first;
     // A batch of several has no such handle (`canJoin`).
     if (tentativeOf(handle)) await this.#settle(first);
-    const known = revisionOf(handle);
-    const revision = known ?? (await this.#locate(first));
+    const known = new Map(appends.map((each) => [each.handle, revisionOf(each.handle)]));
+    const revision = known.get(handle) ?? (await this.#locate(first));
     const { events, stored, state } = weighed(appends);
     const { leases, options, announcer } = this.#calls;
     let lastSeq: number | undefined;
@@ -179,24 +179,22 @@ export class Appender {
     // Committed: nothing may throw from here on (contract A11).
     const transaction = this.#database.joined?.current;
     if (transaction) {
+      const tentative = tentativeOf(handle);
+      const areOthers = tentative && isOthers(tentative, transaction);
+      // Nobody will settle the events of the other transaction any more.
+      if (areOthers) setRevision(handle, UNKNOWN, revision.seq);
       // `#settle` cannot use an event that was stored before the transaction: it is there after a rollback, too.
-      const before = appended.replaced ? (tentativeOf(handle)?.events ?? []) : [];
+      const before = appended.replaced && tentative && !areOthers ? tentative.events : [];
       setTentative(handle, { transaction, events: [...before, ...stored] });
     }
     if (appended.damaged) this.#calls.damage.report(key, appended.damaged);
-    await this.#update(first, events, revision, appended, known !== undefined);
-    if (appends.length > 1) await this.#updateOthers(appends, events, appended);
+    for (const [updated, before] of known) {
+      const target = { handle: updated, key };
+      if (before) await this.#update(target, events, before, appended, true);
+      else if (updated === handle) await this.#update(target, events, revision, appended, false);
+    }
     if (this.#database.telemetry) this.#observe(appends, this.#database.telemetry);
     return NONE_REFUSED;
-  }
-
-  async #updateOthers([first, ...others]: NonEmpty<Append>, events: readonly BatchEvent[], appended: Appended) {
-    const updated = new Set([first.handle]);
-    for (const append of others) {
-      const revision = revisionOf(append.handle);
-      if (revision && !updated.has(append.handle)) await this.#update(append, events, revision, appended, true);
-      updated.add(append.handle);
-    }
   }
 
   /** Writes the appends of a batch one by one. Each gets the outcome that is known of the batch. */
@@ -226,11 +224,15 @@ export class Appender {
   }
 
   /** Once the transaction or savepoint that appended to a handle has ended: marks the handle as behind, unless it committed. */
-  async #settle({ handle, key }: Append): Promise<void> {
+  async #settle({ handle, key }: Target): Promise<void> {
     const tentative = tentativeOf(handle);
     if (tentative) this.#refuseBesideTransaction(tentative);
-    if (!tentative || tentative.transaction === this.#database.joined?.current) return;
+    const current = this.#database.joined?.current;
+    if (!tentative || tentative.transaction === current) return;
+    // Another transaction, which is still open: this one cannot see whether its events will be kept.
+    if (current && isOthers(tentative, current) && isOpen(tentative.transaction)) return;
     const isKept = await this.#database.read((sql) => areStored(sql, key, tentative.events));
+    if (tentativeOf(handle) !== tentative) return this.#settle({ handle, key });
     // In a savepoint, the transaction around it may still be rolled back.
     if (isKept && isOpen(tentative.transaction)) return;
     setTentative(handle, undefined);
@@ -276,10 +278,9 @@ export class Appender {
     const before = lastSeq - events.length;
     const isAnother = incarnation !== revision.incarnation;
     const hasAllChanges = appended.othersChange === revision.lastChange;
-    // A host's transaction appended to the handle while this append waited, and may have been rolled back.
-    const tentative = this.#database.isJoined ? undefined : tentativeOf(handle);
-    const mayBeGone = tentative !== undefined && !isOpen(tentative.transaction);
-    const isInStep = !replaced && !isAnother && !mayBeGone && hasAllChanges && before === revision.seq && isKnown;
+    // An append in another transaction updated the handle meanwhile, and that transaction may be rolled back.
+    const isShared = revisionOf(handle) !== (isKnown ? revision : undefined);
+    const isInStep = !replaced && !isAnother && !isShared && hasAllChanges && before === revision.seq && isKnown;
     try {
       // If all events of the handle were read from the tables, it cannot have this one. Do not search them: in a long session
       // that takes longer than the append.
@@ -307,7 +308,7 @@ export class Appender {
       if (isWhole) setRevision(handle, appended, lastSeq);
       else {
         const own = events.filter((each) => each.handle === handle);
-        const isAnew = isAnother || mayBeGone || appended.wentBack || (!replaced && before < revision.seq);
+        const isAnew = isAnother || isShared || appended.wentBack || (!replaced && before < revision.seq);
         await this.#catchUp({ handle, key }, revision, own, { ...appended, isAnew });
       }
     } catch {
@@ -344,6 +345,10 @@ export class Appender {
     const { incarnation, seq } = revision;
     // If reading fails, the next append must find the handle behind.
     setRevision(handle, isAnew ? UNKNOWN : revision, seq);
+    const behind = revisionOf(handle);
+    // Nothing outside of an open transaction can read what that transaction appended to the handle.
+    const tentative = this.#database.isJoined ? undefined : tentativeOf(handle);
+    if (tentative && isOpen(tentative.transaction)) return;
     try {
       // With `isAnew` it reads only the newest change, and checks whether a host's transaction can see it.
       const known = isAnew ? { ...revision, lastChange: othersChange - 1 } : revision;
@@ -364,6 +369,8 @@ export class Appender {
       // A host's transaction may not see what others committed: the handle stays behind until the next append.
       const isOld = changes.areHidden || events.damaged !== undefined || read.lastChange < lastChange;
       if (this.#database.isJoined && isOld) return;
+      // An append in another transaction has updated the handle meanwhile, and found it behind.
+      if (revisionOf(handle) !== behind) return;
       if (isAnother) forgetWrites(handle.state);
       catchUp(handle, pending, {
         // The next append notices changes that were recorded after it.
@@ -379,6 +386,9 @@ export class Appender {
     }
   }
 }
+
+/** Whether they are neither in the transaction nor in a savepoint of it. */
+const isOthers = ({ transaction }: Tentative, current: object) => physicalOf(transaction) !== physicalOf(current);
 
 /** @returns the events of appends, and those of their writes that count (contract A8). */
 function weighed(appends: NonEmpty<Append>) {

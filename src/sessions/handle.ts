@@ -145,10 +145,11 @@ export function catchUp(
     else delete handle.state[key];
   }
 
-  // The caller's own event object stays in the handle (contract A3), in its order among the missed events. If the session was
-  // created again, keep no other event: one of the deleted session may have the same id.
-  const kept = isAnew ? appended.map(({ event }) => event) : handle.events;
-  const known = new Map(kept.map((event) => [event.id, event]));
+  // The caller's own event objects stay in the handle (contract A3), in their order among the missed events. If the session was
+  // created again, or a transaction rolled back, an event with the same id may have had other content.
+  const known = new Map(handle.events.map((event) => [event.id, event]));
+  if (isAnew) for (const event of missed) if (!hasSameContent(known.get(event.id), event)) known.delete(event.id);
+  for (const { event } of appended) known.set(event.id, event);
   const own = new Set(appended.map(({ event }) => event.id));
   for (const event of rewritten) if (!own.has(event.id)) known.set(event.id, event);
   const ids = new Set(missed.map((event) => event.id));
@@ -164,6 +165,15 @@ export function catchUp(
 
   handle.lastUpdateTime = head.lastUpdateTime;
   setRevision(handle, head, head.lastSeq);
+}
+
+function hasSameContent(event: Event | undefined, stored: Event): boolean {
+  try {
+    return JSON.stringify(event) === JSON.stringify(stored);
+  } catch {
+    // The caller has changed its object, and JSON cannot represent it any more.
+    return false;
+  }
 }
 
 /** Without `push(...parts)`, which fails for more than about a hundred thousand events. */

@@ -4,7 +4,7 @@ import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
 import { HostNote } from '../support/harnesses/host-note.js';
 import { following, read } from './log-tools.js';
 import { Suite, onServers, type OwnContext } from './rule.js';
-import { LONG_LEASE, errorOf, expectCode, remember, saying, textsOf, until } from './tools.js';
+import { LONG_LEASE, errorOf, expectCode, faulty, remember, saying, textsOf, until } from './tools.js';
 
 /** What a call inside a host's transaction does that it does not join (E7), and handles that were used inside. */
 export const transactionSuite = new Suite();
@@ -380,31 +380,64 @@ transactionSuite.own(
   },
 );
 
+for (const isJoined of [false, true]) {
+  const waiting = isJoined ? 'an append in another transaction' : 'another append to it';
+  transactionSuite.own(
+    'E2',
+    `so it is when ${waiting} was waiting for that transaction`,
+    async ({ orm, service, create, append, fresh, harness, query, connect }) => {
+      const session = await create();
+      const first = await append(session);
+      const observer = await connect();
+      const [locked, waiting] = [gate(), gate()];
+      const host = orm.em.fork().transactional(async (tx) => {
+        const joined = service.withEntityManager(tx);
+        await joined.describeSession(keyOf(session), { title: 'locked' });
+        locked.open();
+        await waiting.opened;
+        await joined.appendEvent({ session, event: saying('gone') });
+        throw new Error('rolled back');
+      });
+      await locked.opened;
+      const appendNext = (by: MikroOrmSessionService) => by.appendEvent({ session, event: saying('next') });
+      const appending = isJoined
+        ? orm.em.fork().transactional((tx) => appendNext(service.withEntityManager(tx)))
+        : appendNext(service);
+      // InnoDB gives the same answer again to who asks within 100 ms.
+      await until(async () => (await query(harness.server!.waiting, [], observer.em.fork())).length > 0, 150);
+      waiting.open();
+      await expect(host).rejects.toThrow('rolled back');
+      await appending;
+      expect(textsOf(session).slice(1)).toEqual(['next']);
+      expect(session.events[0]).toBe(first);
+      expect(textsOf(await fresh(session)).slice(1)).toEqual(['next']);
+    },
+    onServers,
+  );
+}
+
 transactionSuite.own(
-  'E2',
-  'so it is when another append to it was waiting for that transaction',
-  async ({ orm, service, create, append, fresh, harness, query, connect }) => {
+  'A3',
+  'an event of a host’s transaction stays in a handle that another append is catching up',
+  async ({ orm, service, another, create, append }) => {
     const session = await create();
     await append(session);
-    const observer = await connect();
-    const [locked, waiting] = [gate(), gate()];
-    const host = orm.em.fork().transactional(async (tx) => {
-      const joined = service.withEntityManager(tx);
-      await joined.describeSession(keyOf(session), { title: 'locked' });
-      locked.open();
-      await waiting.opened;
-      await joined.appendEvent({ session, event: saying('gone') });
-      throw new Error('rolled back');
+    await another.rewindSession(keyOf(session), { at: 0 });
+    const [catchingUp, joined] = [gate(), gate()];
+    const before = async () => {
+      if ((await another.getSession(keyOf(session)))?.events.length === 0) return;
+      catchingUp.open();
+      await joined.opened;
+    };
+    const [first, second] = [saying('first'), saying('second')];
+    const appending = new MikroOrmSessionService(faulty(orm.em, { before })).appendEvent({ session, event: first });
+    await catchingUp.opened;
+    await orm.em.fork().transactional(async (tx) => {
+      await service.withEntityManager(tx).appendEvent({ session, event: second });
+      joined.open();
+      await appending;
+      expect(session.events.map((event) => [first, second].indexOf(event))).toEqual([0, 1]);
     });
-    await locked.opened;
-    const appending = service.appendEvent({ session, event: saying('next') });
-    // InnoDB gives the same answer again to who asks within 100 ms.
-    await until(async () => (await query(harness.server!.waiting, [], observer.em.fork())).length > 0, 150);
-    waiting.open();
-    await expect(host).rejects.toThrow('rolled back');
-    await appending;
-    expect(textsOf(session).slice(1)).toEqual(['next']);
-    expect(textsOf(await fresh(session)).slice(1)).toEqual(['next']);
   },
   onServers,
 );
