@@ -369,10 +369,14 @@ export class Import {
       const before = start === 'keep' ? await openCallsOf(sql, key) : [];
       await replaceOpenCalls(sql, key, before, calls);
     }
-    if (end.kind !== 'complete') return;
+    const change = { session: key, seq: lastSeq };
+    if (end.kind === 'hide') {
+      // Readers of the log must not see a part of it either.
+      if (start !== 'keep') await recordChange(sql, { ...change, kind: 'soft-deleted' });
+      return;
+    }
     const { isFirst, wasDeleted, row } = end;
     const isDeleted = row.deletedAt !== undefined;
-    const change = { session: key, seq: row.lastSeq };
     // If an event of the session was rewritten, no other entry explains some of the state.
     if (isFirst || (wasDeleted && !isDeleted)) await recordChange(sql, { ...change, kind: 'imported' });
     if (isDeleted && !wasDeleted) await recordChange(sql, { ...change, kind: 'soft-deleted' });

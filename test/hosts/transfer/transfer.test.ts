@@ -322,6 +322,24 @@ test('L1 J2 an import in batches into a soft-deleted session records its history
   expectSame(await folded(new EventLog(em), KEY.appName), await tablesOf({ em }, KEY.appName));
 });
 
+test('L1 J2 readers of the log do not see a session whose import was interrupted', async () => {
+  const [from, { em }] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const service = new MikroOrmSessionService(from.em);
+  const session = await service.createSession({ ...KEY, state: { a: 1 } });
+  await service.appendEvents({ session, events: ['e1', 'e2', 'e3'].map((id) => createEvent({ id })) });
+  const records = (await linesOf(from)).map((line) => JSON.parse(line) as unknown);
+  const [log, maintenance, ends] = [new EventLog(em), new SessionMaintenance(em), new AbortController()];
+  const onProgress = ({ events }: { events: number }) => {
+    if (events > 0) ends.abort();
+  };
+  await maintenance.importSessions(records, { batchSize: 1, signal: ends.signal, onProgress });
+  const part = await folded(log, KEY.appName);
+  expect(JSON.stringify(part)).toContain('"e1"');
+  expectSame(part, await tablesOf({ em }, KEY.appName));
+  await maintenance.importSessions(records, { batchSize: 1 });
+  expectSame(await folded(log, KEY.appName), await tablesOf({ em }, KEY.appName));
+});
+
 test('L1 H5 an import brings back no call whose event was trimmed since the export', async () => {
   const { em } = await emptyStore('sqlite');
   const [service, maintenance] = [new MikroOrmSessionService(em), new SessionMaintenance(em)];
