@@ -143,7 +143,9 @@ export class Appender {
     const { handle, key } = first;
     // A batch of several has no such handle (`canJoin`).
     if (tentativeOf(handle)) await this.#settle(first);
-    const known = new Map(appends.map((each) => [each.handle, revisionOf(each.handle)]));
+    // What the handles have read. Another append may update them before this one is committed.
+    const known = new Map<Session, Revision | undefined>();
+    for (const each of appends) known.set(each.handle, revisionOf(each.handle));
     const revision = known.get(handle) ?? (await this.#locate(first));
     const { events, stored, state } = weighed(appends);
     const { leases, options, announcer } = this.#calls;
@@ -232,6 +234,7 @@ export class Appender {
     // Another transaction, which is still open: this one cannot see whether its events will be kept.
     if (current && isOthers(tentative, current) && isOpen(tentative.transaction)) return;
     const isKept = await this.#database.read((sql) => areStored(sql, key, tentative.events));
+    // Another append has settled the handle meanwhile, or marked it for its own transaction.
     if (tentativeOf(handle) !== tentative) return this.#settle({ handle, key });
     // In a savepoint, the transaction around it may still be rolled back.
     if (isKept && isOpen(tentative.transaction)) return;
