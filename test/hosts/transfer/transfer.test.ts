@@ -258,11 +258,7 @@ test('L1 M4 an import of stored texts that is repeated with the key changes noth
   await service.createSession({ ...KEY, state: { a: 0 } });
   await service.updateState({ ...KEY, set: { a: 1 } });
   const lines = await linesOf(from, { texts: 'asStored' });
-  const bring = () =>
-    new SessionMaintenance(to.em, options).importSessions(
-      lines.map((line) => JSON.parse(line) as unknown),
-      { texts: 'asStored' },
-    );
+  const bring = () => new SessionMaintenance(to.em, options).importSessions(parsed(lines), { texts: 'asStored' });
   await bring();
   const head = await new EventLog(to.em, options).complete().head();
   await bring();
@@ -274,8 +270,7 @@ test('L1 K4 state of an event that was rewritten after an import is part of the 
   const [theirs, ours] = [from, to].map(({ em }) => new MikroOrmSessionService(em));
   const session = await theirs!.createSession(KEY);
   const event = (id: string, stateDelta = {}) => createEvent({ id, actions: createEventActions({ stateDelta }) });
-  const bring = async () =>
-    new SessionMaintenance(to.em).importSessions((await linesOf(from)).map((line) => JSON.parse(line) as unknown));
+  const bring = async () => importInto(to, await linesOf(from));
   await theirs!.appendEvent({ session, event: event('e1') });
   await bring();
   await theirs!.appendEvent({ session, event: event('e1', { k: 1 }) });
@@ -290,11 +285,7 @@ test('L1 H5 an import that is interrupted leaves the calls that wait after the e
   const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
   const [theirs, ours] = [from, to].map(({ em }) => new MikroOrmSessionService(em));
   const session = await theirs!.createSession(KEY);
-  const bring = async (options: ImportOptions = {}) =>
-    new SessionMaintenance(to.em).importSessions(
-      (await linesOf(from)).map((line) => JSON.parse(line) as unknown),
-      options,
-    );
+  const bring = async (options?: ImportOptions) => importInto(to, await linesOf(from), options);
   await bring();
   const call = { id: 'c', name: 'approve', args: {} };
   const asks = createEvent({ id: 'e1', content: { parts: [{ functionCall: call }] }, longRunningToolIds: ['c'] });
@@ -317,8 +308,7 @@ test('L1 J2 an import in batches into a soft-deleted session records its history
   await append('e3', 'e4');
   await service.deleteSession(KEY);
   await new EventLog(em).head();
-  const records = (await linesOf({ em })).map((line) => JSON.parse(line) as unknown);
-  await maintenance.importSessions(records, { batchSize: 1 });
+  await importInto({ em }, await linesOf({ em }), { batchSize: 1 });
   expectSame(await folded(new EventLog(em), KEY.appName), await tablesOf({ em }, KEY.appName));
 });
 
@@ -327,16 +317,16 @@ test('L1 J2 readers of the log do not see a session whose import was interrupted
   const service = new MikroOrmSessionService(from.em);
   const session = await service.createSession({ ...KEY, state: { a: 1 } });
   await service.appendEvents({ session, events: ['e1', 'e2', 'e3'].map((id) => createEvent({ id })) });
-  const records = (await linesOf(from)).map((line) => JSON.parse(line) as unknown);
-  const [log, maintenance, ends] = [new EventLog(em), new SessionMaintenance(em), new AbortController()];
+  const lines = await linesOf(from);
+  const [log, ends] = [new EventLog(em), new AbortController()];
   const onProgress = ({ events }: { events: number }) => {
     if (events > 0) ends.abort();
   };
-  await maintenance.importSessions(records, { batchSize: 1, signal: ends.signal, onProgress });
+  await importInto({ em }, lines, { batchSize: 1, signal: ends.signal, onProgress });
   const part = await folded(log, KEY.appName);
   expect(JSON.stringify(part)).toContain('"e1"');
   expectSame(part, await tablesOf({ em }, KEY.appName));
-  await maintenance.importSessions(records, { batchSize: 1 });
+  await importInto({ em }, lines, { batchSize: 1 });
   expectSame(await folded(log, KEY.appName), await tablesOf({ em }, KEY.appName));
 });
 
@@ -349,7 +339,7 @@ test('L1 H5 an import brings back no call whose event was trimmed since the expo
   await service.appendEvents({ session, events: [asks, ...['e2', 'e3'].map((id) => createEvent({ id }))] });
   const exported = await linesOf({ em });
   await maintenance.trim({ ...KEY, keepLast: 2, dropOpenCalls: true });
-  await maintenance.importSessions(exported.map((line) => JSON.parse(line) as unknown));
+  await importInto({ em }, exported);
   expect(await service.findOpenCalls({ appName: KEY.appName })).toEqual({ calls: [] });
   expect(await maintenance.trim({ ...KEY, keepLast: 1 })).toMatchObject({ events: 1 });
 });
