@@ -156,7 +156,7 @@ export function fail(error: unknown, command?: Command): void {
   }
 }
 
-/** Names options as the command line does: `--keep-last` for `keepLast`. What is about a record has the record's own names. */
+/** Names options as the command line does: `--keep-last` for `keepLast`. An error about a record of a file names its properties. */
 function inWordsOf(command: Command | undefined, message: string): string {
   if (/^Record \d/.test(message)) return message;
   const words = new Map<string, string>();

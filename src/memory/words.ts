@@ -18,8 +18,8 @@ const patterns = (): Patterns => (made ??= makePatterns());
 const ASCII = /^[\0-\x7f]*$/;
 
 /**
- * Letters with two lower-case forms, whose difference disappears in upper case, or that people also write without a mark which
- * Unicode has as a part of the letter; and the stroke that only lengthens an Arabic word.
+ * Letters that are compared as others: `ß`, `ς` and `ı` have the same capitals as these; strokes, ligatures and the dots of `ё` are
+ * often left out, and normalization does not remove them; U+0640 only lengthens an Arabic word.
  */
 const FOLDED: Readonly<Record<string, string>> = {
   ...{ ß: 'ss', ς: 'σ', ı: 'i', ł: 'l', ø: 'o', đ: 'd', æ: 'ae', œ: 'oe', ё: 'е', '\u0640': '' },
@@ -44,7 +44,7 @@ export function wordsOf(text: string): string[] {
 
 function folded(text: string): string {
   const bare = text.normalize('NFKC').toLowerCase().normalize('NFD').replace(patterns().marked, '$1').normalize('NFC');
-  // The digits of Arabic and Persian end in their values.
+  // The last four bits in the code of an Arabic or Persian digit are its value.
   return bare.replace(/[ßςıłøđæœё\u0640٠-٩۰-۹]/g, (letter) => FOLDED[letter] ?? String(letter.charCodeAt(0) & 0xf));
 }
 

@@ -358,7 +358,7 @@ export class Import {
       await recordChanges(sql, texts.state.recorded);
     }
     await describeTransferred(sql, end.row);
-    // Otherwise the calls that are here may be those of rewritten events.
+    // If it brings none, the stored calls stay: an event may have been rewritten here since the export.
     const bringsEvents = plan.events.length > 0 || start !== 'keep';
     // Of encoded events the calls are known at the end.
     const isSeen = end.row.deletedAt === undefined && !session.bound;
@@ -371,7 +371,7 @@ export class Import {
     }
     const change = { session: key, seq: lastSeq };
     if (end.kind === 'hide') {
-      // Readers of the log must not see a part of it either.
+      // The row is soft-deleted until the last batch. Readers of the log must not see a part of the session either.
       if (start !== 'keep') await recordChange(sql, { ...change, kind: 'soft-deleted' });
       return;
     }

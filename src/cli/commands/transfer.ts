@@ -153,7 +153,7 @@ async function importFile(context: Context, file: string, flags: ImportFlags): P
   }
 }
 
-/** Not `readline`, which from Node.js 24 on also ends lines at U+2028 and U+2029: they may stand in texts, and JSON does not escape them. */
+/** Since Node.js 24 `readline` also ends lines at U+2028 and U+2029. Texts may contain these, and JSON does not escape them. */
 async function* linesIn(input: AsyncIterable<unknown>, onRead: (bytes: number) => void): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let line = '';

@@ -59,7 +59,8 @@ export async function highestSeq(sql: Sql, session: SessionKey, { firstSeq, last
     return Math.max(row ? numberOf(row.seq) : 0, firstSeq - 1);
   };
   const seq = await highest(selectHighestNumber);
-  // In a host's transaction InnoDB may show events that were deleted since. Only then, since this also locks the gap behind them.
+  // In a host's transaction InnoDB may show events that were deleted since. The second query sees only what is there. It is not
+  // always used, since it also locks the gap behind the events.
   return seq > lastSeq && sql.isJoined && underLock !== '' ? highest(selectHighestNumber + underLock) : seq;
 }
 

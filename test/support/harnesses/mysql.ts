@@ -248,7 +248,7 @@ export const mysql: ServerDatabase = {
     drop: (database) => `drop database if exists ${database}`,
     connectTimeout: (ms) => ({ connectTimeout: ms }),
     leavesErrorsUnhandled: false,
-    // This one and the next ones: the tables in information_schema fail if any running statement contains an emoji.
+    // Here and below not from information_schema, whose tables fail while any running statement contains an emoji.
     waiting: `select 1 from performance_schema.data_lock_waits where requesting_thread_id in
       (select thread_id from performance_schema.threads where processlist_db = database())`,
     connections: {
