@@ -27,8 +27,10 @@ export default {
     '/node_modules/',
     // Clusters of servers, which `npm run test:fire -- ha` starts.
     '<rootDir>/test/faults/fire/ha/',
-    // They install packages of others for minutes: with ADK_TEST_FULL, as in the scheduled run.
-    ...(process.env['ADK_TEST_FULL'] ? [] : ['<rootDir>/test/hosts/package/(frameworks|install)\\.test\\.ts$']),
+    // They install packages or programs of others for minutes: with ADK_TEST_FULL, as in the scheduled run.
+    ...(process.env['ADK_TEST_FULL']
+      ? []
+      : ['<rootDir>/test/hosts/package/(frameworks|install)\\.test\\.ts$', '<rootDir>/test/hosts/runtimes/']),
     ...(hasTestsOfCi ? [] : LEFT_TO_CI),
   ],
   setupFiles: ['<rootDir>/test/support/async-storages.ts'],

@@ -34,9 +34,13 @@ beforeAll(() => {
 });
 afterAll(() => jest.restoreAllMocks());
 
+/** ADK's service on PostgreSQL takes as long as all others, and breaks few rules of its own: the scheduled run judges it. */
+const isJudged = ({ name, isAvailable }: ReferenceHarness) =>
+  isAvailable() && (!name.endsWith('PostgreSQL') || Boolean(process.env['ADK_TEST_FULL']));
+
 for (const reference of REFERENCES) {
-  const { name, deviations, races, isAvailable } = reference;
-  (isAvailable() ? test : test.skip)(
+  const { name, deviations, races } = reference;
+  (isJudged(reference) ? test : test.skip)(
     `the published contract finds the deviations of ${name}`,
     async () => {
       const expected = { ...deviations, ...races };
@@ -60,10 +64,7 @@ for (const { name, isAvailable, open } of [adkDatabase('mysql'), adkDatabase('ma
 }
 
 /** `ADK_TEST_FULL=1 ADK_TEST_UPDATE=1 npx jest test/contract/adk-services` rewrites it. */
-(REFERENCES.every(({ isAvailable }) => isAvailable()) ? test : test.skip)(
-  'the table in docs/adk-services.md is what was found',
-  () => {
-    const services = Array.from(found, ([name, deviations]) => ({ name, deviations }));
-    return expectGenerated('docs/adk-services.md', 'deviations', deviationsTable(services));
-  },
-);
+(REFERENCES.every(isJudged) ? test : test.skip)('the table in docs/adk-services.md is what was found', () => {
+  const services = Array.from(found, ([name, deviations]) => ({ name, deviations }));
+  return expectGenerated('docs/adk-services.md', 'deviations', deviationsTable(services));
+});

@@ -28,7 +28,7 @@ import {
   type Faults,
 } from './tools.js';
 
-export const leaseSuite = new Suite();
+export const leaseSuite = new Suite({ isOfDialect: true });
 
 const LONG_MS = LONG_LEASE.ttlMs;
 

@@ -5,7 +5,7 @@ import { Suite, type OwnContext } from './rule.js';
 import { eventOf, expectCode, idsOf, range, saying } from './tools.js';
 
 /** Calls that wait for a person. */
-export const openCallSuite = new Suite();
+export const openCallSuite = new Suite({ isOfDialect: true });
 
 const CODEC: Codec = { name: 'calls', encode: (data) => ({ data }), decode: ({ data }) => data };
 

@@ -12,7 +12,7 @@ import { onMysql, read, upTo } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
 import { errorOf, eventOf, expectCode, nestedText, idsOf, plain, remember, saying, textsOf } from './tools.js';
 
-export const damageSuite = new Suite();
+export const damageSuite = new Suite({ isOfDialect: true });
 
 const OF_SESSION = 'app_name = ? and user_id = ? and session_id = ?';
 

@@ -17,7 +17,7 @@ import { expectFold, upTo } from './log-tools.js';
 import { Suite, oncePerDialect, onServers, type OwnContext } from './rule.js';
 import { eventOf, expectCode, idsOf, range } from './tools.js';
 
-export const completeLogSuite = new Suite();
+export const completeLogSuite = new Suite({ isOfDialect: true });
 
 type Entry = LogEntry | LogChange;
 

@@ -14,7 +14,7 @@ import { Suite, onInnodb, withConnections, type OwnContext } from './rule.js';
 import { count, deadlock, errorOf, expectCode, range, saying, until } from './tools.js';
 
 /** Tests of section J: what a host makes of the complete log in tables of its own. */
-export const projectionSuite = new Suite();
+export const projectionSuite = new Suite({ isOfDialect: true });
 
 type Query = OwnStore['query'];
 

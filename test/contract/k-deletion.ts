@@ -5,7 +5,7 @@ import { following, idsIn, read, upTo } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
 import { LONG_LEASE, eventOf, expectCode, idsOf, plain, range, until } from './tools.js';
 
-export const deletionSuite = new Suite();
+export const deletionSuite = new Suite({ isOfDialect: true });
 
 const OF_SESSION = 'app_name = ? and user_id = ? and session_id = ?';
 

@@ -6,7 +6,7 @@ import { expectFold, upTo } from './log-tools.js';
 import { Suite, oncePerDialect, onServers, type OwnContext } from './rule.js';
 import { eventOf, expectCode, idsOf, range } from './tools.js';
 
-export const pastSuite = new Suite();
+export const pastSuite = new Suite({ isOfDialect: true });
 
 /** A session whose state is written in every way; and what its own state was after each number, by what its rows say. */
 async function lived({ service, create, append }: OwnContext) {

@@ -5,7 +5,7 @@ import { Suite, withConnections, type OwnContext } from './rule.js';
 import { LONG_LEASE, expectCode, faulty, idsOf, saying } from './tools.js';
 
 /** What others do to a session between two transactions of a call that deletes. */
-export const interleavingSuite = new Suite();
+export const interleavingSuite = new Suite({ isOfDialect: true });
 
 const OF_SESSION = 'app_name = ? and user_id = ? and session_id = ?';
 const DAY = 24 * 3_600_000;

@@ -16,7 +16,7 @@ import { damaged, damagings, five } from './i-damage.js';
 import { Suite, oncePerDialect, onServers, withConnections, type OwnContext } from './rule.js';
 import { LONG_LEASE, errorOf, expectCode, faulty, idsOf, range, saying } from './tools.js';
 
-export const maintenanceSuite = new Suite();
+export const maintenanceSuite = new Suite({ isOfDialect: true });
 
 const OF_SESSION = 'app_name = ? and user_id = ? and session_id = ?';
 const DAY = 24 * 3_600_000;

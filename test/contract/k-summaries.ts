@@ -6,7 +6,7 @@ import { upTo } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
 import { expectCode, range, saying } from './tools.js';
 
-export const summarySuite = new Suite();
+export const summarySuite = new Suite({ isOfDialect: true });
 
 /** A session that was last updated at a time. */
 async function updatedAt(

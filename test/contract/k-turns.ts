@@ -5,7 +5,7 @@ import { Suite, type OwnContext } from './rule.js';
 import { eventOf, expectCode, range } from './tools.js';
 
 /** What `getSession` gives a Runner of a long session. */
-export const turnsSuite = new Suite();
+export const turnsSuite = new Suite({ isOfDialect: true });
 
 const CODEC: Codec = { name: 'turns', encode: (data) => ({ data }), decode: ({ data }) => data };
 

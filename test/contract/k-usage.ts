@@ -3,7 +3,7 @@ import { Suite } from './rule.js';
 import { eventOf, expectCode, saying } from './tools.js';
 
 /** What models have used. */
-export const usageSuite = new Suite();
+export const usageSuite = new Suite({ isOfDialect: true });
 
 const CODEC: Codec = { name: 'usage', encode: (data) => ({ data }), decode: ({ data }) => data };
 

@@ -20,7 +20,7 @@ import { read, upTo } from './log-tools.js';
 import { Suite, oncePerDialect, type OwnContext } from './rule.js';
 import { errorOf, eventOf, expectCode, faulty, idsOf, plain, range, saying, textsOf } from './tools.js';
 
-export const codecSuite = new Suite();
+export const codecSuite = new Suite({ isOfDialect: true });
 
 /** What no column may hold in plain text. */
 const SECRET = 'the launch code is 0451';

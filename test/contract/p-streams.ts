@@ -10,7 +10,7 @@ import { Suite, onSqlite, oncePerDialect, withConnections, type OwnContext } fro
 import { errorOf, expectCode, faulty } from './tools.js';
 
 /** Tests of section P: artifacts that are saved from streams. */
-export const streamSuite = new Suite();
+export const streamSuite = new Suite({ isOfDialect: true });
 
 /** More than one transaction writes, and no multiple of what one row takes. */
 const LARGE = 2_500_001;

@@ -25,6 +25,15 @@ export const nameOf = ({ rule, title }: Pick<Rule, 'rule' | 'title'>) => `${rule
 /** A list of the tests of one section. */
 export class Suite {
   readonly rules: Rule[] = [];
+  /**
+   * Whether they test statements and tables more than what a driver does with values and connections. Before a merge the first
+   * driver of each dialect runs them, with ADK_TEST_FULL all do.
+   */
+  readonly isOfDialect: boolean;
+
+  constructor({ isOfDialect = false } = {}) {
+    this.isOfDialect = isOfDialect;
+  }
 
   /** Adds the rules that the package publishes. */
   publish(rules: readonly ServiceRule[]): void {

@@ -2,7 +2,6 @@
 const PATTERNS = [
   // They pack the package, and compile and start programs that use it.
   'hosts/package/',
-  'hosts/runtimes/',
   'hosts/docs/(dev-ui|terminal)',
   'hosts/schema/pipeline',
   // They compile all declarations, to test the checks of what is public.
