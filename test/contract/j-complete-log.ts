@@ -175,7 +175,7 @@ completeLogSuite.own(
         const session = await service.createSession(key);
         await service.appendEvents({
           session,
-          events: range(300).map((n) => eventOf({ id: `${n}`, timestamp: 1_000 * i - n })),
+          events: range(30).map((n) => eventOf({ id: `${n}`, timestamp: 1_000 * i - n })),
         });
         await service.updateState({ ...key, set: { a: i } });
         if (i === 1) await service.deleteSession(key);
@@ -183,16 +183,18 @@ completeLogSuite.own(
     );
     const many = { appName: app, userId: 'bob', sessionId: 'many' };
     const session = await service.createSession(many);
-    for (const n of range(700)) {
+    for (const n of range(70)) {
       if (n % 2 === 0) await service.appendEvent({ session, event: eventOf({ id: `${n}`, timestamp: -n }) });
       else await service.updateState({ ...many, set: { n } });
     }
-    const entries = await readAll(new EventLog(orm.em).complete().since(0, { ...many }));
-    expect(entries.map((entry) => (entry.change === 'state' ? entry.state['n'] : idOf(entry)))).toEqual([
-      undefined,
-      ...range(700).map((n) => (n % 2 === 0 ? `${n}` : n)),
-    ]);
-    await expectFold(context);
+    await inBatchesOf(50, async () => {
+      const entries = await readAll(new EventLog(orm.em).complete().since(0, { ...many }));
+      expect(entries.map((entry) => (entry.change === 'state' ? entry.state['n'] : idOf(entry)))).toEqual([
+        undefined,
+        ...range(70).map((n) => (n % 2 === 0 ? `${n}` : n)),
+      ]);
+      await expectFold(context);
+    });
   },
 );
 
@@ -201,7 +203,7 @@ completeLogSuite.own(
   'sessions whose creations do not get their places together have them before their events',
   async (context) => {
     const { app, orm, service } = context;
-    const ids = range(700).map((i) => `s${i}`);
+    const ids = range(70).map((i) => `s${i}`);
     await orm.em.fork().transactional(async (tx) => {
       const joined = service.withEntityManager(tx);
       const sessions = [];
@@ -210,11 +212,13 @@ completeLogSuite.own(
       for (const session of sessions.toReversed())
         await joined.appendEvent({ session, event: eventOf({ actions: { stateDelta: { a: 1 } } }) });
     });
-    const entries = await readAll(new EventLog(orm.em).complete().since(0, { appName: app }));
-    const bySession = new Map<string, string[]>(ids.map((id) => [id, []]));
-    for (const entry of entries) bySession.get(entry.sessionId)?.push(summary(entry));
-    for (const [id, lines] of bySession) expect([id, ...lines]).toEqual([id, 'created 0', 'event 1']);
-    await expectFold(context);
+    await inBatchesOf(50, async () => {
+      const entries = await readAll(new EventLog(orm.em).complete().since(0, { appName: app }));
+      const bySession = new Map<string, string[]>(ids.map((id) => [id, []]));
+      for (const entry of entries) bySession.get(entry.sessionId)?.push(summary(entry));
+      for (const [id, lines] of bySession) expect([id, ...lines]).toEqual([id, 'created 0', 'event 1']);
+      await expectFold(context);
+    });
   },
   oncePerDialect,
 );

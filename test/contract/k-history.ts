@@ -176,7 +176,7 @@ pastSuite.own(
   'values of any size are recorded: of a creation, outside a run, and by a trim',
   async (context) => {
     const { app, orm, query } = context;
-    const large = (n: number) => String(n).repeat(3_000_000);
+    const large = (n: number) => String(n).repeat(1_100_000);
     const brief = (state: Record<string, unknown>) =>
       Object.fromEntries(Object.entries(state).map(([k, v]) => [k, typeof v === 'string' ? [v[0], v.length] : v]));
     const codecs = [[], [encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 1) })]];
