@@ -463,7 +463,7 @@ completeLogSuite.own(
   'J2',
   'a reader that was away for any operations ends with what the tables hold',
   async (context) => {
-    const { app, orm, create, append } = context;
+    const { app, orm, service, create } = context;
     const names = Object.keys(OPERATIONS);
     const ways = [
       ...names.flatMap((first) => names.map((second) => [first, second])),
@@ -475,7 +475,9 @@ completeLogSuite.own(
     for (const userId of users) {
       for (const sessionId of ['s', 'other']) {
         const session = await create({ userId, sessionId, state: { given: sessionId } });
-        for (const n of upTo(4)) await append(session, { id: `e${n}`, delta: { a: n, 'user:u': n, 'app:x': n } });
+        const deltas = upTo(4).map((n) => ({ a: n, 'user:u': n, 'app:x': n }));
+        const events = deltas.map((stateDelta) => eventOf({ id: `e${stateDelta.a}`, actions: { stateDelta } }));
+        await service.appendEvents({ session, events });
       }
     }
     const maintenance = new SessionMaintenance(orm.em);
