@@ -35,7 +35,7 @@ const CLOSED = 'Unable to acquire a connection: the ORM is closed';
 /** The pool of mysql2 or node-postgres that MikroORM has made. */
 type NativePool =
   | { getConnection(done: (error: unknown, raw?: object) => void): unknown }
-  | { connect(...callback: unknown[]): Promise<object> | undefined };
+  | { connect(...callback: unknown[]): Promise<object> | undefined; end(...callback: unknown[]): unknown };
 
 function isPool(client: unknown): client is NativePool {
   return isObject(client) && ('getConnection' in client || 'totalCount' in client);
@@ -90,6 +90,8 @@ export class KyselyOrmConnection implements OrmConnection {
   mustWaitForLocks = false;
   /** Whether it was ever open. If it is not open now, the host has closed it. */
   #wasOpen: boolean;
+  /** Those who wait for a connection, or have one. */
+  readonly #waiting = new Set<(error: unknown) => void>();
   /** The driver's connection for each connection of kysely, if it is known. */
   readonly #raw = new WeakMap<KyselyDriverConnection, object>();
   /** For connections whose driver is not known. One object each, or every call would read the settings again. */
@@ -138,20 +140,33 @@ export class KyselyOrmConnection implements OrmConnection {
     this.#database = isSynchronousSqlite(client) ? client : undefined;
     this.mustWaitForLocks = this.#database !== undefined && stopsProcess(this.#database);
     this.isInProcess = !isPool(client);
-    if (isPool(client)) noteGiven(client);
+    if (!isPool(client)) return;
+    noteGiven(client);
+    if ('end' in client) this.#endWaitsOf(client);
+  }
+
+  /** A pool of node-postgres that is closed forgets those who wait, and they would wait until their time is up (contract O3). */
+  #endWaitsOf(pool: { end(...callback: unknown[]): unknown }): void {
+    const end = pool.end.bind(pool);
+    pool.end = (...callback) => {
+      for (const reject of this.#waiting) reject(new Error(CLOSED));
+      return end(...callback);
+    };
   }
 
   async reserve(): Promise<ReservedConnection> {
     const opening = this.open();
     if (opening) await opening;
     const given: Given = {};
-    return new Promise((resolve, reject) => {
+    return new Promise<ReservedConnection>((resolve, reject) => {
+      this.#waiting.add(reject);
       const reserved = (own: KyselyDriverConnection) => {
         this.#note(own, given);
         return new Promise<void>((release) => resolve(this.#reserved(own, release)));
       };
       const ask = () => provided(this.#connection.getClient(), reserved);
-      (this.isInProcess ? ask() : asking.run(given, ask)).catch(reject);
+      const asked = this.isInProcess ? ask() : asking.run(given, ask);
+      asked.catch(reject).finally(() => this.#waiting.delete(reject));
     });
   }
 

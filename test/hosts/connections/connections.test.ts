@@ -290,6 +290,26 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       await expectStored(['a']);
     });
 
+    test('O3 calls that wait for a connection when the ORM is closed say so, at once', async () => {
+      const closing = await MikroORM.init({ ...database.options, entities: adkEntities(), pool: { min: 0, max: 1 } });
+      const service = new MikroOrmSessionService(closing.em, { timeoutMs: 3_000, retry: { forMs: 0 } });
+      const get = () => service.getSession(key);
+      await get();
+      const early = [get(), get(), get(), get()];
+      // The first of them has the connection.
+      await setImmediate();
+      const closed = closing.close(true);
+      const outcomes = await Promise.allSettled([...early, get()]);
+      await closed;
+      expect(outcomes.at(-1)).toMatchObject({ status: 'rejected' });
+      for (const outcome of outcomes)
+        if (outcome.status === 'rejected')
+          expect(outcome.reason).toMatchObject({
+            code: 'ADK_DATABASE',
+            message: expect.stringContaining('are closed') as unknown,
+          });
+    });
+
     test('E4 transactions whose connections end cost the pool no connection', async () => {
       let left = 2 * POOL_SIZE;
       const before = async (text: string) => {
