@@ -353,8 +353,8 @@ export class Appender {
     const tentative = this.#database.isJoined ? undefined : tentativeOf(handle);
     if (tentative && isOpen(tentative.transaction)) return;
     try {
-      // With `isAnew` it reads only the newest change, and checks whether a host's transaction can see it.
-      const known = isAnew ? { ...revision, lastChange: othersChange - 1 } : revision;
+      // With `isAnew` all keys and events are set anyway.
+      const known = isAnew ? { ...revision, lastChange: othersChange } : revision;
       const changes = await missedChanges(this.#database, key, known, othersChange);
       const isWhole = isAnew || changes.areTrimmed;
       const before = isWhole ? 0 : [...changes.rewritten].reduce((least, number) => Math.min(least, number - 1), seq);
@@ -369,9 +369,6 @@ export class Appender {
       const wanted = read.events.filter((event) => isMissed(event) || isRewritten(event));
       const events = readEvents({ ...read, events: wanted });
       const state = readState(read.state);
-      // A host's transaction may not see what others committed: the handle stays behind until the next append.
-      const isOld = changes.areHidden || events.damaged !== undefined || read.lastChange < lastChange;
-      if (this.#database.isJoined && isOld) return;
       // An append in another transaction has updated the handle meanwhile, and found it behind.
       if (revisionOf(handle) !== behind) return;
       if (isAnother) forgetWrites(handle.state);

@@ -7,7 +7,13 @@ import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { creationChanges, recordChanges } from '../database/statements/changes.js';
 import { readSession, type StateValue } from '../database/statements/session-reader.js';
-import { deleteSoftDeleted, insertSession, type ReadHead, type SessionHead } from '../database/statements/sessions.js';
+import {
+  deleteSoftDeleted,
+  insertSession,
+  lockSession,
+  type ReadHead,
+  type SessionHead,
+} from '../database/statements/sessions.js';
 import { encodedState } from '../database/statements/state.js';
 import { SessionExistsError } from '../model/errors.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
@@ -81,7 +87,8 @@ export async function createSession(
         await confirm(database, outcome);
         return created(calls, key, existing);
       }
-      if (existing) break;
+      // In a host's transaction it may be an old one, which somebody has soft-deleted since.
+      if (existing && !database.isJoined) break;
     }
     throw new SessionExistsError(key.sessionId);
   });
@@ -107,6 +114,8 @@ export async function getOrCreateSession(calls: SessionCalls, made: NewSession):
         return await createSession(calls, made, operation);
       } catch (error) {
         if (!(error instanceof SessionExistsError) || attempt === CREATE_ATTEMPTS) throw error;
+        // A host's transaction may not see it yet; under its lock it does on InnoDB.
+        if (calls.database.isJoined) await calls.database.transaction((sql) => lockSession(sql, key));
       }
     }
   });

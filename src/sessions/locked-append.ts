@@ -164,8 +164,6 @@ export class LockedAppend {
     if (this.#calls.database.codec.isNone) return textsOf((await readSession(sql, this.#session))(PLAIN));
     const version = await sessionVersion(sql, this.#session, { isLocked: true });
     if (this.#all?.version === version) return new Map(this.#all.events);
-    // A host's transaction may read an older state than the lock's, also in a retry.
-    if (this.#all && sql.isJoined) throw new StaleSessionError(this.#session.sessionId);
     this.#recounts = true;
     throw new Unforeseen();
   }
@@ -303,16 +301,9 @@ export class LockedAppend {
       return { before, calls, unasked };
     };
     const isStrict = this.#calls.options.onAnsweredCall === 'reject';
-    // A host's transaction may not see the call yet.
-    const isLocked = isStrict || sql.isJoined;
     let { before, calls, unasked } = await attempt({ areWaiting: true });
-    if (unasked !== undefined) ({ before, calls, unasked } = await attempt({ isLocked }));
-    let areFound = await replaceOpenCalls(sql, this.#session, before, calls.all);
-    if (!areFound && sql.isJoined) {
-      // It may also see a call that is gone, and take that one for the answered one.
-      ({ before, calls, unasked } = await attempt({ isLocked }));
-      areFound = await replaceOpenCalls(sql, this.#session, before, calls.all);
-    }
+    if (unasked !== undefined) ({ before, calls, unasked } = await attempt({ isLocked: isStrict }));
+    const areFound = await replaceOpenCalls(sql, this.#session, before, calls.all);
     const [answered = ''] = unasked === undefined && areFound ? [] : effects.responds;
     if (isStrict && answered) throw new CallAnsweredError(this.#session.sessionId, unasked ?? answered);
   }

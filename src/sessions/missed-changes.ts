@@ -11,11 +11,9 @@ interface MissedChanges {
   rewritten: ReadonlySet<number>;
   /** Whether the oldest events may be gone. */
   areTrimmed: boolean;
-  /** Whether a host's transaction on InnoDB may not see all of them, because it began to read before. */
-  areHidden: boolean;
 }
 
-const NONE_MISSED: MissedChanges = { keys: [], rewritten: new Set(), areTrimmed: false, areHidden: false };
+const NONE_MISSED: MissedChanges = { keys: [], rewritten: new Set(), areTrimmed: false };
 
 /** @param upTo the id of the last change to read. */
 export async function missedChanges(
@@ -31,7 +29,6 @@ export async function missedChanges(
   // A trim deletes the records before it. It leaves its own, so the ids then have a gap.
   let areAllKnown = changes.length === upTo - after;
   let areTrimmed = !areAllKnown;
-  const areHidden = !areAllKnown && database.isJoined && database.dialect.sql.underLock !== '';
   for (const { kind, seq, eventSeq, data } of changes) {
     const change = kind === 'state' ? pastChangeOf({ kind, seq, data }) : undefined;
     if (change) for (const name of [...Object.keys(change.set), ...change.removed]) keys.push(name);
@@ -44,5 +41,5 @@ export async function missedChanges(
     // An import; a record that cannot be read. A soft deletion and its end leave the state as it is.
     else if (kind !== 'soft-deleted' && kind !== 'restored') areAllKnown = false;
   }
-  return { keys: areAllKnown ? keys : undefined, rewritten, areTrimmed, areHidden };
+  return { keys: areAllKnown ? keys : undefined, rewritten, areTrimmed };
 }

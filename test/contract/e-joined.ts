@@ -405,6 +405,109 @@ joinedSuite.own('E5', 'a transaction of another ORM is refused by name', async (
 
 joinedSuite.own(
   'E5',
+  'a session that a transaction has locked is read as it is, however old its snapshot',
+  async ({ orm, another, peer, create, append, stored, service }) => {
+    const damages: unknown[] = [];
+    const noting = new MikroOrmSessionService(orm.em, { onDamage: (error) => void damages.push(error) });
+    const soft = new MikroOrmSessionService(peer.em, { deletion: 'soft' });
+    const made = async () => {
+      const session = await create({ state: { a: 0 } });
+      for (const n of range(3)) await append(session, { delta: { a: n } });
+      return keyOf(session);
+    };
+    const theirs = async (key: SessionKey) =>
+      another.appendEvent({ session: (await another.getSession(key))!, event: event('theirs', { theirs: 1 }) });
+    const ours = async (joined: MikroOrmSessionService, session: Session) =>
+      joined.appendEvent({ session, event: event('ours', { ours: 1 }) });
+    /** Works in a transaction after others have done what it cannot see. @returns the session afterwards. */
+    const late = async (
+      key: SessionKey,
+      meanwhile: (key: SessionKey) => Promise<unknown>,
+      work: (joined: MikroOrmSessionService, handle: Session | undefined) => Promise<Session>,
+    ) => {
+      const handle = await orm.em.fork().transactional(
+        async (tx) => {
+          const joined = noting.withEntityManager(tx);
+          const read = await joined.getSession(key);
+          await meanwhile(key);
+          return work(joined, read);
+        },
+        { isolationLevel: IsolationLevel.REPEATABLE_READ },
+      );
+      const now = (await another.getSession(key))!;
+      // The next append does not read again what the handle has read in the transaction.
+      await service.appendEvent({ session: handle, event: saying('next') });
+      expect(handle.state).toEqual(now.state);
+      return now;
+    };
+
+    const update = (key: SessionKey) => another.updateState({ ...key, set: { theirs: 1 } });
+    for (const change of [
+      theirs,
+      update,
+      (key: SessionKey) => another.rewindSession(key, { at: 1 }),
+      (key: SessionKey) => another.deleteSession(key).then(() => another.createSession(key)),
+    ])
+      for (const config of [{}, { numRecentEvents: 1 }, { numRecentEvents: 2, afterTimestamp: 0.5 }]) {
+        const key = await made();
+        const now = await late(key, change, async (joined) => {
+          await joined.updateState({ ...key, set: { ours: 1 } });
+          const { events } = (await joined.getSession(key))!;
+          expect((await joined.readEvents(key)).events.map(({ event }) => event)).toEqual(events);
+          return (await joined.getSession({ ...key, config }))!;
+        });
+        expect(now.state).toMatchObject({ ours: 1 });
+      }
+
+    const appended = await made();
+    await late(appended, theirs, async (joined, handle) => {
+      await ours(joined, handle!);
+      expect(await joined.getSession(appended)).toEqual(handle);
+      return handle!;
+    });
+
+    for (const remove of [another, soft])
+      for (const call of [
+        (joined: MikroOrmSessionService, key: SessionKey) => joined.createSession({ ...key, state: { b: 1 } }),
+        async (joined: MikroOrmSessionService, { sessionId: as, ...key }: SessionKey) => {
+          const from = await joined.createSession({ ...key, state: { b: 1 } });
+          return joined.forkSession(keyOf(from), { as });
+        },
+      ]) {
+        const now = await late(
+          await made(),
+          (key) => remove.deleteSession(key),
+          async (joined, read) => {
+            const handle = await call(joined, keyOf(read!));
+            expect(await joined.getSession(keyOf(read!))).toEqual(handle);
+            return handle;
+          },
+        );
+        expect(now).toMatchObject({ state: { b: 1 }, events: [] });
+      }
+
+    const fresh = { ...(await made()), sessionId: 'fresh' };
+    const got = await late(
+      fresh,
+      (key) => another.createSession({ ...key, state: { b: 1 } }).then(() => theirs(key)),
+      (joined) => joined.getOrCreateSession(fresh),
+    );
+    expect(idsOf(got)).toEqual(['theirs']);
+
+    const key = await made();
+    const rewound = late(key, update, async (joined, handle) => {
+      await ours(joined, handle!);
+      return joined.rewindSession(key, { at: 2 });
+    });
+    await expectCode(rewound, 'ADK_STALE_SESSION');
+    expect((await stored(key))?.state).toMatchObject({ theirs: 1 });
+    expect(damages).toEqual([]);
+  },
+  onInnodb,
+);
+
+joinedSuite.own(
+  'E5',
   'a transaction that has read before overwrites nothing that it cannot see',
   async ({ orm, another, create, append, stored, service }) => {
     const damages: unknown[] = [];

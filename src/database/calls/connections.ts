@@ -56,6 +56,7 @@ interface SentWith {
   prefix?: string;
   /** See `SqlContext`. */
   refuse?: () => void;
+  behind?: Sql['behind'];
 }
 
 /** A copy of the names, since texts of statements are kept by their tables, and are different for distributed ones. */
@@ -140,7 +141,7 @@ export class Connections {
   }
 
   /** For statements on a connection that is in use, or in a host's transaction. */
-  sql(driver: Driver, { isInTransaction = false, prefix = '', refuse }: SentWith): Sql {
+  sql(driver: Driver, { isInTransaction = false, prefix = '', refuse, behind }: SentWith): Sql {
     const { postgresql, isForeign = false } = this.#options;
     const { isInProcess } = this.orm;
     const mayPrepare = postgresql?.preparedStatements ?? true;
@@ -149,7 +150,7 @@ export class Connections {
     const dialect = distributed ?? this.dialect;
     const tables = distributed ? () => distributedTables(this.#tables()) : this.#tables;
     return sqlOf(this.statements, driver, {
-      ...{ isInTransaction, isInProcess, mayPrepare, isForeign, prefix, refuse, dialect, tables },
+      ...{ isInTransaction, isInProcess, mayPrepare, isForeign, prefix, refuse, behind, dialect, tables },
     });
   }
 

@@ -12,6 +12,9 @@ import type { Connections } from './connections.js';
 /** The queues of calls, one for each physical transaction. */
 const calls = new Queues<object>();
 
+/** For each physical transaction: see `Sql`. */
+const behind = new WeakMap<object, NonNullable<Sql['behind']>>();
+
 /** The turn of a call, which calls inside it share. */
 interface Turn {
   readonly physical: object;
@@ -87,8 +90,12 @@ export class JoinedTransaction {
     return this.#run(async (connection) => work(await this.#sql(connection)));
   }
 
-  #sql({ driver, refuseEnded: refuse }: JoinedConnection): Promise<Sql> {
-    return this.#connections.checkedSql(driver, { refuse });
+  #sql({ transaction, driver, refuseEnded: refuse }: JoinedConnection): Promise<Sql> {
+    if (this.#connections.dialect.sql.underLock === '') return this.#connections.checkedSql(driver, { refuse });
+    const physical = physicalOf(transaction);
+    const known = behind.get(physical) ?? new Map<string, boolean>();
+    behind.set(physical, known);
+    return this.#connections.checkedSql(driver, { refuse, behind: known });
   }
 
   async #run<T>(work: (connection: JoinedConnection) => Promise<T>): Promise<T> {

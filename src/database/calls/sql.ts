@@ -18,19 +18,20 @@ interface SqlContext extends Omit<SentContext, 'wants'> {
   /** The prefix of each statement; see `clusterPrefix`. */
   prefix: string;
   dialect: Dialect;
+  behind?: Sql['behind'];
   /** Called when a statement needs the tables; another program's database has none. */
   tables: () => Tables;
 }
 
 export function sqlOf(statements: Statements, driver: Driver, context: SqlContext): Sql {
-  const { isInTransaction, prefix, refuse, dialect, tables } = context;
+  const { isInTransaction, prefix, behind, dialect, tables } = context;
   return {
     dialect,
     get tables() {
       return tables();
     },
     isInTransaction,
-    isJoined: refuse !== undefined,
+    behind,
     async all<Row extends object>(text: string, values: readonly unknown[] = []) {
       const { rows } = await statements.send(driver, prefix + text, values, { ...context, wants: 'rows' });
       // Each statement is written for the columns of its `Row`; `row-values.ts` checks their values.

@@ -12,8 +12,11 @@ export interface Sql {
   readonly dialect: Dialect;
   readonly tables: Tables;
   readonly isInTransaction: boolean;
-  /** Whether the transaction is a host's, which may have read before. */
-  readonly isJoined: boolean;
+  /**
+   * In a host's transaction on InnoDB, the sessions that it has locked, and whether they had changed since it began to read: beside
+   * the rows that it writes itself it still sees old rows of others. Undefined elsewhere.
+   */
+  readonly behind: Map<string, boolean> | undefined;
   /** @returns the rows. */
   all<Row extends object = Readonly<Record<string, unknown>>>(
     text: string,

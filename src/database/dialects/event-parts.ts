@@ -1,4 +1,4 @@
-import type { SessionKey } from '../../model/keys.js';
+import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import { MAX_SEQ } from '../../model/seq-ranges.js';
 import { numberOf } from '../sql/row-values.js';
 import { SESSION_COLUMNS, SESSION_WHERE, perTables, sessionValues } from '../sql/tables.js';
@@ -7,6 +7,11 @@ import type { Sql } from './dialect.js';
 /** For a read that may be in the transaction that has locked the session. */
 export interface UnderLock {
   isLocked?: boolean;
+}
+
+/** @returns the end of a `select` of a session's rows, so that a host's transaction sees what is there now. */
+export function underLock({ behind, dialect }: Sql, session: SessionKey, { isLocked = false }: UnderLock = {}): string {
+  return isLocked || behind?.get(sessionIdentity(session)) ? dialect.sql.underLock : '';
 }
 
 // If an event is too large for one packet, its content is in rows of `adk_event_parts`.
@@ -75,9 +80,9 @@ export async function readParts(
   sql: Sql,
   session: SessionKey,
   seq: number,
-  { isLocked = false }: UnderLock = {},
+  options?: UnderLock,
 ): Promise<string | null | undefined> {
-  const text = isLocked ? texts(sql).select + sql.dialect.sql.underLock : texts(sql).select;
+  const text = texts(sql).select + underLock(sql, session, options);
   const rows = await sql.all<PartRow>(text, [...sessionValues(session), seq]);
   const [first] = rows;
   if (!first) return undefined;

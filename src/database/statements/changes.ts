@@ -6,6 +6,7 @@ import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
 import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
+import { underLock } from '../dialects/event-parts.js';
 import { numberOf, optionalTextOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
@@ -179,7 +180,7 @@ export async function changesAfter(
     Pick<SessionChange, 'kind' | 'data'> & { seq: number | string; event_seq: number | string }
   >(
     `select kind, seq, coalesce(event_seq, 0) as event_seq, ${select.data} as data from ${changes}
-      where ${SESSION_WHERE} and change_id > ? and change_id <= ? order by change_id`,
+      where ${SESSION_WHERE} and change_id > ? and change_id <= ? order by change_id${underLock(sql, session)}`,
     [...sessionValues(session), after, upTo],
   );
   return (texts) =>

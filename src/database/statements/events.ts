@@ -3,7 +3,7 @@ import { decode } from '../../model/event-codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import type { AppendBatch, Sql, StoredEvent } from '../dialects/dialect.js';
-import { deletePartsFrom, readParts, replaceParts, type UnderLock } from '../dialects/event-parts.js';
+import { deletePartsFrom, readParts, replaceParts, underLock, type UnderLock } from '../dialects/event-parts.js';
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
@@ -14,7 +14,7 @@ import {
   sessionValues,
 } from '../sql/tables.js';
 import { contentOf, type EventContent } from './session-reader.js';
-import type { SessionHead } from './sessions.js';
+import { noteIfBehind, type SessionHead } from './sessions.js';
 import { encodedState, originIn, type OriginRow } from './state.js';
 
 /** How to append to the tables of `Sql`. */
@@ -24,6 +24,7 @@ export const appendsOf = perTables(({ dialect, tables }: Pick<Sql, 'dialect' | '
 
 /** Appends one batch like `DialectAppends.write`, in a transaction or outside one. */
 export async function appendBatch(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
+  if (sql.behind) await noteIfBehind(sql, batch.session);
   const [lastSeq] = await appendsOf(sql).write(sql, [batch]);
   return lastSeq;
 }
@@ -52,16 +53,10 @@ export async function deleteEventsAfter(sql: Sql, session: SessionKey, seq: numb
  *
  * @returns the highest number of the session's events, including trimmed ones, whatever `last_seq` is; 0 if there was none.
  */
-export async function highestSeq(sql: Sql, session: SessionKey, { firstSeq, lastSeq }: SessionHead): Promise<number> {
-  const { selectHighestNumber, underLock } = texts(sql);
-  const highest = async (text: string) => {
-    const [row] = await sql.all<{ seq: number }>(text, sessionValues(session));
-    return Math.max(row ? numberOf(row.seq) : 0, firstSeq - 1);
-  };
-  const seq = await highest(selectHighestNumber);
-  // In a host's transaction InnoDB may show events that were deleted since. The second query sees only what is there. It is not
-  // always used, since it also locks the gap behind the events.
-  return seq > lastSeq && sql.isJoined && underLock !== '' ? highest(selectHighestNumber + underLock) : seq;
+export async function highestSeq(sql: Sql, session: SessionKey, { firstSeq }: SessionHead): Promise<number> {
+  const text = texts(sql).selectHighestNumber + underLock(sql, session);
+  const [row] = await sql.all<{ seq: number }>(text, sessionValues(session));
+  return Math.max(row ? numberOf(row.seq) : 0, firstSeq - 1);
 }
 
 /**
@@ -72,10 +67,9 @@ export async function findEvent(
   sql: Sql,
   session: SessionKey,
   eventId: string,
-  options: UnderLock = {},
+  options?: UnderLock,
 ): Promise<{ seq: number; text: string | undefined; content: Undecoded<EventContent> } | undefined> {
-  const { selectOne, underLock } = texts(sql);
-  const select = options.isLocked ? selectOne + underLock : selectOne;
+  const select = texts(sql).selectOne + underLock(sql, session, options);
   const key = sessionValues(session);
   const [row] = await sql.all<EventRow>(select, [...key, ...key, eventId]);
   if (!row) return undefined;
@@ -157,7 +151,6 @@ const texts = perTables(({ dialect: { sql }, tables }: Sql) => {
       from ${events} where ${SESSION_WHERE} and event_id = ?`,
     selectSuperseded: `select seq, superseded from ${events} where ${SESSION_WHERE} and seq <= ? and superseded is not null
       and seq >= ? and ${isFromNumber('', '?', '?')}`,
-    underLock: sql.underLock,
     copy: [
       copy(events, 'seq, event_id, timestamp, data, superseded, begins_turn'),
       copy(eventParts, 'seq, part, text'),

@@ -3,7 +3,7 @@ import type { StoredTexts, Undecodable, Undecoded } from '../../model/stored-tex
 import type { SessionKey } from '../../model/keys.js';
 import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
 import type { Sql } from '../dialects/dialect.js';
-import { readParts } from '../dialects/event-parts.js';
+import { readParts, underLock } from '../dialects/event-parts.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
@@ -134,7 +134,7 @@ export async function loggedEventsOfSession(
   { incarnation, after, upTo, limit, afterTimestamp }: SessionLogRange,
 ): Promise<StoredLogEvent[]> {
   const { where, values } = conditions({ afterTimestamp });
-  return storedEvents(sql, `${texts(sql).selectSessionEvents}${where} order by seq limit ?`, [
+  return storedEvents(sql, `${texts(sql).selectSessionEvents}${where} order by seq limit ?${underLock(sql, session)}`, [
     ...[...sessionValues(session), ...sessionValues(session)],
     after,
     upTo,

@@ -5,7 +5,7 @@ import { isRecord } from '../../model/objects.js';
 import { MAX_SEQ } from '../../model/seq-ranges.js';
 import type { Undecoded } from '../../model/stored-texts.js';
 import type { Sql } from '../dialects/dialect.js';
-import { readParts, type UnderLock } from '../dialects/event-parts.js';
+import { readParts, underLock, type UnderLock } from '../dialects/event-parts.js';
 import { statementsFor } from '../dialects/session-rows.js';
 import { keysetAfter } from '../sql/keyset.js';
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
@@ -90,9 +90,9 @@ export async function findOpenCalls(
 export async function openCallsOf(
   sql: Sql,
   session: SessionKey,
-  { isLocked = false, areWaiting = false }: UnderLock & { areWaiting?: boolean } = {},
+  { areWaiting = false, ...options }: UnderLock & { areWaiting?: boolean } = {},
 ): Promise<WaitingCall[]> {
-  const text = texts(sql).select(areWaiting) + (isLocked ? texts(sql).underLock : '');
+  const text = texts(sql).select(areWaiting) + underLock(sql, session, options);
   return (await sql.all<CallRow>(text, sessionValues(session))).map(callOf);
 }
 
@@ -190,7 +190,6 @@ const texts = perTables(({ dialect: { sql }, tables: { openCalls, sessions, even
   const columns = `open_until, seq, number, name, timestamp, ${select.data} as call_json`;
   const place = `${SESSION_WHERE} and open_until = ? and seq = ? and number = ?`;
   return {
-    underLock: sql.underLock,
     select: (areWaiting: boolean) =>
       `select ${columns} from ${openCalls} where ${SESSION_WHERE}${areWaiting ? ` and ${WAITS}` : ''} order by seq, number`,
     selectFirst: `select seq from ${openCalls} where ${SESSION_WHERE} and ${WAITS} order by seq limit 1`,

@@ -4,6 +4,7 @@ import type { SessionKey } from '../../model/keys.js';
 import { MAX_SEQ, gapsIn, type SeqRange } from '../../model/seq-ranges.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
+import { underLock } from '../dialects/event-parts.js';
 import { booleanOf, numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_WHERE,
@@ -69,8 +70,9 @@ type UndecodedSession = Undecoded<ReadSession | undefined>;
  * @returns a function that returns undefined if there is no such session.
  */
 export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SEQ): Promise<UndecodedSession> {
+  const reader = sql.behind ? current(sql, session) : sql;
   const most = Math.min(newest, MAX_SEQ);
-  const found = sorted(await sql.all<Row>(...texts(sql).newest(session, most)));
+  const found = sorted(await reader.all<Row>(...texts(sql).newest(session, most)));
   return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq - 1, found.head.lastSeq - most)));
 }
 
@@ -81,7 +83,8 @@ export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SE
  * call of an answer, and the calls that were made with it.
  */
 export async function readTurns(sql: Sql, session: SessionKey, newest: number): Promise<UndecodedSession> {
-  const rows = await sql.all<Row>(...texts(sql).turns(session, Math.min(newest, MAX_SEQ)));
+  const reader = sql.behind ? current(sql, session) : sql;
+  const rows = await reader.all<Row>(...texts(sql).turns(session, Math.min(newest, MAX_SEQ)));
   const found = sorted(rows);
   if (!found) return decoding(session, found);
   const { firstSeq, lastSeq } = found.head;
@@ -95,7 +98,8 @@ export async function readTurns(sql: Sql, session: SessionKey, newest: number): 
 
 /** Reads a session with its events after a number. */
 export async function readAfter(sql: Sql, session: SessionKey, seq: number): Promise<UndecodedSession> {
-  const found = sorted(await sql.all<Row>(...texts(sql).after(session, seq)));
+  const reader = sql.behind ? current(sql, session) : sql;
+  const found = sorted(await reader.all<Row>(...texts(sql).after(session, seq)));
   return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq - 1, seq)));
 }
 
@@ -106,14 +110,31 @@ export async function readSince(
   time: number,
   newest?: number,
 ): Promise<UndecodedSession> {
+  const reader = sql.behind ? current(sql, session) : sql;
   const { since, newestSince, whole } = texts(sql);
   const statement = newest === undefined ? since(session, time) : newestSince(session, time, newest);
-  const found = sorted(await sql.all<Row>(...statement));
+  const found = sorted(await reader.all<Row>(...statement));
   const read = found && sinceTime(found, newest);
   if (!found || read) return decoding(session, read);
   // An event is missing or in parts, so everything is read again, as of one moment.
-  const all = sorted(await sql.all<Row>(...whole(session, time)));
+  const all = sorted(await reader.all<Row>(...whole(session, time)));
   return decoding(session, all && wholeSinceTime(all, newest));
+}
+
+/** Others write the state of apps and users, so it is not locked. */
+const IS_SHARED = /^select '(user|app)'/;
+
+/** For a host's transaction that would see old rows of the session: reads those that are there now. */
+function current(sql: Sql, session: SessionKey): Pick<Sql, 'all'> {
+  const end = underLock(sql, session);
+  if (end === '') return sql;
+  const lock = (part: string) => (IS_SHARED.test(part) ? part : `(${part}${end})`);
+  const locking = (text: string) =>
+    text
+      .split(/\s+union all\s+/)
+      .map(lock)
+      .join(' union all ');
+  return { all: (text, values) => sql.all(locking(text), values) };
 }
 
 /** The session's row, a row of its state, or an event; in a union numbers may be text. */

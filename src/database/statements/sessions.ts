@@ -1,7 +1,7 @@
 import { StaleSessionError } from '../../model/errors.js';
-import type { SessionKey } from '../../model/keys.js';
+import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import type { Sql } from '../dialects/dialect.js';
-import type { UnderLock } from '../dialects/event-parts.js';
+import { underLock, type UnderLock } from '../dialects/event-parts.js';
 import { SESSION_COLUMNS, SESSION_WHERE, sessionKeyOf, sessionValues, type SessionKeyRow } from '../sql/tables.js';
 import { numberOf, textOf } from '../sql/row-values.js';
 import { recordChange, recordDeletion } from './changes.js';
@@ -52,6 +52,7 @@ const IS_THERE = `${SESSION_WHERE} and status = 'active'`;
 
 /** Fails with the database's unique violation if the session exists. The caller records the creation. */
 export async function insertSession(sql: Sql, session: SessionKey, head: SessionHead): Promise<void> {
+  const seen = sql.behind && (await sessionVersion(sql, session));
   await sql.run(
     `insert into ${sql.tables.sessions}
       (${SESSION_COLUMNS}, incarnation, origin, last_change, first_seq, last_seq, create_time, last_update_time)
@@ -68,6 +69,8 @@ export async function insertSession(sql: Sql, session: SessionKey, head: Session
       head.lastUpdateTime,
     ],
   );
+  // Somebody has deleted an earlier session, whose rows the transaction still sees.
+  if (seen) sql.behind?.set(sessionIdentity(session), true);
 }
 
 export async function sessionHead(sql: Sql, session: SessionKey): Promise<ReadHead | undefined> {
@@ -96,33 +99,37 @@ export async function sessionHeads(
 
 /** Takes the session's lock without assigning a number. @returns undefined if the session is missing. */
 export async function lockSession(sql: Sql, session: SessionKey): Promise<ReadHead | undefined> {
+  await noteIfBehind(sql, session);
   const row = await sql.dialect.operations.lockSession<HeadRow>(sql, session, { columns: HEAD, where: IS_THERE });
   return row && headOf(row);
 }
 
+/** Takes the session's lock for a caller that has not locked it before: see `Sql.behind`. */
+export async function noteIfBehind(sql: Sql, session: SessionKey): Promise<void> {
+  const { behind } = sql;
+  const id = sessionIdentity(session);
+  if (!behind || behind.has(id)) return;
+  // The lock comes first: it does not begin to read, so after a wait for it nothing is old yet.
+  const locked = await sessionVersion(sql, session, { isLocked: true });
+  behind.set(id, (await sessionVersion(sql, session)) !== locked);
+}
+
 /**
- * Like `lockSession`, for a caller that then reads the session and writes what it derives from that. On InnoDB a host's transaction
- * may read rows from before the lock; on other databases it cannot lock a row that has changed since its snapshot.
+ * Like `lockSession`, for a caller that then reads the session and writes what it derives from that. On other databases than InnoDB
+ * a host's transaction cannot lock a row that has changed since its snapshot.
  *
  * @throws StaleSessionError if the session has changed since the transaction began to read.
  */
 export async function lockSessionAsRead(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
   const head = await lockSession(sql, session);
-  if (!head || !sql.isJoined || sql.dialect.sql.underLock === '') return head;
-  const [read, locked] = [await sessionVersion(sql, session), await sessionVersion(sql, session, { isLocked: true })];
-  if (read !== locked) throw new StaleSessionError(session.sessionId);
+  if (head && underLock(sql, session)) throw new StaleSessionError(session.sessionId);
   return head;
 }
 
 /** @returns a text that changes whenever the session's events, its own state or its past changes. */
-export async function sessionVersion(
-  sql: Sql,
-  session: SessionKey,
-  { isLocked = false }: UnderLock = {},
-): Promise<string> {
+export async function sessionVersion(sql: Sql, session: SessionKey, options?: UnderLock): Promise<string> {
   const text = `select incarnation, first_seq, last_seq, last_change from ${sql.tables.sessions} where ${SESSION_WHERE}`;
-  const end = isLocked ? sql.dialect.sql.underLock : '';
-  const [row] = await sql.all<VersionRow>(text + end, sessionValues(session));
+  const [row] = await sql.all<VersionRow>(text + underLock(sql, session, options), sessionValues(session));
   return row ? `${textOf(row.incarnation)} ${row.first_seq} ${row.last_seq} ${row.last_change}` : '';
 }
 
@@ -211,6 +218,7 @@ export async function beginDeletion(sql: Sql, session: StoredSession): Promise<v
  */
 export async function restoreRow(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
   const columns = STORED_SESSION_COLUMNS;
+  await noteIfBehind(sql, session);
   const row = await sql.dialect.operations.lockSession<StoredSessionRow>(sql, session, { columns });
   const stored = row && storedSessionOf(row);
   if (!stored || stored.status === 'ending') return undefined;
