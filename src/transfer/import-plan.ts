@@ -1,6 +1,6 @@
 import type { DescribedSession, TransferredSession } from './transferred-sessions.js';
 import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
-import type { NumberedEvent, StorableRecord } from './records.js';
+import type { NumberedEvent, SessionRecord, StorableRecord } from './records.js';
 
 /** Records of a session that are written together. */
 export interface SessionBatch {
@@ -22,7 +22,7 @@ type SessionRow = DescribedSession;
 /** What happens to a session's row before its events are written. */
 type Start =
   | 'create'
-  /** The row lacks events, since its deletion has begun. The rest is deleted, and the session is written again. */
+  /** The row lacks events, since its deletion has begun, or other records were not imported to their end. It is written again. */
   | 'replace'
   | 'keep';
 
@@ -75,7 +75,7 @@ export class ImportPlanner {
     this.#batch = batch;
     const { owner: key, session } = batch.session;
     const { firstSeq, createTime, lastUpdateTime } = session;
-    const here = row?.status === 'ending' ? undefined : row;
+    const here = row?.status === 'ending' || (row && isLeftOfOthers(row, session)) ? undefined : row;
     this.#start = here ? 'keep' : row ? 'replace' : 'create';
     this.#isNew = !here && drySeq === undefined;
     const described = { deletedAt: undefined, title: null, labels: null };
@@ -124,17 +124,22 @@ export class ImportPlanner {
       start: this.#start,
       events: fresh,
       lastSeq,
-      end: this.#end(lastSeq),
+      end: this.#end(lastSeq, fresh.at(-1)),
     };
   }
 
-  #end(lastSeq: number): End {
+  /** @param newest the newest event that the batch writes. */
+  #end(lastSeq: number, newest: NumberedEvent | undefined): End {
     const { session, isLast } = this.#batch;
     const { createTime } = session.session;
     if (!isLast) {
       // A session that was complete stays what it was: the last batch would record its history again.
       const isIncomplete = this.#isNew || this.#isUnfinished;
-      return { kind: 'hide', row: { ...this.#row, lastSeq, ...(isIncomplete && { deletedAt: createTime }) } };
+      const lastUpdateTime = newest?.timestamp ?? this.#row.lastUpdateTime;
+      return {
+        kind: 'hide',
+        row: { ...this.#row, lastSeq, ...(isIncomplete ? { deletedAt: createTime } : { lastUpdateTime }) },
+      };
     }
     if (lastSeq !== session.session.lastSeq) return { kind: 'leave' };
     const row = this.#completeRow(lastSeq);
@@ -142,9 +147,8 @@ export class ImportPlanner {
     return { kind: 'complete', row, isFirst, wasDeleted: !isFirst && this.#row.deletedAt !== undefined };
   }
 
-  /** An incomplete session is soft-deleted with the time of its creation. */
   get #isUnfinished(): boolean {
-    return this.#row.deletedAt === this.#row.createTime;
+    return isUnfinished(this.#row);
   }
 
   #completeRow(lastSeq: number): SessionRow {
@@ -158,5 +162,20 @@ export class ImportPlanner {
     return { ...row, title: this.#row.title, labels: this.#row.labels, deletedAt: keptDeletedAt };
   }
 }
+
+/** An incomplete session is soft-deleted with the time of its creation. */
+const isUnfinished = ({ deletedAt, createTime }: SessionRow) => deletedAt === createTime;
+
+/**
+ * Whether an import of other records of the session was interrupted. Its events may be other ones: the session may have been rewound
+ * since, or created again.
+ */
+const isLeftOfOthers = (row: TransferredSession, { bound, ...session }: SessionRecord) =>
+  isUnfinished(row) &&
+  (row.createTime !== session.createTime ||
+    row.lastUpdateTime !== session.lastUpdateTime ||
+    row.firstSeq !== session.firstSeq ||
+    row.lastSeq >= session.lastSeq ||
+    (bound !== undefined && row.origin !== bound.origin));
 
 const refusal = (error: InvalidArgumentError | SessionExistsError): ImportPlan => ({ kind: 'refuse', error });

@@ -1,6 +1,6 @@
 import { createEvent, createEventActions, type Event } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
-import { setImmediate } from 'node:timers/promises';
+import { setImmediate, setTimeout } from 'node:timers/promises';
 import { AdkMemory, adkEntities } from '../../../entities/index.js';
 import { compression, encryption } from '../../../src/codecs/index.js';
 import {
@@ -281,7 +281,7 @@ test('L1 K4 state of an event that was rewritten after an import is part of the 
   expect((await ours!.forkSession(KEY, { at: 2 })).state).toEqual({ k: 1 });
 });
 
-test('L1 H5 an import that is interrupted leaves the calls that wait after the events that are there', async () => {
+test('L1 C5 H5 an import that is interrupted leaves the calls and the time of the events that are there', async () => {
   const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
   const [theirs, ours] = [from, to].map(({ em }) => new MikroOrmSessionService(em));
   const session = await theirs!.createSession(KEY);
@@ -294,7 +294,7 @@ test('L1 H5 an import that is interrupted leaves the calls that wait after the e
   const stop = new AbortController();
   const onProgress = ({ events }: { events: number }) => events === 1 && stop.abort();
   await bring({ batchSize: 1, signal: stop.signal, onProgress });
-  expect((await ours!.getSession(KEY))?.events).toHaveLength(1);
+  expect(await ours!.getSession(KEY)).toMatchObject({ events: [{ id: 'e1' }], lastUpdateTime: asks.timestamp });
   expect(await ours!.findOpenCalls({ appName: KEY.appName })).toMatchObject({ calls: [{ id: 'c' }] });
 });
 
@@ -329,6 +329,46 @@ test('L1 J2 readers of the log do not see a session whose import was interrupted
   await importInto({ em }, lines, { batchSize: 1 });
   expectSame(await folded(log, KEY.appName), await tablesOf({ em }, KEY.appName));
 });
+
+const MEANWHILE: Record<string, (service: MikroOrmSessionService, em: MikroORM['em']) => Promise<unknown>> = {
+  'was rewound': (service) => service.rewindSession(KEY, { at: 1 }),
+  'was rewound to what is there': (service) => service.rewindSession(KEY, { at: 2 }),
+  'was rewound and appended to': async (service) => {
+    const session = await service.rewindSession(KEY, { at: 1 });
+    await service.appendEvents({ session, events: ['f2', 'f3'].map((id) => createEvent({ id })) });
+  },
+  'was created again': async (service) => {
+    await service.deleteSession(KEY);
+    await setTimeout(2);
+    await service.createSession({ ...KEY, state: { again: 1 } });
+  },
+  'was appended to, and an event was rewritten': async (service) => {
+    const session = (await service.getSession(KEY))!;
+    await service.appendEvents({ session, events: ['e1', 'e5'].map((id) => createEvent({ id, timestamp: 2e12 })) });
+  },
+  'was trimmed': (_, em) => new SessionMaintenance(em).trim({ ...KEY, keepLast: 1, dropOpenCalls: true }),
+};
+
+test.each(Object.entries(MEANWHILE))(
+  'L1 a later export replaces what an interrupted import has left, if the session %s meanwhile',
+  async (_, change) => {
+    const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+    const service = new MikroOrmSessionService(from.em);
+    const session = await service.createSession({ ...KEY, state: { a: 1 } });
+    const content = { parts: [{ functionCall: { id: 'c', name: 'approve', args: {} } }] };
+    const asks = createEvent({ id: 'e1', content, longRunningToolIds: ['c'] });
+    await service.appendEvents({ session, events: [asks, ...['e2', 'e3', 'e4'].map((id) => createEvent({ id }))] });
+    const file = await linesOf(from);
+    await expect(importInto(to, file.slice(0, 4), { batchSize: 1 })).rejects.toThrow(/lacks its events after number 3/);
+    await change(service, from.em);
+    const later = await linesOf(from);
+    await importInto(to, later, { batchSize: 1 });
+    expect(await linesOf(to)).toEqual(later);
+    const calls = (orm: MikroORM) => new MikroOrmSessionService(orm.em).findOpenCalls({ appName: KEY.appName });
+    expect(await calls(to)).toEqual(await calls(from));
+    expectSame(await folded(new EventLog(to.em), KEY.appName), await tablesOf(to, KEY.appName));
+  },
+);
 
 test('L1 H5 an import brings back no call whose event was trimmed since the export', async () => {
   const { em } = await emptyStore('sqlite');
