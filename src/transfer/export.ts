@@ -15,6 +15,7 @@ import {
   type StoredLogEvent,
 } from '../database/statements/logged-events.js';
 import { openCallsOf } from '../database/statements/open-calls.js';
+import { isUnfinished } from '../database/statements/stored-session.js';
 import { walkedSessions, type KeptSession } from '../database/statements/walk.js';
 import { AS_STORED, PLAIN, isEncoded, isWhole, type Undecoded } from '../model/stored-texts.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
@@ -201,7 +202,7 @@ interface StoredPage {
 async function* exportSession(reading: Reading, key: SessionKey): AsyncGenerator<SessionRecord | EventRecord> {
   const { decoded, isCoded } = reading;
   const read = await reading.snapshot((sql) => readSession(sql, reading, key));
-  // It was deleted since the page was read, or is being deleted.
+  // It was deleted since the page was read, or is being deleted or imported.
   if (!read) return;
   const { row, openCalls, batches } = read;
   const bound = boundIn(reading, key, row.origin);
@@ -230,7 +231,7 @@ async function readSession(
   key: SessionKey,
 ): Promise<StoredSession | undefined> {
   const row = await transferredSession(sql, key);
-  if (!row || row.status === 'ending') return undefined;
+  if (!row || row.status === 'ending' || isUnfinished(row)) return undefined;
   const state = await writtenState(sql, key, 'session');
   const history = await recordedChanges(sql, key);
   const openCalls = areAsStored ? await openCallsOf(sql, key) : [];

@@ -1,3 +1,4 @@
+import { isUnfinished, unfinishedAt } from '../database/statements/stored-session.js';
 import type { DescribedSession, TransferredSession } from './transferred-sessions.js';
 import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
 import type { NumberedEvent, SessionRecord, StorableRecord } from './records.js';
@@ -138,7 +139,11 @@ export class ImportPlanner {
       const lastUpdateTime = newest?.timestamp ?? this.#row.lastUpdateTime;
       return {
         kind: 'hide',
-        row: { ...this.#row, lastSeq, ...(isIncomplete ? { deletedAt: createTime } : { lastUpdateTime }) },
+        row: {
+          ...this.#row,
+          lastSeq,
+          ...(isIncomplete ? { deletedAt: unfinishedAt(createTime) } : { lastUpdateTime }),
+        },
       };
     }
     if (lastSeq !== session.session.lastSeq) return { kind: 'leave' };
@@ -162,9 +167,6 @@ export class ImportPlanner {
     return { ...row, title: this.#row.title, labels: this.#row.labels, deletedAt: keptDeletedAt };
   }
 }
-
-/** An incomplete session is soft-deleted with the time of its creation. */
-const isUnfinished = ({ deletedAt, createTime }: SessionRow) => deletedAt === createTime;
 
 /**
  * Whether an import of other records of the session was interrupted. Its events may be other ones: the session may have been rewound

@@ -7,6 +7,7 @@ import { numberOf, textOf } from '../sql/row-values.js';
 import { recordChange, recordDeletion } from './changes.js';
 import {
   STORED_SESSION_COLUMNS,
+  isUnfinished,
   storedSessionOf,
   type StoredSession,
   type StoredSessionRow,
@@ -214,14 +215,14 @@ export async function beginDeletion(sql: Sql, session: StoredSession): Promise<v
 /**
  * Undoes a soft deletion, if there is one.
  *
- * @returns undefined if there is no session, or if its permanent deletion has begun.
+ * @returns undefined if there is no session, if its permanent deletion has begun, or if its import has not ended.
  */
 export async function restoreRow(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
   const columns = STORED_SESSION_COLUMNS;
   await noteIfBehind(sql, session);
   const row = await sql.dialect.operations.lockSession<StoredSessionRow>(sql, session, { columns });
   const stored = row && storedSessionOf(row);
-  if (!stored || stored.status === 'ending') return undefined;
+  if (!stored || stored.status === 'ending' || isUnfinished(stored)) return undefined;
   if (stored.status === 'deleted') {
     const text = `update ${sql.tables.sessions} set deleted_at = null, status = 'active' where ${SESSION_WHERE}`;
     await sql.run(text, sessionValues(session));

@@ -18,6 +18,15 @@ export interface StoredSession extends SessionHead {
   deletedAt: number | undefined;
 }
 
+/**
+ * A session whose import in batches has not ended is soft-deleted with this time, at which no other session can have been deleted.
+ * It lacks events, state and calls.
+ */
+export const unfinishedAt = (createTime: number): number => createTime - 1;
+
+export const isUnfinished = ({ deletedAt, createTime }: Pick<StoredSession, 'deletedAt' | 'createTime'>): boolean =>
+  deletedAt === unfinishedAt(createTime);
+
 /** The columns of `storedSessionOf`. */
 export interface StoredSessionRow extends SessionKeyRow {
   incarnation: string;

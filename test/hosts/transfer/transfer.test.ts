@@ -312,7 +312,7 @@ test('L1 J2 an import in batches into a soft-deleted session records its history
   expectSame(await folded(new EventLog(em), KEY.appName), await tablesOf({ em }, KEY.appName));
 });
 
-test('L1 J2 readers of the log do not see a session whose import was interrupted', async () => {
+test('L1 J2 K3 nobody sees a session whose import was interrupted: no reader, restoreSession or export', async () => {
   const [from, { em }] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
   const service = new MikroOrmSessionService(from.em);
   const session = await service.createSession({ ...KEY, state: { a: 1 } });
@@ -326,6 +326,10 @@ test('L1 J2 readers of the log do not see a session whose import was interrupted
   const part = await folded(log, KEY.appName);
   expect(JSON.stringify(part)).toContain('"e1"');
   expectSame(part, await tablesOf({ em }, KEY.appName));
+  await expect(new MikroOrmSessionService(em).restoreSession(KEY)).rejects.toMatchObject({
+    code: 'ADK_SESSION_NOT_FOUND',
+  });
+  expect(await linesOf({ em })).toEqual([]);
   await importInto({ em }, lines, { batchSize: 1 });
   expectSame(await folded(log, KEY.appName), await tablesOf({ em }, KEY.appName));
 });
