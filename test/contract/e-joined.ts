@@ -486,13 +486,35 @@ joinedSuite.own(
         expect(now).toMatchObject({ state: { b: 1 }, events: [] });
       }
 
-    const fresh = { ...(await made()), sessionId: 'fresh' };
-    const got = await late(
-      fresh,
-      (key) => another.createSession({ ...key, state: { b: 1 } }).then(() => theirs(key)),
-      (joined) => joined.getOrCreateSession(fresh),
-    );
-    expect(idsOf(got)).toEqual(['theirs']);
+    const turns = new MikroOrmSessionService(orm.em, { defaultNumRecentEvents: 1 });
+    const fill = async (key: SessionKey) => {
+      await another.createSession({ ...key, state: { b: 1 } });
+      const user = { author: 'user' };
+      const asks = { content: { role: 'model', parts: [{ functionCall: { id: 'c', name: 'f', args: {} } }] } };
+      const events = [
+        saying('q', user),
+        eventOf({ ...asks, longRunningToolIds: ['c'] }),
+        saying('q', user),
+        saying('a'),
+      ];
+      const session = (await another.getSession(key))!;
+      await another.appendEvents({ session, events: [...events, saying('q', user), saying('a')] });
+    };
+    for (const reading of [service, turns]) {
+      const fresh = { ...(await made()), sessionId: randomBytes(8).toString('hex') };
+      const read: Event[][] = [];
+      await orm.em.fork().transactional(
+        async (tx) => {
+          await service.withEntityManager(tx).getSession(fresh);
+          await fill(fresh);
+          const joined = reading.withEntityManager(tx);
+          read.push((await joined.getOrCreateSession(fresh)).events);
+          expect((await joined.readEvents(fresh)).events).toHaveLength(6);
+        },
+        { isolationLevel: IsolationLevel.REPEATABLE_READ },
+      );
+      expect(read).toEqual([(await reading.getSession(fresh))!.events]);
+    }
 
     const key = await made();
     const rewound = late(key, update, async (joined, handle) => {

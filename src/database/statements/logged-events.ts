@@ -134,7 +134,11 @@ export async function loggedEventsOfSession(
   { incarnation, after, upTo, limit, afterTimestamp }: SessionLogRange,
 ): Promise<StoredLogEvent[]> {
   const { where, values } = conditions({ afterTimestamp });
-  return storedEvents(sql, `${texts(sql).selectSessionEvents}${where} order by seq limit ?${underLock(sql, session)}`, [
+  const text = `${texts(sql).selectSessionEvents}${where} order by seq limit ?`;
+  const end = underLock(sql, session);
+  // Also in the selects of the session's row.
+  const locking = end === '' ? text : text.replace(/\(select [^()]+(?=\))/g, `$&${end}`) + end;
+  return storedEvents(sql, locking, [
     ...[...sessionValues(session), ...sessionValues(session)],
     after,
     upTo,

@@ -75,7 +75,7 @@ export async function insertSession(sql: Sql, session: SessionKey, head: Session
 }
 
 export async function sessionHead(sql: Sql, session: SessionKey): Promise<ReadHead | undefined> {
-  const text = `select ${HEAD} from ${sql.tables.sessions} where ${IS_THERE}`;
+  const text = `select ${HEAD} from ${sql.tables.sessions} where ${IS_THERE}${underLock(sql, session)}`;
   const [row] = await sql.all<HeadRow>(text, sessionValues(session));
   return row && headOf(row);
 }
