@@ -1,9 +1,11 @@
 #!/usr/bin/env node
+import { inWords } from './files.js';
 import { runCommandLine } from './program.js';
+import { fail } from './run.js';
 
-// The reader, such as `head`, may close the pipe early.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error;
+  // The reader, such as `head`, may close the pipe early.
+  if (error.code !== 'EPIPE') fail(inWords('The output', 'written', error));
   process.exit();
 });
 

@@ -28,7 +28,7 @@ import { packageVersion } from '../../../src/operations/version.js';
 import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
 import { until } from '../../contract/tools.js';
 import { Proxy } from '../../faults/fire/proxy.js';
-import { ended, prepare, remove, run, runAlone, runOnTerminal, start } from './command.js';
+import { ended, prepare, remove, run, runAlone, runInto, runOnTerminal, start } from './command.js';
 
 const databases = databasesOfUrls();
 
@@ -554,6 +554,16 @@ describe('in general', () => {
       out: '',
       err: `error: ${folder} cannot be read: it is a folder.\n`,
     });
+  });
+
+  (process.platform === 'linux' ? test : test.skip)('a full disk ends what is printed, in words', async () => {
+    const { orm, url } = await open();
+    await conversation(orm);
+    for (const command of ['export', 'list'])
+      expect(await runInto('/dev/full', [command, '--url', url])).toEqual({
+        code: 1,
+        err: 'error: The output cannot be written: the disk is full.\n',
+      });
   });
 
   test('no other refusal of a point is taken for an invocation that is missing', async () => {

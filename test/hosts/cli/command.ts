@@ -1,5 +1,6 @@
 import { fork, spawn, type ChildProcess, type ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
+import { open } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import { WorkerBundle } from '../../support/worker-bundle.js';
 import type { CommandLine } from './commands-process.js';
@@ -48,6 +49,15 @@ export function runAlone(args: readonly string[], options: ProcessOptions & { in
   const child = start(args, options);
   child.stdin.end(options.input ?? '');
   return ended(child);
+}
+
+/** Runs the command line as a process of its own that prints into a file. */
+export async function runInto(file: string, args: readonly string[]): Promise<Omit<Ended, 'out'>> {
+  const output = await open(file, 'w');
+  const child = spawn(process.execPath, [main.path, ...args], { stdio: ['ignore', output.fd, 'pipe'] });
+  const [err, [code]] = await Promise.all([text(child.stderr), once(child, 'close')]);
+  await output.close();
+  return { code: code as number | null, err };
 }
 
 /** Runs the command line in the process of the commands, without a terminal. */
