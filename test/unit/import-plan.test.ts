@@ -1,3 +1,4 @@
+import { unfinishedAt } from '../../src/database/statements/stored-session.js';
 import { InvalidArgumentError, SessionExistsError } from '../../src/model/errors.js';
 import { ImportPlanner, type SessionBatch, type StoredHere } from '../../src/transfer/import-plan.js';
 
@@ -44,12 +45,23 @@ describe('ImportPlanner', () => {
     const first = planFor(batch({ events: events(1, 2, 3), isLast: false }), nothing);
     expect(first).toMatchObject({ kind: 'write', start: 'create', isNew: true, lastSeq: 3 });
     expect(first).toHaveProperty('end', expect.objectContaining({ kind: 'hide' }));
-    expect(first).toHaveProperty('end.row.deletedAt', times.createTime);
+    expect(first).toHaveProperty('end.row.deletedAt', unfinishedAt(times.createTime));
 
-    const last = planFor(batch({ events: events(4, 5) }), here(3, { deletedAt: times.createTime }));
+    const last = planFor(batch({ events: events(4, 5) }), here(3, { deletedAt: unfinishedAt(times.createTime) }));
     expect(last).toMatchObject({ kind: 'write', start: 'keep', isNew: false, events: events(4, 5), lastSeq: 5 });
     expect(last).toMatchObject({ end: { kind: 'complete', isFirst: true, row: { title: 'theirs' } } });
     expect(last).toHaveProperty('end.row.deletedAt', undefined);
+  });
+
+  test.each<[string, Partial<NonNullable<StoredHere['row']>>]>([
+    ['created again', { createTime: 7 }],
+    ['appended to', { lastUpdateTime: 1 }],
+    ['trimmed', { firstSeq: 2 }],
+    ['rewound', { lastSeq: 5 }],
+  ])('L1 what an interrupted import left of a session that was %s since is replaced', (_, part) => {
+    const row = { ...here(3, part).row!, deletedAt: unfinishedAt(part.createTime ?? times.createTime) };
+    const plan = planFor(batch(), { row, drySeq: undefined });
+    expect(plan).toMatchObject({ kind: 'write', start: 'replace', isNew: true, events: events(1, 2, 3, 4, 5) });
   });
 
   test('L1 what is here is skipped, and a session that has gone on here keeps its state', () => {

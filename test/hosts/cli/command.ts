@@ -55,7 +55,7 @@ export function runAlone(args: readonly string[], options: ProcessOptions & { in
 export async function runInto(file: string, args: readonly string[]): Promise<Omit<Ended, 'out'>> {
   const output = await open(file, 'w');
   const child = spawn(process.execPath, [main.path, ...args], { stdio: ['ignore', output.fd, 'pipe'] });
-  const [err, [code]] = await Promise.all([text(child.stderr), once(child, 'close')]);
+  const [err, [code]] = await Promise.all([text(child.stderr!), once(child, 'close')]);
   await output.close();
   return { code: code as number | null, err };
 }
