@@ -117,9 +117,9 @@ export const FAILURES = {
   },
   deadlock: {
     reason: 'DeadlockException',
-    what: 'The transaction was the victim of a deadlock on every attempt',
+    what: 'The transaction met a deadlock, or rows that had changed since its snapshot, on every attempt',
     advice:
-      "Look for transactions that lock rows of adk-mikro-orm and stay open. If the load is expected, raise 'retry.attempts'.",
+      "Begin a transaction of your own again. Look for transactions that lock rows of adk-mikro-orm and stay open. If the load is expected, raise 'retry.attempts'.",
     passing: 'conflict',
   },
   rolledBack: {
