@@ -117,7 +117,7 @@ async function insertCopies(sql: Sql, to: ArtifactKey, copies: readonly EncodedC
   for (const { key, encoded, createTime } of copies) await insertVersion(sql, key, encoded, createTime);
 }
 
-const texts = perTables(({ tables: { artifacts, artifactVersions, artifactParts } }: Sql) => {
+const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artifactParts } }: Sql) => {
   const copy =
     (into: string, selected: string, from: string, columns = selected) =>
     (versions: string) =>
@@ -128,7 +128,7 @@ const texts = perTables(({ tables: { artifacts, artifactVersions, artifactParts 
     lockArtifact: `update ${artifacts} set update_time = update_time where ${where}`,
     deleteOfSession: `delete from ${artifacts} where ${SESSION_WHERE}`,
     uploads: (versions: string) => `select upload from ${artifactVersions} where ${where} and version in ${versions}
-      and upload is not null`,
+      and upload is not null${dialect.sql.underLock}`,
     copyArtifact: (versions: string) => `${copyArtifact(versions)} group by app_name, user_id, filename`,
     copyVersions: [
       copy(artifactVersions, 'version, info, data, upload, parts, create_time', artifactVersions),

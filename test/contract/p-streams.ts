@@ -1,12 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { createEvent, createEventActions } from '@google/adk';
+import { IsolationLevel } from '@mikro-orm/core';
 import { incompleteVersions } from '../../src/artifacts/incomplete.js';
 import { countAbandoned } from '../../src/artifacts/uploads.js';
 import { compression, encryption } from '../../src/codecs/index.js';
 import { MikroOrmArtifactService, adkServices, type MikroOrmArtifactServiceOptions } from '../../src/index.js';
 import { readerOf } from '../../src/operations/reader.js';
-import { Suite, onSqlite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
+import { Suite, onInnodb, onSqlite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty } from './tools.js';
 
 /** Tests of section P: artifacts that are saved from streams. */
@@ -314,6 +315,34 @@ for (const [how, options] of [
     expect((await rowsOf(context)).at(-1)).toBe(6);
     expect(await miscounted(context)).toEqual([]);
   });
+
+streamSuite.own(
+  'P12',
+  'a fork in a transaction has a version whole that came as a stream after its snapshot',
+  async (context) => {
+    const { orm } = context;
+    const { sessionService } = adkServices(orm.em);
+    const { save, service, file, key } = fileOf(context, {}, context.peer.em);
+    await save(pieces(Buffer.from('small')));
+    const session = await sessionService.createSession(key);
+    const event = createEvent({ author: 'a', actions: createEventActions({ artifactDelta: { f: 0 } }) });
+    await sessionService.appendEvent({ session, event });
+    const content = randomBytes(LARGE);
+    await orm.em.fork().transactional(
+      async (tx) => {
+        const joined = sessionService.withEntityManager(tx);
+        await joined.getSession(key);
+        await service.deleteArtifact(file);
+        await save(pieces(content));
+        await joined.forkSession(key, { as: 'forked' });
+      },
+      { isolationLevel: IsolationLevel.REPEATABLE_READ },
+    );
+    const part = await service.loadArtifact({ ...file, sessionId: 'forked' });
+    expect(part!.inlineData!.data === content.toString('base64')).toBe(true);
+  },
+  onInnodb,
+);
 
 streamSuite.own(
   'P15',
