@@ -18,6 +18,7 @@ import {
 import { encodedEvent, keysIn } from '../database/statements/events.js';
 import { openCallsOf, replaceOpenCalls } from '../database/statements/open-calls.js';
 import { deleteSoftDeleted, insertSession } from '../database/statements/sessions.js';
+import { isUnfinished } from '../database/statements/stored-session.js';
 import { clearState, encodedState, writtenState } from '../database/statements/state.js';
 import type { CallInParts } from '../database/calls/call-in-parts.js';
 import { ofState, type KnownSession } from '../model/codec.js';
@@ -31,7 +32,14 @@ import type { ImportResult } from '../model/results.js';
 import { byScope, prefixed, type Scope, type StateEntries, type StateEntry } from '../model/state.js';
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
 import { changeData, freshChanges, isExplained } from './fresh-changes.js';
-import { refusePlain, storableRecord, type AcceptedTexts, type NumberedEvent, type StorableRecord } from './records.js';
+import {
+  refusePlain,
+  storableRecord,
+  type AcceptedTexts,
+  type NumberedEvent,
+  type SessionRecord,
+  type StorableRecord,
+} from './records.js';
 import { encodedImport, importVersion, nameOf } from './stored-artifacts.js';
 import { encodedMemory, importMemory, type TransferredMemory } from './stored-memories.js';
 import {
@@ -119,7 +127,7 @@ export class Import {
       this.#checkOrder(storable, number);
       if (this.#events.length >= this.#mode.batchSize) await this.#write(false);
       this.#events.push(storable.event);
-      if (storable.calls) this.#calls.add(storable.event, storable.calls);
+      addCalls(this.#calls, storable.event);
     } else if (storable.type === 'part') {
       this.#addPart(storable, number);
     } else if (storable.type === 'memory') {
@@ -358,17 +366,7 @@ export class Import {
       await recordChanges(sql, texts.state.recorded);
     }
     await describeTransferred(sql, end.row);
-    // If it brings none, the stored calls stay: an event may have been rewritten here since the export.
-    const bringsEvents = plan.events.length > 0 || start !== 'keep';
-    // Of encoded events the calls are known at the end.
-    const isSeen = end.row.deletedAt === undefined && !session.bound;
-    if (bringsEvents && (end.kind === 'complete' || isSeen)) {
-      const all = end.kind === 'complete' ? (session.openCalls ?? this.#calls.all) : this.#calls.all;
-      // Events that were trimmed here since the export are gone, and their calls are, too.
-      const calls = all.filter(({ seq }) => seq >= end.row.firstSeq);
-      const before = start === 'keep' ? await openCallsOf(sql, key) : [];
-      await replaceOpenCalls(sql, key, before, calls);
-    }
+    await this.#applyCalls(sql, session, plan, key);
     const change = { session: key, seq: lastSeq };
     if (end.kind === 'hide') {
       // The row is soft-deleted until the last batch. Readers of the log must not see a part of the session either.
@@ -382,10 +380,35 @@ export class Import {
     if (isDeleted && !wasDeleted) await recordChange(sql, { ...change, kind: 'soft-deleted' });
   }
 
+  /** In a session that was complete only new events change the calls: others may have been rewritten since, there or here. */
+  async #applyCalls(
+    sql: Sql,
+    session: SessionRecord,
+    { start, end, events }: WritePlan,
+    key: SessionKey,
+  ): Promise<void> {
+    if (end.kind === 'leave' || isUnfinished(end.row)) return;
+    const isFirst = end.kind === 'complete' && end.isFirst;
+    // Of encoded events the calls are known at the end.
+    const areOfFile = isFirst || session.bound;
+    if (areOfFile ? end.kind === 'hide' || (events.length === 0 && !isFirst) : !events.some(({ calls }) => calls))
+      return;
+    const before = start === 'keep' ? await openCallsOf(sql, key) : [];
+    const calls = new WaitingCalls(areOfFile ? (session.openCalls ?? this.#calls.all) : before);
+    if (!areOfFile) for (const event of events) addCalls(calls, event);
+    // Events that were trimmed here since the export are gone, and their calls are, too.
+    const kept = calls.all.filter(({ seq }) => seq >= end.row.firstSeq);
+    await replaceOpenCalls(sql, key, before, kept);
+  }
+
   /** @returns the stored state, with encoded texts. */
   async #stored(sql: Sql, owner: SessionKey, scope: Scope): Promise<StateEntry[]> {
     return (await writtenState(sql, owner, scope))(AS_STORED);
   }
+}
+
+function addCalls(to: WaitingCalls, event: NumberedEvent): void {
+  if (event.calls) to.add(event, event.calls);
 }
 
 /** @returns the changes that record the session's creation. */

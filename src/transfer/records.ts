@@ -187,7 +187,7 @@ export type TransferRecord =
 export type StorableRecord =
   | { type: 'app' | 'user'; owner: SessionKey; state: StateEntry[] }
   | { type: 'session'; owner: SessionKey; state: StateEntry[]; session: SessionRecord }
-  | { type: 'event'; owner: SessionKey; event: NumberedEvent; calls: CallEffects | undefined }
+  | { type: 'event'; owner: SessionKey; event: NumberedEvent }
   | {
       type: 'artifact';
       owner: VersionKey;
@@ -199,7 +199,7 @@ export type StorableRecord =
   | { type: 'part'; owner: VersionKey; part: number; data: Buffer }
   | { type: 'memory'; owner: SessionKey; memory: TransferredMemory };
 
-export type NumberedEvent = StoredEvent & { seq: number };
+export type NumberedEvent = StoredEvent & { seq: number; calls?: CallEffects | undefined };
 
 const seqFrom = (least: number, most = MAX_SEQ) =>
   rule(
@@ -420,7 +420,7 @@ function storable(record: TransferRecord): StorableRecord {
       const begins = record.encoded === undefined ? beginsTurn(event) : (record.beginsTurn ?? false);
       const { id, timestamp } = event;
       const calls = record.encoded === undefined ? effectsOf(event) : undefined;
-      return { type, owner, calls, event: { seq, id, timestamp, json, ...lost, beginsTurn: begins } };
+      return { type, owner, event: { seq, id, timestamp, json, ...lost, beginsTurn: begins, calls } };
     }
     case 'artifact': {
       const { createTime, parts, info, encoded, upload } = record;

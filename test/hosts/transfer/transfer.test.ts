@@ -13,6 +13,7 @@ import {
   SessionMaintenance,
   foldLog,
   migrate,
+  openLongRunningCalls,
   type CommonOptions,
   type EventRecord,
   type ImportOptions,
@@ -399,6 +400,28 @@ test('L1 H5 a repeated import brings back no call of an event that was rewritten
   await importInto({ em }, exported);
   expect(await service.findOpenCalls({ appName: KEY.appName })).toEqual({ calls: [] });
 });
+
+test.each(['there', 'here'])(
+  'L1 H5 a later export leaves the calls of events that were rewritten %s',
+  async (where) => {
+    const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+    const [theirs, ours] = [from, to].map(({ em }) => new MikroOrmSessionService(em));
+    const session = await theirs!.createSession(KEY);
+    const content = { parts: [{ functionCall: { id: 'c', name: 'approve', args: {} } }] };
+    const asks = (id: string) => createEvent({ id, content, longRunningToolIds: ['c'] });
+    await theirs!.appendEvent({ session, event: asks('e1') });
+    await importInto(to, await linesOf(from));
+    const rewritten = where === 'there' ? theirs! : ours!;
+    await rewritten.appendEvent({ session: (await rewritten.getSession(KEY))!, event: createEvent({ id: 'e1' }) });
+    for (const id of ['e2', 'e3']) await theirs!.appendEvent({ session, event: createEvent({ id }) });
+    await importInto(to, await linesOf(from), { batchSize: 1 });
+    const here = (await ours!.getSession(KEY))!;
+    expect(here.events).toHaveLength(3);
+    const { calls } = await ours!.findOpenCalls({ appName: KEY.appName });
+    expect(calls.map(({ seq }) => seq)).toEqual(where === 'there' ? [1] : []);
+    expect(calls).toHaveLength(openLongRunningCalls(here).length);
+  },
+);
 
 test('M4 memories as they are stored need no key, and are read with it', async () => {
   const [from, to, plain] = [await emptyStore('sqlite'), await emptyStore('sqlite'), await emptyStore('sqlite')];
