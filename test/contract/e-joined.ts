@@ -498,7 +498,7 @@ joinedSuite.own(
         saying('a'),
       ];
       const session = (await another.getSession(key))!;
-      await another.appendEvents({ session, events: [...events, saying('q', user), saying('a')] });
+      await another.appendEvents({ session, events: [...events, saying('q', user), saying('a'.repeat(600_000))] });
     };
     for (const reading of [service, turns]) {
       const fresh = { ...(await made()), sessionId: randomBytes(8).toString('hex') };
@@ -510,6 +510,8 @@ joinedSuite.own(
           const joined = reading.withEntityManager(tx);
           read.push((await joined.getOrCreateSession(fresh)).events);
           expect((await joined.readEvents(fresh)).events).toHaveLength(6);
+          const later = { ...fresh, config: { afterTimestamp: 1 } };
+          expect((await service.withEntityManager(tx).getSession(later))?.events).toHaveLength(6);
         },
         { isolationLevel: IsolationLevel.REPEATABLE_READ },
       );

@@ -14,6 +14,16 @@ export function underLock({ behind, dialect }: Sql, session: SessionKey, { isLoc
   return isLocked || behind?.get(sessionIdentity(session)) ? dialect.sql.underLock : '';
 }
 
+/** @returns the text with this end in each select in brackets, since a lock around it does not hold for it. */
+export function lockingInside(text: string, end: string): string {
+  const areSelects: boolean[] = [];
+  return text.replace(/\((select )?|\)/g, (bracket) => {
+    if (bracket === ')') return areSelects.pop() ? end + bracket : bracket;
+    areSelects.push(bracket !== '(');
+    return bracket;
+  });
+}
+
 // If an event is too large for one packet, its content is in rows of `adk_event_parts`.
 
 const texts = perTables(({ dialect, tables: { events, eventParts, select } }: Sql) => ({

@@ -3,7 +3,7 @@ import type { StoredTexts, Undecodable, Undecoded } from '../../model/stored-tex
 import type { SessionKey } from '../../model/keys.js';
 import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
 import type { Sql } from '../dialects/dialect.js';
-import { readParts, underLock } from '../dialects/event-parts.js';
+import { lockingInside, readParts, underLock } from '../dialects/event-parts.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
@@ -136,9 +136,7 @@ export async function loggedEventsOfSession(
   const { where, values } = conditions({ afterTimestamp });
   const text = `${texts(sql).selectSessionEvents}${where} order by seq limit ?`;
   const end = underLock(sql, session);
-  // Also in the selects of the session's row.
-  const locking = end === '' ? text : text.replace(/\(select [^()]+(?=\))/g, `$&${end}`) + end;
-  return storedEvents(sql, locking, [
+  return storedEvents(sql, end === '' ? text : lockingInside(text, end) + end, [
     ...[...sessionValues(session), ...sessionValues(session)],
     after,
     upTo,

@@ -4,7 +4,7 @@ import type { SessionKey } from '../../model/keys.js';
 import { MAX_SEQ, gapsIn, type SeqRange } from '../../model/seq-ranges.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
-import { underLock } from '../dialects/event-parts.js';
+import { lockingInside, underLock } from '../dialects/event-parts.js';
 import { booleanOf, numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_WHERE,
@@ -83,8 +83,8 @@ export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SE
  * call of an answer, and the calls that were made with it.
  */
 export async function readTurns(sql: Sql, session: SessionKey, newest: number): Promise<UndecodedSession> {
-  const [reader, end] = sql.behind ? [current(sql, session), underLock(sql, session)] : [sql, ''];
-  const rows = await reader.all<Row>(...texts(sql).turns(session, Math.min(newest, MAX_SEQ), end));
+  const reader = sql.behind ? current(sql, session) : sql;
+  const rows = await reader.all<Row>(...texts(sql).turns(session, Math.min(newest, MAX_SEQ)));
   const found = sorted(rows);
   if (!found) return decoding(session, found);
   const { firstSeq, lastSeq } = found.head;
@@ -128,13 +128,13 @@ const IS_SHARED = /^select '(user|app)'/;
 function current(sql: Sql, session: SessionKey): Pick<Sql, 'all'> {
   const end = underLock(sql, session);
   if (end === '') return sql;
-  const lock = (part: string) => (IS_SHARED.test(part) ? part : `(${part}${end})`);
-  const locking = (text: string) =>
+  const own = (part: string) => (IS_SHARED.test(part) ? part : `(${part})`);
+  const ownParts = (text: string) =>
     text
       .split(/\s+union all\s+/)
-      .map(lock)
+      .map(own)
       .join(' union all ');
-  return { all: (text, values) => sql.all(locking(text), values) };
+  return { all: (text, values) => sql.all(lockingInside(ownParts(text), end), values) };
 }
 
 /** The session's row, a row of its state, or an event; in a union numbers may be text. */
@@ -308,21 +308,19 @@ function newestOf(events: readonly FoundEvent[], newest: number | undefined): Fo
 
 const plainJoin = (table: string, alias: string, on: string) => `join ${table} as ${alias} on ${on}`;
 
-const turnOf = ({ events }: Tables, end: string, conditions: string) =>
-  `(select b.seq from ${events} as b where ${whereSession('b')} and b.begins_turn and ${conditions} limit 1${end})`;
+const turnOf = ({ events }: Tables, conditions: string) =>
+  `(select b.seq from ${events} as b where ${whereSession('b')} and b.begins_turn and ${conditions} limit 1)`;
 
 /**
  * A table of turns, from `turn_begin` up to `turn_end`, before the number of `first`, whose calls wait or are answered by an event
  * from that number on. Takes `sessionValues` twice, the values of `first`, and `sessionValues`.
- *
- * @param end see `underLock`.
  */
-function turnsOfCalls(tables: Tables, end: string, first: string): string {
-  const begin = turnOf(tables, end, 'b.seq <= o.seq order by b.seq desc');
-  const next = turnOf(tables, end, 'b.seq > o.seq order by b.seq');
-  return `(select distinct coalesce(${begin}, o.seq) as turn_begin, coalesce(${next}, ${MAX_SEQ}) as turn_end
+function turnsOfCalls(tables: Tables, first: string): string {
+  const begin = turnOf(tables, 'b.seq <= o.seq order by b.seq desc');
+  const end = turnOf(tables, 'b.seq > o.seq order by b.seq');
+  return `(select distinct coalesce(${begin}, o.seq) as turn_begin, coalesce(${end}, ${MAX_SEQ}) as turn_end
     from ${first} as turn cross join ${tables.openCalls} as o
-    where ${whereSession('o')} and o.open_until >= turn.first and o.seq < turn.first${end})`;
+    where ${whereSession('o')} and o.open_until >= turn.first and o.seq < turn.first)`;
 }
 
 /**
@@ -330,14 +328,13 @@ function turnsOfCalls(tables: Tables, end: string, first: string): string {
  * it before it plans, and reads only the events from there on. Its search backwards reads the events of one turn, which are needed
  * anyway.
  *
- * @param end see `underLock`.
  * @returns its text and its values; `newest` is the number of requested events.
  */
-function firstOfTurns(tables: Tables, end: string) {
-  const number = (column: string) => `(select ${column} from ${tables.sessions} where ${SESSION_WHERE}${end})`;
+function firstOfTurns(tables: Tables) {
+  const number = (column: string) => `(select ${column} from ${tables.sessions} where ${SESSION_WHERE})`;
   const [first, last] = [number('first_seq'), number('last_seq')];
-  const before = turnOf(tables, end, `b.seq >= ${first} and b.seq <= ${last} - ? + 1 order by b.seq desc`);
-  const after = turnOf(tables, end, `b.seq > ${last} - ? order by b.seq`);
+  const before = turnOf(tables, `b.seq >= ${first} and b.seq <= ${last} - ? + 1 order by b.seq desc`);
+  const after = turnOf(tables, `b.seq > ${last} - ? order by b.seq`);
   return {
     text: `(select coalesce(${before}, case when ${last} - ? >= ${first} then ${after} end, ${last} - ? + 1) as first)`,
     values(session: SessionKey, newest: number): unknown[] {
@@ -397,27 +394,22 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     };
   };
 
+  const first = firstOfTurns(tables);
   const isFromTurn = (alias: string) =>
     `${alias}.seq >= case when turn.first >= s.first_seq then turn.first else s.first_seq end`;
+  const fromTurn = (table: string, alias: string) =>
+    `from ${first.text} as turn cross join ${joined(table, alias, isFromTurn(alias))}`;
   const join = sql.joinByNumber ?? plainJoin;
-  const selectPart = "union all select 'part', '', text, seq, part, 0, 0";
-  /** @param end see `underLock`. */
-  const textOfTurns = (end = '') => {
-    const first = firstOfTurns(tables, end);
-    const fromTurn = (table: string, alias: string) =>
-      `from ${first.text} as turn cross join ${joined(table, alias, isFromTurn(alias))}`;
-    const ofCalls = (table: string, alias: string) => {
-      // MySQL and MariaDB compute `turn.first` before they plan the join, so they don't read the session to its end.
-      const on = `${whereSession(alias)} and ${alias}.seq >= turn_begin and ${alias}.seq < turn_end and ${alias}.seq < turn.first`;
-      return `from ${first.text} as turn cross join ${turnsOfCalls(tables, end, first.text)} as called ${join(table, alias, on)}`;
-    };
-    const text =
-      `${headAndState()} union all select 'event', event_id, ${select.data}, seq, first, 0, 0 ${fromTurn(events, 'e')}
-      union all select 'event', event_id, ${select.data}, seq, 0, 0, 0 ${ofCalls(events, 'e')}` +
-      (limits ? ` ${selectPart} ${fromTurn(eventParts, 'p')} ${selectPart} ${ofCalls(eventParts, 'p')}` : '');
-    return { text, first };
+  const ofCalls = (table: string, alias: string) => {
+    // MySQL and MariaDB compute `turn.first` before they plan the join, so they don't read the session to its end.
+    const on = `${whereSession(alias)} and ${alias}.seq >= turn_begin and ${alias}.seq < turn_end and ${alias}.seq < turn.first`;
+    return `from ${first.text} as turn cross join ${turnsOfCalls(tables, first.text)} as called ${join(table, alias, on)}`;
   };
-  const turns = textOfTurns();
+  const selectPart = "union all select 'part', '', text, seq, part, 0, 0";
+  const turns =
+    `${headAndState()} union all select 'event', event_id, ${select.data}, seq, first, 0, 0 ${fromTurn(events, 'e')}
+      union all select 'event', event_id, ${select.data}, seq, 0, 0, 0 ${ofCalls(events, 'e')}` +
+    (limits ? ` ${selectPart} ${fromTurn(eventParts, 'p')} ${selectPart} ${ofCalls(eventParts, 'p')}` : '');
 
   // On MariaDB the column is unsigned, and this is computed even if no row is found.
   const before = 'case when e.seq > 0 then e.seq - 1 else 0 end';
@@ -438,11 +430,10 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   return {
     newest: byNumber(isAmongNewest),
     after: byNumber(isAfter),
-    turns: (session: SessionKey, newest: number, end: string): Bound => {
-      const { text, first } = end === '' ? turns : textOfTurns(end);
+    turns: (session: SessionKey, newest: number): Bound => {
       const [key, turn] = [sessionValues(session), first.values(session, newest)];
       const values = [...turn, ...key, ...key, ...turn, ...key, ...key, ...turn, ...key, ...key];
-      return [text, [...ofHeadAndState(session), ...values, ...(limits ? values : [])]];
+      return [turns, [...ofHeadAndState(session), ...values, ...(limits ? values : [])]];
     },
     since: (session: SessionKey, time: number): Bound => {
       const key = sessionValues(session);
