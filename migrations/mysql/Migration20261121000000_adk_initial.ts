@@ -1,25 +1,29 @@
 import { Migration } from '@mikro-orm/migrations';
 import { requireServer } from '../require-server.js';
 
-/** All tables. */
+/** All tables. The migration of MariaDB is made from this one. */
 export class Migration20261121000000_adk_initial extends Migration {
+  protected readonly server: 'mysql' | 'mariadb' = 'mysql';
+  protected readonly collation: string = 'utf8mb4_0900_bin';
+
   override async up(): Promise<void> {
-    await requireServer(this, 'mysql');
+    const { collation } = this;
+    await requireServer(this, this.server);
 
     this.addSql(`create table if not exists adk_app_states (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      state_key varchar(255) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      state_key varchar(255) collate ${collation} not null,
       value longtext not null,
-      event_id varchar(191) collate utf8mb4_0900_bin null,
+      event_id varchar(191) collate ${collation} null,
       primary key (app_name, state_key)
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_sessions (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      user_id varchar(191) collate utf8mb4_0900_bin not null,
-      session_id varchar(191) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      session_id varchar(191) collate ${collation} not null,
       incarnation varchar(36) not null,
-      origin varchar(36) collate utf8mb4_0900_bin not null,
+      origin varchar(36) collate ${collation} not null,
       status varchar(8) not null default 'active',
       last_seq int not null default 0,
       first_seq int not null default 1,
@@ -30,7 +34,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       lease_token bigint not null default 0,
       lease_expires double null,
       deleted_at double null,
-      title varchar(255) collate utf8mb4_0900_bin null,
+      title varchar(255) collate ${collation} null,
       labels longtext null,
       primary key (app_name, user_id, session_id),
       index adk_sessions_user_update (app_name, user_id, last_update_time, session_id),
@@ -38,11 +42,11 @@ export class Migration20261121000000_adk_initial extends Migration {
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_events (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      user_id varchar(191) collate utf8mb4_0900_bin not null,
-      session_id varchar(191) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      session_id varchar(191) collate ${collation} not null,
       seq int unsigned not null,
-      event_id varchar(191) collate utf8mb4_0900_bin not null,
+      event_id varchar(191) collate ${collation} not null,
       timestamp double not null,
       begins_turn tinyint(1) not null default false,
       data longtext null,
@@ -56,15 +60,15 @@ export class Migration20261121000000_adk_initial extends Migration {
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_counters (
-      name varchar(32) collate utf8mb4_0900_bin not null,
+      name varchar(32) collate ${collation} not null,
       value bigint not null,
       primary key (name)
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_event_parts (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      user_id varchar(191) collate utf8mb4_0900_bin not null,
-      session_id varchar(191) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      session_id varchar(191) collate ${collation} not null,
       seq int unsigned not null,
       part int unsigned not null,
       text longtext not null,
@@ -74,13 +78,13 @@ export class Migration20261121000000_adk_initial extends Migration {
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_open_calls (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      user_id varchar(191) collate utf8mb4_0900_bin not null,
-      session_id varchar(191) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      session_id varchar(191) collate ${collation} not null,
       open_until int unsigned not null,
       seq int unsigned not null,
       number int unsigned not null,
-      name varchar(191) collate utf8mb4_0900_bin not null,
+      name varchar(191) collate ${collation} not null,
       timestamp double not null,
       data longtext not null,
       primary key (app_name, user_id, session_id, open_until, seq, number),
@@ -91,30 +95,30 @@ export class Migration20261121000000_adk_initial extends Migration {
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_session_states (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      user_id varchar(191) collate utf8mb4_0900_bin not null,
-      session_id varchar(191) collate utf8mb4_0900_bin not null,
-      state_key varchar(255) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      session_id varchar(191) collate ${collation} not null,
+      state_key varchar(255) collate ${collation} not null,
       value longtext not null,
-      event_id varchar(191) collate utf8mb4_0900_bin null,
+      event_id varchar(191) collate ${collation} null,
       primary key (app_name, user_id, session_id, state_key),
       constraint adk_session_states_session foreign key (app_name, user_id, session_id)
         references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_user_states (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      user_id varchar(191) collate utf8mb4_0900_bin not null,
-      state_key varchar(255) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      state_key varchar(255) collate ${collation} not null,
       value longtext not null,
-      event_id varchar(191) collate utf8mb4_0900_bin null,
+      event_id varchar(191) collate ${collation} null,
       primary key (app_name, user_id, state_key)
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_changes (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      user_id varchar(191) collate utf8mb4_0900_bin not null,
-      session_id varchar(191) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      session_id varchar(191) collate ${collation} not null,
       change_id bigint not null,
       kind varchar(16) not null,
       seq int not null,
@@ -128,7 +132,7 @@ export class Migration20261121000000_adk_initial extends Migration {
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_projections (
-      name varchar(191) collate utf8mb4_0900_bin not null,
+      name varchar(191) collate ${collation} not null,
       version bigint not null,
       log_cursor longtext not null,
       update_time double not null,
@@ -136,20 +140,20 @@ export class Migration20261121000000_adk_initial extends Migration {
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_artifacts (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      user_id varchar(191) collate utf8mb4_0900_bin not null,
-      session_id varchar(191) collate utf8mb4_0900_bin not null,
-      filename varchar(255) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      session_id varchar(191) collate ${collation} not null,
+      filename varchar(255) collate ${collation} not null,
       last_version int not null,
       update_time double not null,
       primary key (app_name, user_id, session_id, filename)
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_artifact_versions (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      user_id varchar(191) collate utf8mb4_0900_bin not null,
-      session_id varchar(191) collate utf8mb4_0900_bin not null,
-      filename varchar(255) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      session_id varchar(191) collate ${collation} not null,
+      filename varchar(255) collate ${collation} not null,
       version int not null,
       info longtext not null,
       data longblob null,
@@ -162,10 +166,10 @@ export class Migration20261121000000_adk_initial extends Migration {
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_artifact_parts (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      user_id varchar(191) collate utf8mb4_0900_bin not null,
-      session_id varchar(191) collate utf8mb4_0900_bin not null,
-      filename varchar(255) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      session_id varchar(191) collate ${collation} not null,
+      filename varchar(255) collate ${collation} not null,
       version int not null,
       part int unsigned not null,
       data longblob not null,
@@ -175,10 +179,10 @@ export class Migration20261121000000_adk_initial extends Migration {
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_memories (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      user_id varchar(191) collate utf8mb4_0900_bin not null,
-      session_id varchar(191) collate utf8mb4_0900_bin not null,
-      memory_id varchar(191) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      session_id varchar(191) collate ${collation} not null,
+      memory_id varchar(191) collate ${collation} not null,
       seq int null,
       time double not null,
       create_time double not null,
@@ -193,9 +197,9 @@ export class Migration20261121000000_adk_initial extends Migration {
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_credentials (
-      app_name varchar(128) collate utf8mb4_0900_bin not null,
-      user_id varchar(191) collate utf8mb4_0900_bin not null,
-      credential_key varchar(255) collate utf8mb4_0900_bin not null,
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      credential_key varchar(255) collate ${collation} not null,
       update_time double not null,
       data longtext not null,
       primary key (app_name, user_id, credential_key)
