@@ -1,4 +1,5 @@
 import { Migration } from '@mikro-orm/migrations';
+import { INITIAL_TABLES } from '../initial-tables.js';
 import { TRANSACTION_LOCKS } from '../lock.js';
 import { requireServer } from '../require-server.js';
 
@@ -217,20 +218,6 @@ export class Migration20261121000000_adk_initial extends Migration {
   }
 
   override down(): void {
-    this.addSql('drop table if exists adk_credentials');
-    this.addSql('drop table if exists adk_memories');
-    this.addSql('drop table if exists adk_artifact_parts');
-    this.addSql('drop table if exists adk_artifact_versions');
-    this.addSql('drop table if exists adk_artifacts');
-    this.addSql('drop table if exists adk_projections');
-    this.addSql('drop table if exists adk_changes');
-    this.addSql('drop table if exists adk_counters');
-    this.addSql('drop table if exists adk_user_states');
-    this.addSql('drop table if exists adk_app_states');
-    this.addSql('drop table if exists adk_session_states');
-    this.addSql('drop table if exists adk_open_calls');
-    this.addSql('drop table if exists adk_event_parts');
-    this.addSql('drop table if exists adk_events');
-    this.addSql('drop table if exists adk_sessions');
+    for (const table of INITIAL_TABLES) this.addSql(`drop table if exists adk_${table}`);
   }
 }
