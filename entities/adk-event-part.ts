@@ -1,7 +1,7 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
-import { AdkSession } from './adk-session.js';
+import { ofSession } from './adk-session.js';
 import { text } from './columns.js';
-import { withCollatedType, withSharedClass } from './mikro-orm.js';
+import { withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
 /** A piece of the JSON of an event that is too large for one packet to a MySQL or MariaDB server. */
@@ -12,14 +12,7 @@ export const adkEventPart = ({ named, table }: Naming) =>
       ...table('event_parts'),
       properties: {
         // A foreign key to the event would make the database search this table for each deleted event, even if none is in parts.
-        session: () =>
-          withCollatedType(p.manyToOne(AdkSession))
-            .primary()
-            .joinColumns('app_name', 'user_id', 'session_id')
-            .foreignKeyName(named('event_parts_session'))
-            .index(false)
-            .deleteRule('cascade')
-            .updateRule('no action'),
+        session: () => ofSession(named('event_parts_session')),
         /** The number of the event. */
         seq: p.integer().fieldName('seq').primary().autoincrement(false),
         part: p.integer().fieldName('part').primary().autoincrement(false),

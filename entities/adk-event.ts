@@ -1,8 +1,8 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
 import { KEY_LENGTHS } from '../src/model/keys.js';
-import { AdkSession } from './adk-session.js';
+import { ofSession } from './adk-session.js';
 import { optionalJson, key, text, time } from './columns.js';
-import { withCollatedType, withSharedClass } from './mikro-orm.js';
+import { withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
 /** An event of a session; `seq` is its number in the order of appends. */
@@ -12,14 +12,7 @@ export const adkEvent = ({ named, table }: Naming) =>
       name: 'AdkEvent',
       ...table('events'),
       properties: {
-        session: () =>
-          withCollatedType(p.manyToOne(AdkSession))
-            .primary()
-            .joinColumns('app_name', 'user_id', 'session_id')
-            .foreignKeyName(named('events_session'))
-            .index(false)
-            .deleteRule('cascade')
-            .updateRule('no action'),
+        session: () => ofSession(named('events_session')),
         /** 1, 2, 3 … without gaps inside the session. */
         seq: p.integer().fieldName('seq').primary().autoincrement(false),
         id: key('event_id', KEY_LENGTHS.eventId),

@@ -1,8 +1,8 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
 import { CALL_NAME_LENGTH, KEY_LENGTHS } from '../src/model/keys.js';
-import { AdkSession } from './adk-session.js';
+import { ofSession } from './adk-session.js';
 import { json, key, time } from './columns.js';
-import { withCollatedType, withSharedClass } from './mikro-orm.js';
+import { withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
 /** A long-running call, or one of ADK's own questions, that waits for a person or was answered. */
@@ -12,14 +12,7 @@ export const adkOpenCall = ({ named, table }: Naming) =>
       name: 'AdkOpenCall',
       ...table('open_calls'),
       properties: {
-        session: () =>
-          withCollatedType(p.manyToOne(AdkSession))
-            .primary()
-            .joinColumns('app_name', 'user_id', 'session_id')
-            .foreignKeyName(named('open_calls_session'))
-            .index(false)
-            .deleteRule('cascade')
-            .updateRule('no action'),
+        session: () => ofSession(named('open_calls_session')),
         // Only for the indexes, which begin with columns of the session's key: MikroORM names them by properties.
         appName: key('app_name', KEY_LENGTHS.appName).persist(false),
         userId: key('user_id', KEY_LENGTHS.userId).persist(false),

@@ -1,8 +1,8 @@
-import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
+import { defineEntity, type InferEntity } from '@mikro-orm/core';
 import { KEY_LENGTHS } from '../src/model/keys.js';
-import { AdkSession } from './adk-session.js';
+import { ofSession } from './adk-session.js';
 import { json, key } from './columns.js';
-import { withCollatedType, withSharedClass } from './mikro-orm.js';
+import { withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
 /** One key of a session's state. */
@@ -12,14 +12,7 @@ export const adkSessionState = ({ named, table }: Naming) =>
       name: 'AdkSessionState',
       ...table('session_states'),
       properties: {
-        session: () =>
-          withCollatedType(p.manyToOne(AdkSession))
-            .primary()
-            .joinColumns('app_name', 'user_id', 'session_id')
-            .foreignKeyName(named('session_states_session'))
-            .index(false)
-            .deleteRule('cascade')
-            .updateRule('no action'),
+        session: () => ofSession(named('session_states_session')),
         key: key('state_key', KEY_LENGTHS.stateKey).primary(),
         value: json('value'),
         /** The event that wrote the value; null when it was set at creation or outside a run. */

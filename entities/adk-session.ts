@@ -1,7 +1,7 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
 import { KEY_LENGTHS, TITLE_LENGTH } from '../src/model/keys.js';
 import { optionalJson, key, time } from './columns.js';
-import { withSharedClass } from './mikro-orm.js';
+import { withCollatedType, withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
 /** A conversation. Each append locks this row, and numbers its events by `lastSeq`. */
@@ -49,3 +49,13 @@ export const adkSession = ({ named, table }: Naming) =>
 
 export const AdkSession = adkSession(naming());
 export type AdkSession = InferEntity<typeof AdkSession>;
+
+/** The session that a row belongs to, as the first part of its primary key. It is deleted with the session. */
+export const ofSession = (foreignKeyName: string) =>
+  withCollatedType(p.manyToOne(AdkSession))
+    .primary()
+    .joinColumns('app_name', 'user_id', 'session_id')
+    .foreignKeyName(foreignKeyName)
+    .index(false)
+    .deleteRule('cascade')
+    .updateRule('no action');

@@ -1,9 +1,8 @@
-import { refusePlaceholder } from '../entities/naming.js';
 import type { Configuration, MetadataStorage } from '@mikro-orm/core';
 import { TRAITS, type DialectName } from '../entities/dialect-name.js';
 import { adkEntities, type AdkEntityOptions } from '../entities/index.js';
 import { entityNamed } from '../entities/mikro-orm.js';
-import { DEFAULT_PREFIX } from '../entities/naming.js';
+import { DEFAULT_PREFIX, refusePlaceholder } from '../entities/naming.js';
 import { refuseWildcard } from '../src/database/sql/tables.js';
 import { SchemaError } from '../src/model/errors.js';
 
