@@ -1,22 +1,14 @@
-import { IN_TRANSACTION, MysqlDriver, type MysqlStatement } from './mysql-driver.js';
+import { IN_TRANSACTION, MysqlDriver, type Done, type MysqlStatement } from './mysql-driver.js';
 
 /** The members that are used of the mariadb driver's connection with callbacks. */
 interface MariadbConnection {
   readonly info: { readonly clientCapabilities?: bigint; readonly status: number };
   prepare(statement: MariadbStatement, done: (error: Error | null, prepared: Prepared) => void): unknown;
-  query(
-    statement: MariadbStatement,
-    values: readonly unknown[],
-    done: (error: Error | null, result: unknown) => void,
-  ): unknown;
+  query(statement: MariadbStatement, values: readonly unknown[], done: Done): unknown;
 }
 
 interface Prepared {
-  execute(
-    values: readonly unknown[],
-    options: typeof OPTIONS,
-    done: (error: Error | null, result: unknown) => void,
-  ): unknown;
+  execute(values: readonly unknown[], options: typeof OPTIONS, done: Done): unknown;
   /** Gives it back to the driver's cache. */
   close(): void;
 }
@@ -67,7 +59,7 @@ export class MariadbConnector extends MysqlDriver {
     return (this.#connection.info.status & IN_TRANSACTION) !== 0;
   }
 
-  protected execute(sql: string, values: readonly unknown[], done: (error: Error | null, result: unknown) => void) {
+  protected execute(sql: string, values: readonly unknown[], done: Done) {
     // Don't use the connection's `execute`, which sends the commands to prepare and to run together: if preparing fails since there
     // is no room, MariaDB runs the last prepared statement with these values.
     this.#connection.prepare({ sql, ...OPTIONS }, (error, prepared) => {
@@ -82,7 +74,7 @@ export class MariadbConnector extends MysqlDriver {
     });
   }
 
-  protected query(sql: string, done: (error: Error | null, result: unknown) => void) {
+  protected query(sql: string, done: Done) {
     this.#connection.query({ sql, ...OPTIONS }, [], done);
   }
 

@@ -13,7 +13,7 @@ export interface MysqlStatement {
 /** The servers' flag SERVER_STATUS_IN_TRANS. */
 export const IN_TRANSACTION = 1;
 
-type Done = (error: Error | null, result: unknown) => void;
+export type Done = (error: Error | null, result: unknown) => void;
 
 /**
  * Prepared statements of the drivers mysql2 and mariadb. If the server cannot prepare a statement, its values are put into the
