@@ -244,18 +244,11 @@ export const FAILURES = {
 
 export type Failure = keyof typeof FAILURES;
 
+const KINDS: Readonly<Record<Failure, FailureKind>> = FAILURES;
+
 /** @returns undefined if a retry would fail, too. */
-export function passingOf(failure: Failure): FailureKind['passing'] {
-  const kind: FailureKind = FAILURES[failure];
-  return kind.passing;
-}
+export const passingOf = (failure: Failure): FailureKind['passing'] => KINDS[failure].passing;
 
-export function spoilsConnection(failure: Failure): boolean {
-  const kind: FailureKind = FAILURES[failure];
-  return kind.spoilsConnection ?? false;
-}
+export const spoilsConnection = (failure: Failure): boolean => KINDS[failure].spoilsConnection ?? false;
 
-export function isUncertain(failure: Failure): boolean {
-  const kind: FailureKind = FAILURES[failure];
-  return kind.isUncertain ?? false;
-}
+export const isUncertain = (failure: Failure): boolean => KINDS[failure].isUncertain ?? false;
