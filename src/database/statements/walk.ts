@@ -52,12 +52,8 @@ export async function walkedSessions(
   limit: number,
 ): Promise<KeptSession[]> {
   const { columns, where, values } = wayOf(walk);
-  const keyset =
-    after &&
-    keysetAfter(
-      columns,
-      columns.map((column) => columnOf(after, column)),
-    );
+  const last = after && columns.map((column) => COLUMNS[column](after));
+  const keyset = last && keysetAfter(columns, last);
   const rows = await sql.all<KeptRow>(
     `select ${columnsOf(sql)} from ${sql.tables.sessions}
       where ${where}${keyset ? ` and ${keyset.where}` : ''} order by ${columns.join(', ')} limit ?`,
@@ -84,34 +80,24 @@ export async function lockKeptSession(sql: Sql, key: SessionKey): Promise<KeptSe
   return row && keptSessionOf(row);
 }
 
-/** The columns that walks are ordered by. */
-type Column = 'user_id' | 'session_id' | 'last_update_time';
+/** The columns that walks are ordered by, and their values. */
+const COLUMNS = {
+  user_id: ({ key }: KeptSession) => key.userId,
+  session_id: ({ key }: KeptSession) => key.sessionId,
+  last_update_time: ({ lastUpdateTime }: KeptSession) => lastUpdateTime,
+};
+
+type Column = keyof typeof COLUMNS;
 
 function wayOf({ appName, userId, by, upTo = 1e308 }: Walk): { columns: Column[]; where: string; values: unknown[] } {
-  if (userId !== undefined) {
+  if (userId !== undefined)
     return { columns: ['session_id'], where: 'app_name = ? and user_id = ?', values: [appName, userId] };
-  }
-  switch (by) {
-    case 'key':
-      return { columns: ['user_id', 'session_id'], where: 'app_name = ?', values: [appName] };
-    case 'update':
-      return {
-        columns: ['last_update_time', 'session_id', 'user_id'],
-        where: 'app_name = ? and last_update_time <= ?',
-        values: [appName, upTo],
-      };
-  }
-}
-
-function columnOf(session: KeptSession, column: Column): unknown {
-  switch (column) {
-    case 'user_id':
-      return session.key.userId;
-    case 'session_id':
-      return session.key.sessionId;
-    case 'last_update_time':
-      return session.lastUpdateTime;
-  }
+  if (by === 'key') return { columns: ['user_id', 'session_id'], where: 'app_name = ?', values: [appName] };
+  return {
+    columns: ['last_update_time', 'session_id', 'user_id'],
+    where: 'app_name = ? and last_update_time <= ?',
+    values: [appName, upTo],
+  };
 }
 
 interface KeptRow extends StoredSessionRow {
