@@ -130,7 +130,7 @@ export async function lockSessionAsRead(sql: Sql, session: SessionKey): Promise<
 /** @returns a text that changes whenever the session's events, its own state or its past changes. */
 export async function sessionVersion(sql: Sql, session: SessionKey, options?: UnderLock): Promise<string> {
   const text = `select incarnation, first_seq, last_seq, last_change from ${sql.tables.sessions} where ${SESSION_WHERE}`;
-  const [row] = await sql.all<VersionRow>(text + underLock(sql, session, options), sessionValues(session));
+  const [row] = await sql.all<Omit<HeadRow, 'origin' | 'updated'>>(text + underLock(sql, session, options), sessionValues(session));
   return row ? `${textOf(row.incarnation)} ${row.first_seq} ${row.last_seq} ${row.last_change}` : '';
 }
 
@@ -255,7 +255,7 @@ export async function listedSessions(
   // MySQL and SQLite accept an offset only with a limit. This one is larger than any table.
   const most = limit ?? Number.MAX_SAFE_INTEGER - offset;
   const values = descending ? [...owner, ...owner, offset + most - 1] : owner;
-  const found = await sql.all<ListRow>(
+  const found = await sql.all<HeadRow & Omit<SessionKeyRow, 'app_name'>>(
     `select user_id, session_id, ${HEAD} ${from}${rows} order by ${order}, session_id, user_id limit ? offset ?`,
     [...values, most, offset],
   );
@@ -268,13 +268,6 @@ function ofOwner(appName: string, userId: string | undefined) {
     : { where: `app_name = ? and user_id = ? and status = 'active'`, owner: [appName, userId] };
 }
 
-interface VersionRow {
-  incarnation: string;
-  first_seq: number | string;
-  last_seq: number | string;
-  last_change: number | string;
-}
-
 interface HeadRow {
   incarnation: string;
   origin: string;
@@ -283,11 +276,6 @@ interface HeadRow {
   last_change: number | string;
   /** A double, as a number or as text. */
   updated: number | string;
-}
-
-interface ListRow extends HeadRow {
-  user_id: string;
-  session_id: string;
 }
 
 function headOf(row: HeadRow): ReadHead {
