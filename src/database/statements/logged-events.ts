@@ -199,13 +199,12 @@ const texts = perTables(({ tables }: Sql) => {
   const logged = (origin: string) => `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
     ${origin} as origin from ${events} as e`;
   const ofSession = `${logged(originOfSession(tables))} where ${SESSION_WHERE}`;
+  // Select the status instead of filtering by it: as a condition it makes servers read the whole log, or all sessions, for one
+  // batch.
+  const ofActive = `(select case when s.status = 'active' then s.origin else '${SOFT_DELETED}' end from ${sessions} as s
+    where ${isSameSession('s', 'e')})`;
   return {
-    // Select the status instead of filtering by it: as a condition it makes servers read the whole log, or all sessions, for one
-    // batch.
-    selectEvents: `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
-      (select case when s.status = 'active' then s.origin else '${SOFT_DELETED}' end from ${sessions} as s
-        where ${isSameSession('s', 'e')}) as origin
-      from ${events} as e where position > ? and position <= ?`,
+    selectEvents: `${logged(ofActive)} where position > ? and position <= ?`,
     selectAllEvents: `${logged(originOf(tables, 'e'))} where position > ? and position <= ?`,
     selectEvent: `${ofSession} and seq = ?`,
     selectSessionEvents: `${ofSession} and seq > ? and seq <= ? and ${sessionStillExists(tables)}`,
