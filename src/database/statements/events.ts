@@ -84,11 +84,10 @@ export async function areStored(
   sql: Sql,
   session: SessionKey,
   events: readonly StoredEvent[],
-  options?: UnderLock,
 ): Promise<Undecoded<boolean>> {
   const found: { json: string; content: Undecoded<EventContent> }[] = [];
   for (const { id, json } of events) {
-    const stored = await findEvent(sql, session, id, options);
+    const stored = await findEvent(sql, session, id);
     if (!stored) return () => false;
     found.push({ json, content: stored.content });
   }
