@@ -89,7 +89,7 @@ export class EventLog {
    *   begun. Continue from the error's `cursor`.
    */
   since(cursor: LogCursor | number, filter: LogFilter = {}): AsyncIterable<LogEntry & { cursor: LogCursor }> {
-    return this.#since(cursor, filter, eventsOf);
+    return this.#read('since', cursor, filter, eventsOf);
   }
 
   /**
@@ -107,15 +107,15 @@ export class EventLog {
     filter: LogFilter = {},
     options: WatchOptions = {},
   ): AsyncIterable<LogEntry & { cursor: LogCursor }> {
-    return this.#watch(cursor, filter, options, eventsOf);
+    return this.#read('watch', cursor, filter, eventsOf, options);
   }
 
   /** @returns the complete log: events, and every other change of sessions and their state. */
   complete(): CompleteEventLog {
     return {
       head: () => this.#heads.ofLog(this.#call('head', {})),
-      since: (cursor, filter = {}) => this.#since(cursor, filter, completeOf),
-      watch: (cursor, filter = {}, options = {}) => this.#watch(cursor, filter, options, completeOf),
+      since: (cursor, filter = {}) => this.#read('since', cursor, filter, completeOf),
+      watch: (cursor, filter = {}, options = {}) => this.#read('watch', cursor, filter, completeOf, options),
     };
   }
 
@@ -123,27 +123,21 @@ export class EventLog {
   session(key: SessionKey): SessionLog {
     const session = checkedSessionKey(key);
     const head = (operation: string) => this.#heads.ofSession(this.#call(operation, session), session);
+    const read = (way: Way, from: SessionLogCursor | number, given: SessionLogFilter, options: WatchOptions = {}) => {
+      const cursor = sessionPositionOf(from);
+      const filter = checkSessionFilter(given);
+      const { signal } = checkWatchOptions(options, `The options of ${way}`);
+      const call = this.#call(way, session, signal);
+      return limited(filter, new SessionLogReader(call, this.#heads, { session, cursor, filter })[way]());
+    };
     return {
       head: async () => (await head('head'))?.lastSeq ?? 0,
       position: async () => {
         const { lastSeq: seq = 0, incarnation = '' } = (await head('position')) ?? {};
         return { seq, incarnation };
       },
-      since: (from, given = {}) => {
-        const cursor = sessionPositionOf(from);
-        const filter = checkSessionFilter(given);
-        const call = this.#call('since', session);
-        const reader = new SessionLogReader(call, this.#heads, { session, cursor, filter });
-        return limited(filter, reader.since());
-      },
-      watch: (from, given = {}, options = {}) => {
-        const cursor = sessionPositionOf(from);
-        const filter = checkSessionFilter(given);
-        const { signal } = checkWatchOptions(options, 'The options of watch');
-        const call = this.#call('watch', session, signal);
-        const reader = new SessionLogReader(call, this.#heads, { session, cursor, filter });
-        return limited(filter, reader.watch());
-      },
+      since: (from, filter = {}) => read('since', from, filter),
+      watch: (from, filter = {}, options = {}) => read('watch', from, filter, options),
     };
   }
 
@@ -151,30 +145,23 @@ export class EventLog {
     return new ReaderCall(this.#database, { operation, key }, signal);
   }
 
-  #since<Entry extends object>(
+  #read<Entry extends object>(
+    way: Way,
     cursor: LogCursor | number,
     given: LogFilter,
     contentOf: ContentOf<Entry>,
+    options: WatchOptions = {},
   ): AsyncIterable<Entry> {
     const from = readerCursorOf(cursor);
     const filter = checkFilter(given);
-    const call = this.#call('since', givenKey(filter));
-    return limited(filter, new LogReader(call, this.#heads, contentOf(call, this.#heads, from, filter)).since());
-  }
-
-  #watch<Entry extends object>(
-    cursor: LogCursor | number,
-    given: LogFilter,
-    options: WatchOptions,
-    contentOf: ContentOf<Entry>,
-  ): AsyncIterable<Entry> {
-    const from = readerCursorOf(cursor);
-    const filter = checkFilter(given);
-    const { signal } = checkWatchOptions(options, 'The options of watch');
-    const call = this.#call('watch', givenKey(filter), signal);
-    return limited(filter, new LogReader(call, this.#heads, contentOf(call, this.#heads, from, filter)).watch());
+    const { signal } = checkWatchOptions(options, `The options of ${way}`);
+    const call = this.#call(way, givenKey(filter), signal);
+    return limited(filter, new LogReader(call, this.#heads, contentOf(call, this.#heads, from, filter))[way]());
   }
 }
+
+/** The method of a reader: of what is committed now, or also of what follows. */
+type Way = 'since' | 'watch';
 
 type ContentOf<Entry> = (call: ReaderCall, heads: Heads, from: ReaderCursor, filter: LogFilter) => LogContent<Entry>;
 
