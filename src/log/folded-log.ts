@@ -86,7 +86,11 @@ export class FoldedLog {
   }
 
   #session(key: SessionKey): FoldingSession {
-    return kept(this.#sessions, sessionIdentity(key), () => new FoldingSession(key));
+    const { appName, userId, sessionId } = key;
+    return kept(this.#sessions, sessionIdentity(key), () => ({
+      ...{ appName, userId, sessionId, events: new Map<number, Event>() },
+      ...{ state: new Map<string, unknown>(), isDeleted: false },
+    }));
   }
 
   #set(key: SessionKey, state: Record<string, unknown>, superseded: readonly string[]): void {
@@ -132,19 +136,10 @@ export async function foldLog(
   return folded;
 }
 
-class FoldingSession implements FoldedSession {
-  readonly appName: string;
-  readonly userId: string;
-  readonly sessionId: string;
-  readonly events = new Map<number, Event>();
-  readonly state: Values = new Map<string, unknown>();
-  isDeleted = false;
-
-  constructor({ appName, userId, sessionId }: SessionKey) {
-    this.appName = appName;
-    this.userId = userId;
-    this.sessionId = sessionId;
-  }
+interface FoldingSession extends FoldedSession {
+  readonly events: Map<number, Event>;
+  readonly state: Values;
+  isDeleted: boolean;
 }
 
 const bare = (name: string) => name.replace(/^(app|user):/, '');
