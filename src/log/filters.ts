@@ -3,7 +3,7 @@ import type { LoggedEvent } from '../database/statements/logged-events.js';
 import { aString, aTime, aWholeNumber, anything, condition, object, someText, type Known } from '../model/arguments.js';
 import { DamagedEventError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
-import { checkKeys } from '../model/keys.js';
+import { checkKeys, givenKey } from '../model/keys.js';
 import type { LogEntry, LogEntryPosition } from './entries.js';
 
 /** Which entries of one session's log to read: those that meet all conditions. */
@@ -76,10 +76,8 @@ export function checkConditionsOf(filter: LogConditions): LogConditions {
 }
 
 function withIds<Filter extends LogConditions>(filter: Filter): Filter {
-  const { appName, userId, sessionId, sessionTree } = filter;
-  if (appName !== undefined) checkKeys({ appName });
-  if (userId !== undefined) checkKeys({ userId });
-  if (sessionId !== undefined) checkKeys({ sessionId });
+  const { sessionTree } = filter;
+  checkKeys(givenKey(filter));
   if (sessionTree !== undefined) checkKeys({ sessionId: sessionTree });
   return filter;
 }
