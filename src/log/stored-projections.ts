@@ -30,9 +30,8 @@ export async function createProjection(
   { name, version, cursor }: Omit<StoredProjection, 'updateTime'>,
 ): Promise<void> {
   const { projections } = sql.tables;
-  await sql.run(`insert into ${projections} (${COLUMNS}) values (?, ?, ?, ${sql.dialect.sql.now})`, [
-    ...[name, version, cursor],
-  ]);
+  const text = `insert into ${projections} (${COLUMNS}) values (?, ?, ?, ${sql.dialect.sql.now})`;
+  await sql.run(text, [name, version, cursor]);
 }
 
 /**
