@@ -1,6 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
-import { placeholders } from '../database/sql/tables.js';
+import { allOf, placeholders } from '../database/sql/tables.js';
 import type { DeletionRun } from './deletion-run.js';
 
 /** Which memories of an app to delete. */
@@ -45,14 +45,8 @@ interface KeyRow {
   memory_id: string;
 }
 
-function whereMeant({ dialect }: Sql, appName: string, { userId, areExpired }: MeantMemories) {
-  const conditions = [
-    'app_name = ?',
-    ...(userId === undefined ? [] : ['user_id = ?']),
-    ...(areExpired ? [`expires <= ${dialect.sql.now}`] : []),
-  ];
-  return { where: conditions.join(' and '), values: [appName, userId].filter((value) => value !== undefined) };
-}
+const whereMeant = ({ dialect }: Sql, appName: string, { userId, areExpired }: MeantMemories) =>
+  allOf(['app_name = ?', appName], ['user_id = ?', userId], areExpired ? [`expires <= ${dialect.sql.now}`] : undefined);
 
 async function count(sql: Sql, appName: string, meant: MeantMemories): Promise<number> {
   const { where, values } = whereMeant(sql, appName, meant);

@@ -1,7 +1,7 @@
 import { isOpenUpload } from '../artifacts/uploads.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
-import { stateTable } from '../database/sql/tables.js';
+import { allOf, stateTable, type Condition } from '../database/sql/tables.js';
 import { SCOPES } from '../model/state.js';
 import type { StatsOptions } from './options.js';
 
@@ -113,16 +113,10 @@ async function summed(sql: Sql, owner: StatsOptions, [what, table, condition]: S
   return rows.map((row) => [textOf(row['app_name']), numberOf(row['total'])]);
 }
 
-function ofOwner({ appName, userId }: StatsOptions, condition?: string): { where: string; values: unknown[] } {
-  const conditions = [
-    ...(condition === undefined ? [] : [condition]),
-    ...(appName === undefined ? [] : ['app_name = ?']),
-    ...(userId === undefined ? [] : ['user_id = ?']),
-  ];
-  return {
-    where: conditions.length > 0 ? ` where ${conditions.join(' and ')}` : '',
-    values: [appName, userId].filter((value) => value !== undefined),
-  };
+function ofOwner({ appName, userId }: StatsOptions, condition?: string) {
+  const more: Condition | undefined = condition === undefined ? undefined : [condition];
+  const { where, values } = allOf(more, ['app_name = ?', appName], ['user_id = ?', userId]);
+  return { where: where && ` where ${where}`, values };
 }
 
 export function statsByApp(counts: Counts): AppStats[] {

@@ -3,7 +3,7 @@ import type { Database } from '../database/calls/database.js';
 import { isOwn } from '../database/calls/public-error.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { numberOf } from '../database/sql/row-values.js';
-import { SESSION_WHERE, sessionValues } from '../database/sql/tables.js';
+import { SESSION_WHERE, allOf, sessionValues } from '../database/sql/tables.js';
 import type { CompleteLogEntry } from '../log/entries.js';
 import type { SessionProjectionOptions } from '../log/session-projection.js';
 import { aWait, anything, condition, object, oneOf } from '../model/arguments.js';
@@ -119,14 +119,8 @@ export function memoryProjection<Em extends EntityManager>(
 }
 
 /** @returns the condition for memories that a projection has added. */
-function addedBy({ appName, userId, sessionId }: NonNullable<MemoryProjectionOptions['filter']>) {
-  const owner = Object.entries({ app_name: appName, user_id: userId, session_id: sessionId });
-  const meant = owner.filter(([, value]) => value !== undefined);
-  return {
-    where: ['seq is not null', ...meant.map(([column]) => `${column} = ?`)].join(' and '),
-    values: meant.map(([, value]) => value),
-  };
-}
+const addedBy = ({ appName, userId, sessionId }: NonNullable<MemoryProjectionOptions['filter']>) =>
+  allOf(['seq is not null'], ['app_name = ?', appName], ['user_id = ?', userId], ['session_id = ?', sessionId]);
 
 /** @returns how many memories a projection with this filter has added, which `rebuild` would delete. */
 export async function countProjected(sql: Sql, { filter = {} }: MemoryProjectionOptions): Promise<number> {

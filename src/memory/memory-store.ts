@@ -1,6 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
 import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
+import { allOf, type Condition } from '../database/sql/tables.js';
 import { ofMemory } from '../model/codec.js';
 import { Undecodable, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
 import {
@@ -103,19 +104,16 @@ export async function readCompared(
   after: MemoryKey | undefined,
   limit: number,
 ): Promise<Undecoded<Read<Compared>[]>> {
-  const { memories, select } = sql.tables;
+  const { select } = sql.tables;
   const { now } = sql.dialect.sql;
-  const conditions = [
-    ...(sessionId === undefined ? [] : ['session_id = ?']),
-    ...(since === undefined ? [] : ['time >= ?']),
-    `(expires is null or expires > ${now}) and (settles is null or settles <= ${now})`,
+  const conditions: Condition[] = [
+    ['session_id = ?', sessionId],
+    ['time >= ?', since],
+    [`(expires is null or expires > ${now}) and (settles is null or settles <= ${now})`],
   ];
-  const given = [sessionId, since].filter((value) => value !== undefined);
   const vectors = model === undefined ? '' : `, model, ${select.embedding} as embedding`;
-  const rows = await readPage<ComparedRow>(sql, owner, { conditions, values: given }, after, limit, {
-    columns: `time, ${select.words} as words${vectors}`,
-    table: memories,
-  });
+  const columns = `time, ${select.words} as words${vectors}`;
+  const rows = await readPage<ComparedRow>(sql, columns, owner, conditions, after, limit);
   return (texts) =>
     rows.map((row) => {
       const memory = rankedOf(owner, row);
@@ -157,30 +155,24 @@ export async function listMemories(
   after: MemoryKey | undefined,
   limit: number,
 ): Promise<Undecoded<Read<MemoryData>[]>> {
-  const { memories, select } = sql.tables;
-  const condition =
-    sessionId === undefined ? { conditions: [], values: [] } : { conditions: ['session_id = ?'], values: [sessionId] };
-  const rows = await readPage<DataRow>(sql, owner, condition, after, limit, {
-    columns: `time, ${select.data} as data`,
-    table: memories,
-  });
+  const columns = `time, ${sql.tables.select.data} as data`;
+  const rows = await readPage<DataRow>(sql, columns, owner, [['session_id = ?', sessionId]], after, limit);
   return (texts) => rows.map((row) => dataOf(texts, rankedOf(owner, row), row.data));
 }
 
 async function readPage<Row extends object>(
   sql: Sql,
+  columns: string,
   { appName, userId }: MemoryOwner,
-  { conditions, values }: { conditions: readonly string[]; values: readonly unknown[] },
+  conditions: readonly Condition[],
   after: MemoryKey | undefined,
   limit: number,
-  { columns, table }: { columns: string; table: string },
 ): Promise<Row[]> {
   const keyset = after && keysetAfter(['session_id', 'memory_id'], [after.sessionId, after.memoryId]);
-  const where = [WHERE_OWNER, ...conditions, ...(keyset ? [keyset.where] : [])].join(' and ');
-  return sql.all<Row>(
-    `select session_id, memory_id, ${columns} from ${table} where ${where} order by session_id, memory_id limit ?`,
-    [appName, userId, ...values, ...(keyset?.values ?? []), limit],
-  );
+  const place: Condition | undefined = keyset && [keyset.where, ...keyset.values];
+  const { where, values } = allOf([WHERE_OWNER, appName, userId], ...conditions, place);
+  const from = `from ${sql.tables.memories} where ${where} order by session_id, memory_id limit ?`;
+  return sql.all<Row>(`select session_id, memory_id, ${columns} ${from}`, [...values, limit]);
 }
 
 /** @returns the memories that still exist, in any order. */
@@ -220,15 +212,13 @@ export async function countMemories(sql: Sql, owner: MemoryOwner, forgotten: For
   return numberOf(row?.total);
 }
 
-function whereForgotten({ appName, userId }: MemoryOwner, { memoryId, sessionId, before }: Forgotten) {
-  const conditions = [
-    ...(sessionId === undefined ? [] : ['session_id = ?']),
-    ...(memoryId === undefined ? [] : ['memory_id = ?']),
-    ...(before === undefined ? [] : ['time < ?']),
-  ];
-  const given = [sessionId, memoryId, before].filter((value) => value !== undefined);
-  return { where: [WHERE_OWNER, ...conditions].join(' and '), values: [appName, userId, ...given] };
-}
+const whereForgotten = ({ appName, userId }: MemoryOwner, { memoryId, sessionId, before }: Forgotten) =>
+  allOf(
+    [WHERE_OWNER, appName, userId],
+    ['session_id = ?', sessionId],
+    ['memory_id = ?', memoryId],
+    ['time < ?', before],
+  );
 
 /** A row without its owner. */
 type KeyRow = Pick<MemoryKeyRow, 'session_id' | 'memory_id'> & { time: number | string };

@@ -3,8 +3,10 @@ import { keysetAfter } from '../database/sql/keyset.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  allOf,
   sessionKeyOf,
   sessionValues,
+  type Condition,
   type SessionKeyRow,
 } from '../database/sql/tables.js';
 import { numberOf, optionalNumberOf, optionalTextOf } from '../database/sql/row-values.js';
@@ -62,39 +64,41 @@ export async function findSummaries(
   const columns = ['last_update_time', 'session_id', ...(userId === undefined ? ['user_id'] : [])];
   const values = after && [after.lastUpdateTime, after.sessionId, ...(userId === undefined ? [after.userId] : [])];
   const keyset = values && keysetAfter(columns, values, isDescending ? '<' : '>');
-  const bounds: Condition[] = [
-    ['app_name = ?', [appName]],
-    ...given('user_id = ?', userId),
+  const bounds: (Condition | undefined)[] = [
+    ['app_name = ?', appName],
+    ['user_id = ?', userId],
     // Not `<> 'active'`: sessions whose permanent deletion has begun cannot be restored.
-    [filter.isSoftDeleted ? "status = 'deleted'" : "status = 'active'", []],
-    ...given('last_update_time > ?', updatedAfter),
-    ...given('last_update_time < ?', updatedBefore),
-    ...(keyset ? [[keyset.where, keyset.values] as Condition] : []),
+    [filter.isSoftDeleted ? "status = 'deleted'" : "status = 'active'"],
+    ['last_update_time > ?', updatedAfter],
+    ['last_update_time < ?', updatedBefore],
+    keyset && [keyset.where, ...keyset.values],
   ];
   const { sessions, select: selected } = sql.tables;
   const dialect = sql.dialect.sql;
   const shown = `${SESSION_COLUMNS}, title, ${selected.labels} as labels_json, last_seq - first_seq + 1 as events,
     create_time as created, last_update_time as updated, deleted_at as deleted`;
   const searched: Condition[] = [
-    ...given(dialect.contains('title'), title),
-    ...labels.map((label): Condition => [dialect.contains('labels'), [label]]),
+    [dialect.contains('title'), title],
+    ...labels.map((label): Condition => [dialect.contains('labels'), label]),
   ];
   const direction = isDescending ? ' desc' : '';
   const order = `order by ${columns.map((column) => column + direction).join(', ')} limit ?`;
-  const select = async (from: string, values: readonly unknown[], conditions: readonly Condition[]) => {
-    const text = `select ${shown} from ${from} where ${textOf(conditions)} ${order}`;
-    const rows = await sql.all<SummaryRow>(text, [...values, ...valuesOf(conditions), limit]);
+  const select = async (from: string, ofFrom: readonly unknown[], { where, values }: ReturnType<typeof allOf>) => {
+    const text = `select ${shown} from ${from} where ${where} ${order}`;
+    const rows = await sql.all<SummaryRow>(text, [...ofFrom, ...values, limit]);
     return rows.map(storedSummaryOf);
   };
+  const all = allOf(...bounds, ...searched);
   const isOfApp = userId === undefined && updatedAfter === undefined && updatedBefore === undefined;
-  if (dialect.inOrderOfKey && isOfApp && searched.length > 0) {
+  if (dialect.inOrderOfKey && isOfApp && (title !== undefined || labels.length > 0)) {
     // If many sessions match, the page is soon full in the order of the index.
-    const first = `(select * from ${sessions} where ${textOf(bounds)} ${order}) as first`;
-    const found = await select(first, [...valuesOf(bounds), WALKED], searched);
+    const { where, values } = allOf(...bounds);
+    const first = `(select * from ${sessions} where ${where} ${order}) as first`;
+    const found = await select(first, [...values, WALKED], allOf(...searched));
     if (found.length === limit) return found;
-    return select(dialect.inOrderOfKey(sessions), [], [...bounds, ...searched]);
+    return select(dialect.inOrderOfKey(sessions), [], all);
   }
-  return select(sessions, [], [...bounds, ...searched]);
+  return select(sessions, [], all);
 }
 
 /** An undefined text does not change. @returns whether there is such a session. */
@@ -113,16 +117,6 @@ export async function describeStored(
       ...sessionValues(key),
     ]);
   return true;
-}
-
-type Condition = [text: string, values: readonly unknown[]];
-
-const textOf = (conditions: readonly Condition[]) => conditions.map(([text]) => text).join(' and ');
-
-const valuesOf = (conditions: readonly Condition[]) => conditions.flatMap(([, values]) => values);
-
-function given(text: string, value: unknown): Condition[] {
-  return value === undefined ? [] : [[text, [value]]];
 }
 
 interface SummaryRow extends SessionKeyRow {

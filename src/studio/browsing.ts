@@ -3,6 +3,7 @@ import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  allOf,
   isSameSession,
   originOf,
   perTables,
@@ -201,15 +202,11 @@ async function elsewhere(
 /** Reads the row of every visible session. @returns at most `limit` leases, those that expire first at the beginning. */
 export async function heldLeases(sql: Sql, { appName, userId }: VisibleRows, limit: number): Promise<HeldLease[]> {
   const { now } = sql.dialect.sql;
-  const where = [
-    ...(appName === undefined ? [] : ['app_name = ?']),
-    ...(userId === undefined ? [] : ['user_id = ?']),
-    `lease_expires > ${now}`,
-  ];
+  const { where, values } = allOf(['app_name = ?', appName], ['user_id = ?', userId], [`lease_expires > ${now}`]);
   const rows = await sql.all<Row>(
     `select ${SESSION_COLUMNS}, lease_holder, lease_token, lease_expires as expires, ${now} as now
-      from ${sql.tables.sessions} where ${where.join(' and ')} order by lease_expires limit ?`,
-    [...[appName, userId].filter((name) => name !== undefined), limit],
+      from ${sql.tables.sessions} where ${where} order by lease_expires limit ?`,
+    [...values, limit],
   );
   return rows.map((row) => ({
     session: sessionKeyOf(row),

@@ -1,3 +1,5 @@
+import { allOf } from './tables.js';
+
 /**
  * A condition for the rows after a given one in an order. Not `(a, b) > (?, ?)`, for which MySQL and MariaDB use no index.
  *
@@ -32,6 +34,5 @@ export function ownedAfter(
   // What the owner names is the same in all rows.
   const named = userId === undefined ? 0 : 1;
   const keyset = last && keysetAfter(columns.slice(named), last.slice(named));
-  const where = `app_name = ?${named ? ' and user_id = ?' : ''}${keyset ? ` and ${keyset.where}` : ''}`;
-  return { where, values: [appName, ...(named ? [userId] : []), ...(keyset?.values ?? [])] };
+  return allOf(['app_name = ?', appName], ['user_id = ?', userId], keyset && [keyset.where, ...keyset.values]);
 }

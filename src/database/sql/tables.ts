@@ -146,6 +146,15 @@ function equal(columns: readonly string[]): string {
   return columns.map((column) => `${column} = ?`).join(' and ');
 }
 
+/** A condition with a `?` for each of its values. */
+export type Condition = readonly [text: string, ...values: readonly unknown[]];
+
+/** Joins conditions by `and`, without those that have an undefined value: nothing was asked for. */
+export function allOf(...conditions: readonly (Condition | undefined)[]): { where: string; values: unknown[] } {
+  const asked = conditions.filter((each): each is Condition => each !== undefined && !each.includes(undefined));
+  return { where: asked.map(([text]) => text).join(' and '), values: asked.flatMap(([, ...values]) => values) };
+}
+
 /** Inserts state; takes `ownerValues`, key, JSON and event id for each row. */
 export function insertIntoState(tables: Tables, scope: Scope): string {
   return `insert into ${stateTable(tables, scope)} (${STATE_KEYS[scope].join(', ')}, value, event_id)`;

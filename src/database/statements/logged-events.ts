@@ -8,6 +8,7 @@ import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-v
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  allOf,
   isSameSession,
   originOf,
   originOfSession,
@@ -67,30 +68,19 @@ export interface LogColumns {
 }
 
 /** @returns further conditions for a statement, and their values. */
-export function conditions({ appName, userId, sessionId, sessionTree, afterTimestamp }: LogColumns): {
-  where: string;
-  values: unknown[];
-} {
-  const all: [boolean, string, unknown[]][] = [
-    [appName !== undefined, 'app_name = ?', [appName]],
-    [userId !== undefined, 'user_id = ?', [userId]],
-    [sessionId !== undefined, 'session_id = ?', [sessionId]],
+export function conditions({ appName, userId, sessionId, sessionTree: tree, afterTimestamp }: LogColumns) {
+  const { where, values } = allOf(
+    ['app_name = ?', appName],
+    ['user_id = ?', userId],
+    ['session_id = ?', sessionId],
     // A range, not `like`, in which `%` and `_` are wildcards, and which ignores case on SQLite.
     [
-      sessionTree !== undefined,
       '(session_id = ? or (session_id >= ? and session_id < ?))',
-      [sessionTree, `${sessionTree}${SESSION_TREE_SEPARATOR}`, `${sessionTree}${AFTER_SEPARATOR}`],
+      ...[tree, `${tree}${SESSION_TREE_SEPARATOR}`, `${tree}${AFTER_SEPARATOR}`],
     ],
-    [afterTimestamp !== undefined, 'timestamp > ?', [afterTimestamp]],
-  ];
-  let where = '';
-  const values: unknown[] = [];
-  for (const [isGiven, text, bound] of all) {
-    if (!isGiven) continue;
-    where += ` and ${text}`;
-    values.push(...bound);
-  }
-  return { where, values };
+    ['timestamp > ?', afterTimestamp],
+  );
+  return { where: where && ` and ${where}`, values };
 }
 
 /** The first text after all those that begin with this one. */

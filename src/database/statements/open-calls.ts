@@ -12,6 +12,7 @@ import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  allOf,
   isSameSession,
   perTables,
   placeholderRows,
@@ -55,16 +56,14 @@ export async function findOpenCalls(
     after.number,
   ];
   const keyset = place && keysetAfter(order, place);
-  const conditions: [text: string, values: readonly unknown[]][] = [
-    [`app_name = ? and ${WAITS}`, [appName]],
-    ...(userId === undefined ? [] : [['user_id = ?', [userId]] as [string, string[]]]),
-    ...(name === undefined ? [] : [['name = ?', [searchedName(name)]] as [string, string[]]]),
-    ...(openFor === undefined ? [] : [[texts(sql).isOpenFor, [openFor]] as [string, number[]]]),
-    ...(keyset ? [[keyset.where, keyset.values] as [string, unknown[]]] : []),
-  ];
-  const where = conditions.map(([text]) => text).join(' and ');
-  const values = [...conditions.flatMap((each) => each[1]), limit];
-  const rows = await sql.all<FoundRow>(texts(sql).find(where, order.join(', ')), values);
+  const { where, values } = allOf(
+    [`app_name = ? and ${WAITS}`, appName],
+    ['user_id = ?', userId],
+    ['name = ?', name === undefined ? undefined : searchedName(name)],
+    [texts(sql).isOpenFor, openFor],
+    keyset && [keyset.where, ...keyset.values],
+  );
+  const rows = await sql.all<FoundRow>(texts(sql).find(where, order.join(', ')), [...values, limit]);
   const stored: { key: SessionKey; row: FoundRow; text: string | undefined }[] = [];
   for (const row of rows) {
     const key = sessionKeyOf(row);

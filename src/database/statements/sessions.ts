@@ -2,7 +2,14 @@ import { StaleSessionError } from '../../model/errors.js';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import type { Sql } from '../dialects/dialect.js';
 import { underLock, type UnderLock } from '../dialects/event-parts.js';
-import { SESSION_COLUMNS, SESSION_WHERE, sessionKeyOf, sessionValues, type SessionKeyRow } from '../sql/tables.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  allOf,
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+} from '../sql/tables.js';
 import { numberOf, textOf } from '../sql/row-values.js';
 import { recordChange, recordDeletion } from './changes.js';
 import {
@@ -233,9 +240,9 @@ export async function restoreRow(sql: Sql, session: SessionKey): Promise<Session
 }
 
 export async function countSessions(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
-  const { where, owner } = ofOwner(appName, userId);
+  const { where, values } = ofOwner(appName, userId);
   const text = `select count(*) as total from ${sql.tables.sessions} where ${where}`;
-  const [row] = await sql.all<{ total: number | string | bigint }>(text, owner);
+  const [row] = await sql.all<{ total: number | string | bigint }>(text, values);
   return numberOf(row?.total);
 }
 
@@ -243,7 +250,7 @@ export async function listedSessions(
   sql: Sql,
   { appName, userId, descending, limit, offset }: SessionPage,
 ): Promise<ListedSession[]> {
-  const { where, owner } = ofOwner(appName, userId);
+  const { where, values: owner } = ofOwner(appName, userId);
   const from = `from ${sql.tables.sessions} where ${where}`;
   // Sessions with equal times are ordered by ascending id in both directions, as in ADK. No index has this order: MySQL and MariaDB
   // would sort all sessions for a page of the newest. With the time of the page's last session as a limit, every database sorts
@@ -262,11 +269,8 @@ export async function listedSessions(
   return found.map((row) => ({ ...headOf(row), userId: textOf(row.user_id), id: textOf(row.session_id) }));
 }
 
-function ofOwner(appName: string, userId: string | undefined) {
-  return userId === undefined
-    ? { where: `app_name = ? and status = 'active'`, owner: [appName] }
-    : { where: `app_name = ? and user_id = ? and status = 'active'`, owner: [appName, userId] };
-}
+const ofOwner = (appName: string, userId: string | undefined) =>
+  allOf(['app_name = ?', appName], ['user_id = ?', userId], [`status = 'active'`]);
 
 interface HeadRow {
   incarnation: string;
