@@ -9,6 +9,7 @@ import {
   isSameSession,
   perTables,
 } from '../database/sql/tables.js';
+import { countRows } from '../database/statements/count.js';
 import { ArtifactDeletedError } from '../model/errors.js';
 import { nameOfUsers } from './artifact-name.js';
 import { insertParts, saveVersion, valuesOf, type EncodedFor } from './artifact-store.js';
@@ -123,9 +124,8 @@ export async function abandonedUploads(sql: Sql, key: ArtifactKey, since: number
 }
 
 /** Reads the keys of all versions. @returns how many uploads got no part for `ABANDONED_MS`, at most `limit`. */
-export async function countAbandoned(sql: Sql, limit: number): Promise<number> {
-  const [row] = await sql.all<{ total: number | string }>(textsOf(sql).countUntouched, [ABANDONED_MS, limit]);
-  return numberOf(row?.total);
+export function countAbandoned(sql: Sql, limit: number): Promise<number> {
+  return countRows(sql, textsOf(sql).allUntouched, [ABANDONED_MS, limit]);
 }
 
 /** The condition for a row `v` of `artifact_versions` that is an upload without a version. */
@@ -157,7 +157,7 @@ const textsOf = perTables(({ tables, dialect }: Sql) => {
         where ${isSameSession('v', 'a')} and v.filename = a.filename order by v.version limit 1) as first_version
       from ${artifacts} as a where ${where} order by user_id, session_id, filename limit ?`,
     untouched: `select version from ${artifactVersions} as v where ${ARTIFACT_WHERE} and create_time <= ? and ${isOpen}`,
-    countUntouched: `select count(*) as total from (select 1 from ${artifactVersions} as v
+    allUntouched: `(select 1 from ${artifactVersions} as v
       where ${isOpen} and create_time <= ${now} - ? limit ?) as abandoned`,
   };
 });

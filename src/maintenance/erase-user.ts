@@ -1,10 +1,11 @@
 import { deleteArtifact } from '../artifacts/artifact-store.js';
 import type { ArtifactKey } from '../artifacts/stored-version.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { numberOf, textOf } from '../database/sql/row-values.js';
+import { textOf } from '../database/sql/row-values.js';
 import { leaseIsFree } from '../database/dialects/session-rows.js';
 import { isSameSession, ownerWhere, placeholders } from '../database/sql/tables.js';
 import { forgetChangesOfUser, recordChange } from '../database/statements/changes.js';
+import { countRows } from '../database/statements/count.js';
 import { dropUnwrittenPages } from '../log/stored-projections.js';
 import { UserNotErasedError } from '../model/errors.js';
 import type { MaintenanceResult } from '../model/results.js';
@@ -65,17 +66,14 @@ async function eraseRows(
   { table, columns, counted, deleteOne, only = () => '' }: ErasedRows,
 ): Promise<void> {
   const { read, write, batches } = run;
-  const of = (sql: Sql) => `from ${sql.tables[table]} as e where ${ownerWhere('user')}${only(sql)}`;
+  const of = (sql: Sql) => `${sql.tables[table]} as e where ${ownerWhere('user')}${only(sql)}`;
   const names = columns.join(', ');
   for await (const appName of run.apps(onlyApp, table)) {
     const owner = [appName, userId];
-    if (batches.isDryRun) {
-      const [row] = await read((sql) => sql.all(`select count(*) as total ${of(sql)}`, owner));
-      batches.count({ [counted]: numberOf(row?.['total']) });
-    }
+    if (batches.isDryRun) batches.count({ [counted]: await read((sql) => countRows(sql, of(sql), owner)) });
     while (!batches.isDryRun) {
       const keys = await read(async (sql) => {
-        const text = `select ${names} ${of(sql)} order by ${names} limit ?`;
+        const text = `select ${names} from ${of(sql)} order by ${names} limit ?`;
         const found = await sql.all(text, [...owner, batches.size]);
         return found.map((row) => columns.map((column) => textOf(row[column])));
       });

@@ -11,6 +11,7 @@ import {
   type SessionKeyRow,
 } from '../database/sql/tables.js';
 import { deleteChanges, recordDeletion, type ChangeKeyRow } from '../database/statements/changes.js';
+import { countRows } from '../database/statements/count.js';
 import { insertSession } from '../database/statements/sessions.js';
 import { DatabaseError } from '../model/errors.js';
 import { FAILURES } from '../model/failures.js';
@@ -62,14 +63,11 @@ export async function removeLeftovers(run: DeletionRun, owner: Owner): Promise<v
 }
 
 /** Reads the keys of all changes. @returns how many deleted sessions still have some, at most `limit`. */
-export async function countLeftovers(sql: Sql, limit: number): Promise<number> {
+export function countLeftovers(sql: Sql, limit: number): Promise<number> {
   const { changes, sessions } = sql.tables;
-  const [row] = await sql.all(
-    `select count(*) as total from (select distinct ${SESSION_COLUMNS} from ${changes} as c where kind <> 'deleted'
-      and session_id <> '' and not exists (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?) as leftovers`,
-    [limit],
-  );
-  return numberOf(row?.['total']);
+  const found = `(select distinct ${SESSION_COLUMNS} from ${changes} as c where kind <> 'deleted'
+    and session_id <> '' and not exists (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?)`;
+  return countRows(sql, `${found} as leftovers`, [limit]);
 }
 
 /** Reads the next sessions of an app, or of one user in it, that have recorded changes. */

@@ -1,6 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { numberOf, textOf } from '../database/sql/row-values.js';
+import { textOf } from '../database/sql/row-values.js';
 import { allOf, placeholders } from '../database/sql/tables.js';
+import { countRows } from '../database/statements/count.js';
 import type { DeletionRun } from './deletion-run.js';
 
 /** Which memories of an app to delete. */
@@ -48,11 +49,9 @@ interface KeyRow {
 const whereMeant = ({ dialect }: Sql, appName: string, { userId, areExpired }: MeantMemories) =>
   allOf(['app_name = ?', appName], ['user_id = ?', userId], areExpired ? [`expires <= ${dialect.sql.now}`] : undefined);
 
-async function count(sql: Sql, appName: string, meant: MeantMemories): Promise<number> {
+function count(sql: Sql, appName: string, meant: MeantMemories): Promise<number> {
   const { where, values } = whereMeant(sql, appName, meant);
-  const text = `select count(*) as total from ${sql.tables.memories} where ${where}`;
-  const [row] = await sql.all<{ total: number | string }>(text, values);
-  return numberOf(row?.total);
+  return countRows(sql, `${sql.tables.memories} where ${where}`, values);
 }
 
 function page(sql: Sql, appName: string, meant: MeantMemories, limit: number): Promise<KeyRow[]> {

@@ -2,8 +2,8 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../database/calls/database.js';
 import { isOwn } from '../database/calls/public-error.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { numberOf } from '../database/sql/row-values.js';
 import { SESSION_WHERE, allOf, sessionValues } from '../database/sql/tables.js';
+import { countRows } from '../database/statements/count.js';
 import type { CompleteLogEntry } from '../log/entries.js';
 import type { SessionProjectionOptions } from '../log/session-projection.js';
 import { aWait, anything, condition, object, oneOf } from '../model/arguments.js';
@@ -123,11 +123,9 @@ const addedBy = ({ appName, userId, sessionId }: NonNullable<MemoryProjectionOpt
   allOf(['seq is not null'], ['app_name = ?', appName], ['user_id = ?', userId], ['session_id = ?', sessionId]);
 
 /** @returns how many memories a projection with this filter has added, which `rebuild` would delete. */
-export async function countProjected(sql: Sql, { filter = {} }: MemoryProjectionOptions): Promise<number> {
+export function countProjected(sql: Sql, { filter = {} }: MemoryProjectionOptions): Promise<number> {
   const { where, values } = addedBy(filter);
-  const text = `select count(*) as total from ${sql.tables.memories} where ${where}`;
-  const [row] = await sql.all<{ total: number | string }>(text, values);
-  return numberOf(row?.total);
+  return countRows(sql, `${sql.tables.memories} where ${where}`, values);
 }
 
 /**

@@ -2,6 +2,7 @@ import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
 import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
 import { allOf, type Condition } from '../database/sql/tables.js';
+import { countRows } from '../database/statements/count.js';
 import { ofMemory } from '../model/codec.js';
 import { Undecodable, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
 import {
@@ -205,11 +206,9 @@ export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Fo
 }
 
 /** @returns how many memories `deleteMemories` would delete. */
-export async function countMemories(sql: Sql, owner: MemoryOwner, forgotten: Forgotten): Promise<number> {
+export function countMemories(sql: Sql, owner: MemoryOwner, forgotten: Forgotten): Promise<number> {
   const { where, values } = whereForgotten(owner, forgotten);
-  const text = `select count(*) as total from ${sql.tables.memories} where ${where}`;
-  const [row] = await sql.all<{ total: number | string }>(text, values);
-  return numberOf(row?.total);
+  return countRows(sql, `${sql.tables.memories} where ${where}`, values);
 }
 
 const whereForgotten = ({ appName, userId }: MemoryOwner, { memoryId, sessionId, before }: Forgotten) =>

@@ -12,6 +12,7 @@ import {
 } from '../sql/tables.js';
 import { numberOf, textOf } from '../sql/row-values.js';
 import { recordChange, recordDeletion } from './changes.js';
+import { countRows } from './count.js';
 import {
   STORED_SESSION_COLUMNS,
   isUnfinished,
@@ -239,11 +240,9 @@ export async function restoreRow(sql: Sql, session: SessionKey): Promise<Session
   return stored;
 }
 
-export async function countSessions(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
+export function countSessions(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
   const { where, values } = ofOwner(appName, userId);
-  const text = `select count(*) as total from ${sql.tables.sessions} where ${where}`;
-  const [row] = await sql.all<{ total: number | string | bigint }>(text, values);
-  return numberOf(row?.total);
+  return countRows(sql, `${sql.tables.sessions} where ${where}`, values);
 }
 
 export async function listedSessions(
