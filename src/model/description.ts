@@ -1,5 +1,7 @@
 import { InvalidArgumentError } from './errors.js';
+import { decode } from './event-codec.js';
 import { TITLE_LENGTH, isLonger, isStorable } from './keys.js';
+import { isRecord } from './objects.js';
 
 const LABEL_NAME = /^[\w./-]{1,64}$/;
 const LABEL_LENGTH = 255;
@@ -29,4 +31,13 @@ export function checkLabels(
       );
     }
   }
+}
+
+/** @returns labels of a session's row. What somebody else has stored there and is no label is left out. */
+export function labelsIn(json: string | null): Record<string, string> {
+  const labels = json === null ? undefined : decode(json)?.value;
+  const strings = Object.entries(isRecord(labels) ? labels : {}).filter(
+    (entry): entry is [string, string] => typeof entry[1] === 'string',
+  );
+  return Object.fromEntries(strings);
 }

@@ -1,9 +1,7 @@
 import { describeStored, findSummaries, type StoredSummary, type SummaryCursor } from './stored-summaries.js';
-import { checkLabels, checkTitle } from '../model/description.js';
+import { checkLabels, checkTitle, labelsIn } from '../model/description.js';
 import { SessionNotFoundError } from '../model/errors.js';
-import { decode } from '../model/event-codec.js';
 import { checkKeys, checkedSessionKey, isKey, type SessionKey } from '../model/keys.js';
-import { isObject } from '../model/objects.js';
 import { cursorText, parseCursor } from './page-cursor.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -112,18 +110,10 @@ function summaryOf({ key, title, labels, deletedAt, ...numbers }: StoredSummary)
   return {
     ...key,
     ...(title !== null && { title }),
-    labels: labelsOf(labels),
+    labels: labelsIn(labels),
     ...numbers,
     ...(deletedAt !== undefined && { deletedAt }),
   };
-}
-
-/** Ignores what is not a label: somebody else may have written to the column. */
-function labelsOf(json: string | null): Record<string, string> {
-  const value = json === null ? undefined : decode(json)?.value;
-  if (!isObject(value)) return {};
-  const strings = Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
-  return Object.fromEntries(strings);
 }
 
 const CURSOR = {

@@ -18,6 +18,7 @@ import { openCallsOf } from '../database/statements/open-calls.js';
 import { isUnfinished } from '../database/statements/stored-session.js';
 import { walkedSessions, type KeptSession } from '../database/statements/walk.js';
 import { AS_STORED, PLAIN, isEncoded, isWhole, type Undecoded } from '../model/stored-texts.js';
+import { labelsIn } from '../model/description.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
@@ -41,7 +42,6 @@ import { transferredVersion } from './stored-artifacts.js';
 import { memoryPage, transferredMemories, type TransferredMemory } from './stored-memories.js';
 import {
   eventHeads,
-  labelsIn,
   nextAppWithState,
   nextUserWithState,
   transferredSession,

@@ -7,24 +7,13 @@ import {
   type StoredSession,
   type StoredSessionRow,
 } from '../database/statements/stored-session.js';
-import { decode } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
-import { isRecord } from '../model/objects.js';
 
 /** A session's row, as exports have it. */
 export interface TransferredSession extends StoredSession {
   title: string | null;
   /** JSON, or null if it has none. */
   labels: string | null;
-}
-
-/** @returns labels of a session's row. What somebody else has stored there and is no label is left out. */
-export function labelsIn(json: string | null): Record<string, string> {
-  const labels = json === null ? undefined : decode(json)?.value;
-  const strings = Object.entries(isRecord(labels) ? labels : {}).filter(
-    (entry): entry is [string, string] => typeof entry[1] === 'string',
-  );
-  return Object.fromEntries(strings);
 }
 
 /** What an import writes into a session's row. */

@@ -1,9 +1,10 @@
 import { REQUEST_CONFIRMATION_FUNCTION_CALL_NAME, createEvent } from '@google/adk';
+import { labelsIn } from '../../model/description.js';
 import { InvalidArgumentError, SessionNotFoundError } from '../../model/errors.js';
 import { decode, decodeEvent } from '../../model/event-codec.js';
 import { isRecord } from '../../model/objects.js';
 import { partsOf } from '../../model/turn.js';
-import { labelsIn, type TransferredSession } from '../../transfer/transferred-sessions.js';
+import type { TransferredSession } from '../../transfer/transferred-sessions.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import { eventNumber, notFound, type Visit } from '../visit.js';

@@ -1,5 +1,6 @@
 import type { TokenCounts } from '../../conversation/tokens.js';
 import { openLongRunningCalls, type OpenLongRunningCall } from '../../conversation/recovery.js';
+import { labelsIn } from '../../model/description.js';
 import { decode } from '../../model/event-codec.js';
 import { isRecord } from '../../model/objects.js';
 import { SCOPES, type Scope } from '../../model/state.js';
@@ -19,7 +20,6 @@ import { markdown, type Markdown } from '../markdown.js';
 import { namesField, notFound, type Visit } from '../visit.js';
 import { authorOf, eventList, inLine, tokensText } from './event-view.js';
 import { ago, chip, codeOf, definition, empty, hue, labelChips, page, time } from './layout.js';
-import { labelsIn } from '../../transfer/transferred-sessions.js';
 
 export async function conversationPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, session: key } = visit;
