@@ -1,6 +1,7 @@
 import { decode } from '../../model/event-codec.js';
 import { INTERNAL_PREFIX, withoutInternalMetadata } from '../../model/internal-metadata.js';
 import { isRecord } from '../../model/objects.js';
+import { partsOf } from '../../model/turn.js';
 import { bytes } from '../../operations/words.js';
 import { Refusal, SECURITY_HEADERS } from '../guard.js';
 import { html } from '../html.js';
@@ -41,9 +42,8 @@ export async function eventFile(visit: Visit): Promise<Response> {
 export async function partFile(visit: Visit): Promise<Response> {
   const { seq, json } = await storedEvent(visit);
   const part = visit.number('part') ?? 0;
-  const content = recordOf(recordOf(decode(json)?.value)['content']);
-  const parts: unknown[] = Array.isArray(content['parts']) ? content['parts'].filter(isRecord) : [];
-  const { data, mimeType, displayName } = recordOf(recordOf(parts[part])['inlineData']);
+  const parts = partsOf(recordOf(decode(json)?.value));
+  const { data, mimeType, displayName } = recordOf(parts[part]?.['inlineData']);
   if (typeof data !== 'string') throw new Refusal(404, 'The event has no such file.');
   const name = typeof displayName === 'string' && displayName ? displayName : `event-${seq}-file-${part}`;
   return file(Buffer.from(data, 'base64'), String(mimeType), name);

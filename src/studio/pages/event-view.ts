@@ -2,7 +2,7 @@ import { PairedCalls, type PairedCall } from '../../conversation/calls.js';
 import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../../conversation/tokens.js';
 import { IMAGES } from '../../http/file.js';
 import { isRecord } from '../../model/objects.js';
-import { beginsTurn } from '../../model/turn.js';
+import { beginsTurn, partsOf } from '../../model/turn.js';
 import { bytes, number } from '../../operations/words.js';
 import type { SessionKey } from '../../model/keys.js';
 import { html, type Content, type Html } from '../html.js';
@@ -16,7 +16,6 @@ type Loose = Readonly<Record<string, unknown>>;
 
 const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
 export const recordOf = (value: unknown): Loose => (isRecord(value) ? value : {});
-const recordsOf = (value: unknown): Loose[] => (Array.isArray(value) ? value.filter(isRecord) : []);
 
 /** How many characters of a text or of JSON are shown. The page of the event has the rest. */
 const MOST_TEXT = 4_000;
@@ -404,10 +403,6 @@ class EventView {
     return html`<pre tabindex="0" dir="auto">${shown}${isCut && '…'}</pre>
       ${isCut && this.#rest(`Show all (${bytes(text.length)})`)}`;
   }
-}
-
-function partsOf({ content }: Loose): Loose[] {
-  return recordsOf(recordOf(content)['parts']);
 }
 
 /** The arguments of a call, in the line of its name. */

@@ -5,6 +5,7 @@ import { encode } from '../../model/event-codec.js';
 import { checkKeys } from '../../model/keys.js';
 import { isRecord } from '../../model/objects.js';
 import { prefixed, scopeOf, type Scope } from '../../model/state.js';
+import { partsOf } from '../../model/turn.js';
 import type { EventRecord, StateRecord } from '../records.js';
 
 /** A row that could not be imported, or a part of one. */
@@ -42,12 +43,10 @@ export function foundEvent(
   order: number | string,
   state: (scope: Scope) => Record<string, unknown>,
 ): FoundEvent {
-  const { parts } = (event['content'] ?? {}) as { parts?: unknown };
   const idsOf = (name: string) =>
-    (Array.isArray(parts) ? parts : []).flatMap((part: Record<string, { id?: unknown } | undefined> | null) => {
-      const id = part?.[name]?.id;
-      return typeof id === 'string' ? [id] : [];
-    });
+    partsOf({ content: event['content'] }).flatMap(({ [name]: call }) =>
+      isRecord(call) && typeof call['id'] === 'string' ? [call['id']] : [],
+    );
   const actions = isRecord(event['actions']) ? event['actions'] : {};
   const delta = isRecord(actions['stateDelta']) ? actions['stateDelta'] : {};
   const stands = ([name, value]: [string, unknown]) => {
