@@ -12,6 +12,10 @@ export function printable(text: string): string {
 export const printableLines = (text: string): string[] =>
   text.split(/\r?\n/).map((line) => printable(line.replaceAll('\t', '  ')));
 
+/** The beginning of a text, of this many characters, with a mark if there is more. */
+export const shortened = (text: string, most: number): string =>
+  text.length > most ? `${text.slice(0, most)}…` : text;
+
 /** JSON without characters that a terminal treats as commands. */
 export const json = (value: unknown): string => printable(JSON.stringify(value) ?? 'undefined');
 

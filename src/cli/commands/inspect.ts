@@ -19,7 +19,7 @@ import { readerOf } from '../../operations/reader.js';
 import type { Context, SessionWork, Work } from '../run.js';
 import { UsageError } from '../errors.js';
 import { countOf, noteEmpty } from './owner.js';
-import { bytes, counted, json, number, printable, quoted, shownTime } from '../../operations/words.js';
+import { bytes, counted, json, number, printable, quoted, shortened, shownTime } from '../../operations/words.js';
 
 export const stats: Work<[StatsOptions & { byApp?: true }]> = async ({ em, terminal }, { byApp, ...owner }) => {
   const maintenance = new SessionMaintenance(em, { timeoutMs: 0 });
@@ -103,7 +103,7 @@ export const waiting: Work<[FindOpenCallsRequest]> = async ({ em, codec, termina
   const page = await new MikroOrmSessionService(em, codec).findOpenCalls(request);
   const rows = page.calls.map(({ timestamp, userId, sessionId, name, args, id }) => [
     ...[shownTime(timestamp), userId, sessionId, name],
-    ...[args === undefined ? 'cannot be read' : cut(JSON.stringify(args)), id],
+    ...[args === undefined ? 'cannot be read' : shortened(JSON.stringify(args), MOST_ARGUMENTS), id],
   ]);
   await terminal.result(page, () =>
     terminal.table([['since (UTC)', 'user', 'session', 'call', 'arguments', 'id'], ...rows]),
@@ -117,7 +117,6 @@ function noteNext(terminal: Context['terminal'], { next }: { next?: string | und
 }
 
 const MOST_ARGUMENTS = 80;
-const cut = (text: string) => (text.length > MOST_ARGUMENTS ? `${text.slice(0, MOST_ARGUMENTS)}…` : text);
 
 export const show: SessionWork<{ numRecentEvents?: number }> = async ({ em, codec, terminal }, key, config) => {
   const { appName, userId, sessionId } = key;

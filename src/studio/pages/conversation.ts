@@ -4,7 +4,7 @@ import { labelsIn } from '../../model/description.js';
 import { decode } from '../../model/event-codec.js';
 import { isRecord } from '../../model/objects.js';
 import { SCOPES, type Scope } from '../../model/state.js';
-import { counted, number } from '../../operations/words.js';
+import { counted, number, shortened } from '../../operations/words.js';
 import type { TimedChange } from '../browsing.js';
 import { html, type Content, type Html } from '../html.js';
 import {
@@ -246,7 +246,7 @@ function changeView(change: TimedChange): Html {
     isRecord(recorded) && kind === 'state' && Array.isArray(recorded['removed']) ? recorded['removed'] : [];
   const set = Object.entries(stateOf(change)).slice(0, 20);
   const values = [
-    ...set.map(([key, value]) => definition(key, codeOf(valueText(JSON.stringify(value))))),
+    ...set.map(([key, value]) => definition(key, codeOf(shortened(JSON.stringify(value), SHOWN)))),
     ...removed.slice(0, 20).map((key) => definition(String(key), 'removed')),
   ];
   const which = kind === 'rewritten' && eventSeq !== null ? ` #${eventSeq}` : kind === 'rewound' ? ` to #${seq}` : '';
@@ -256,7 +256,8 @@ function changeView(change: TimedChange): Html {
   </li>`;
 }
 
-const valueText = (json = '') => (json.length > 200 ? `${json.slice(0, 200)}…` : json);
+/** How many characters of a value of the state are shown. */
+const SHOWN = 200;
 
 const SCOPE_NAMES: Readonly<Record<Scope, string>> = { session: 'Session', user: 'User', app: 'App' };
 
@@ -302,7 +303,7 @@ function stateValue(
   return html`<div class="${isOwn && writer.seq === at && 'current'}">
     <dt><bdi>${key}</bdi></dt>
     <dd>
-      <code><bdi>${valueText(json)}</bdi></code
+      <code><bdi>${shortened(json, SHOWN)}</bdi></code
       ><span class="by">${written}</span>
     </dd>
   </div>`;

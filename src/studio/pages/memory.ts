@@ -2,7 +2,7 @@ import { MikroOrmMemoryService, type FoundMemory, type StoredMemory } from '../.
 import { textOf } from '../../memory/memory-content.js';
 import type { DamagedMemoryError } from '../../model/errors.js';
 import { given } from '../../model/objects.js';
-import { counted } from '../../operations/words.js';
+import { counted, shortened } from '../../operations/words.js';
 import { Refusal } from '../guard.js';
 import { html } from '../html.js';
 import { PAGE } from '../reading.js';
@@ -84,8 +84,6 @@ async function listed(
 /** How many characters are shown of a text, and of an author's name. */
 const SHOWN = 300;
 const SHOWN_OF_NAME = 60;
-
-const shortened = (text: string, length: number) => (text.length > length ? `${text.slice(0, length)}…` : text);
 
 /** Asks whether to forget a memory, those of a session, or all (GET), and forgets them (POST). */
 export async function forgetPage(visit: Visit): Promise<Response> {
