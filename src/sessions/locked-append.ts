@@ -171,13 +171,9 @@ export class LockedAppend {
   #encode(texts: StoredTexts, { origin, stored }: FoundEvents, events: readonly EventWrite[]): AppendTexts {
     const session = { ...this.#session, origin };
     const contents = new Map<string, EventContent>();
-    for (const [
-      i,
-      {
-        stored: { id },
-      },
-    ] of events.entries()) {
+    for (const [i, event] of events.entries()) {
       const row = stored[i];
+      const { id } = event.stored;
       if (row) contents.set(id, { seq: row.seq, id, ...contentOf(texts, session, id, row.text ?? undefined) });
     }
     const encoded = events.map(({ stored, state }) => ({
