@@ -1,6 +1,6 @@
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
-import type { AppendQueue } from '../database/calls/append-queue.js';
+import type { AppendQueue, NonEmpty } from '../database/calls/append-queue.js';
 import { confirm } from '../database/calls/confirm.js';
 import type { Database } from '../database/calls/database.js';
 import type { Outcome } from '../database/calls/retry.js';
@@ -36,8 +36,6 @@ import { missedChanges } from './missed-changes.js';
 import { pendingEvent, refuseTooLarge, type PendingEvent } from './pending-event.js';
 import { readEvents, readState } from './read.js';
 import type { SessionCalls } from './session-calls.js';
-
-type NonEmpty<T> = readonly [T, ...T[]];
 
 /** A call that appends events to a handle. */
 interface Append {

@@ -8,7 +8,7 @@ import type { Database } from './database.js';
 import { isOwn } from './public-error.js';
 import { Tries, type Attempt, type AttemptOptions } from './retry.js';
 
-type NonEmpty<T> = readonly [T, ...T[]];
+export type NonEmpty<T> = readonly [T, ...T[]];
 
 /** A call that appends to a session. */
 interface QueuedAppend {
