@@ -1,10 +1,9 @@
-import type { SessionLogEntry } from '../log/entries.js';
+import type { SessionLogCursor, SessionLogEntry } from '../log/entries.js';
 import { LogWentBackError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
 import { SECURITY_HEADERS } from './guard.js';
 import { markdown } from './markdown.js';
 import { eventList } from './pages/event-view.js';
-import type { SessionLogCursor } from '../log/entries.js';
 import type { Visit } from './visit.js';
 
 /** How often a comment is sent, so that no proxy closes an idle connection. */
