@@ -101,7 +101,7 @@ export class MikroOrmCredentialService implements BaseCredentialService {
         await sql.dialect.limits?.refuseTooLarge(sql, data);
         const end = sql.dialect.sql.onSameKey(KEY, ['update_time', 'data']);
         await sql.run(
-          `insert into ${sql.tables.credentials} (${KEY}, update_time, data) 
+          `insert into ${sql.tables.credentials} (${KEY}, update_time, data)
             values (?, ?, ?, ${sql.dialect.sql.now}, ?) ${end}`,
           [...valuesOf(address), data],
         );
