@@ -1,8 +1,8 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import {
-  allLoggedEvents,
   loggedEvent,
   loggedEventOf,
+  loggedEvents,
   type LogColumns,
   type LoggedEvent,
   type StoredLogEvent,
@@ -95,7 +95,7 @@ async function readRows(
   columns: LogColumns,
 ): Promise<{ events: StoredLogEvent[]; changes: StoredLogChange[]; isAll: boolean }> {
   const ofEvents = { after: after.position, upTo: upTo.position, limit };
-  const events = await allLoggedEvents(sql, ofEvents, columns);
+  const events = await loggedEvents(sql, ofEvents, columns, { isComplete: true });
   const areEventsCut = events.length === limit;
   const lastEvent = events.at(-1)?.position ?? 0;
   const ofChanges = { after: after.change, upTo: upTo.change, limit };

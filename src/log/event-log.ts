@@ -123,10 +123,10 @@ export class EventLog {
   session(key: SessionKey): SessionLog {
     const session = checkedSessionKey(key);
     const head = (operation: string) => this.#heads.ofSession(this.#call(operation, session), session);
-    const read = (way: Way, from: SessionLogCursor | number, given: SessionLogFilter, options: WatchOptions = {}) => {
+    const read = (way: Way, from: SessionLogCursor | number, given: SessionLogFilter, options?: WatchOptions) => {
       const cursor = sessionPositionOf(from);
       const filter = checkSessionFilter(given);
-      const { signal } = checkWatchOptions(options, `The options of ${way}`);
+      const { signal } = options === undefined ? {} : checkWatchOptions(options, 'The options of watch');
       const call = this.#call(way, session, signal);
       return limited(filter, new SessionLogReader(call, this.#heads, { session, cursor, filter })[way]());
     };
@@ -150,11 +150,11 @@ export class EventLog {
     cursor: LogCursor | number,
     given: LogFilter,
     contentOf: ContentOf<Entry>,
-    options: WatchOptions = {},
+    options?: WatchOptions,
   ): AsyncIterable<Entry> {
     const from = readerCursorOf(cursor);
     const filter = checkFilter(given);
-    const { signal } = checkWatchOptions(options, `The options of ${way}`);
+    const { signal } = options === undefined ? {} : checkWatchOptions(options, 'The options of watch');
     const call = this.#call(way, givenKey(filter), signal);
     return limited(filter, new LogReader(call, this.#heads, contentOf(call, this.#heads, from, filter))[way]());
   }

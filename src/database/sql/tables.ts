@@ -151,8 +151,15 @@ export type Condition = readonly [text: string, ...values: readonly unknown[]];
 
 /** Joins conditions by `and`, without those that have an undefined value: nothing was asked for. */
 export function allOf(...conditions: readonly (Condition | undefined)[]): { where: string; values: unknown[] } {
-  const asked = conditions.filter((each): each is Condition => each !== undefined && !each.includes(undefined));
-  return { where: asked.map(([text]) => text).join(' and '), values: asked.flatMap(([, ...values]) => values) };
+  let where = '';
+  const values: unknown[] = [];
+  for (const condition of conditions) {
+    if (!condition || condition.includes(undefined)) continue;
+    const [text, ...bound] = condition;
+    where += where ? ` and ${text}` : text;
+    values.push(...bound);
+  }
+  return { where, values };
 }
 
 /** Inserts state; takes `ownerValues`, key, JSON and event id for each row. */

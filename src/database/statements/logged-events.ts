@@ -88,23 +88,21 @@ export const afterPrefix = (text: string) => text.replace(/.$/, (last) => String
 
 const AFTER_SEPARATOR = afterPrefix(SESSION_TREE_SEPARATOR);
 
-/** Events of all sessions in the order of their positions; events of soft-deleted sessions come without contents. */
-export async function loggedEvents(sql: Sql, range: LogRange, columns: LogColumns): Promise<StoredLogEvent[]> {
-  return eventsOfAll(sql, texts(sql).selectEvents, range, columns);
-}
-
-/** The same with the contents of soft-deleted sessions: in the complete log a change says that a session was deleted. */
-export async function allLoggedEvents(sql: Sql, range: LogRange, columns: LogColumns): Promise<StoredLogEvent[]> {
-  return eventsOfAll(sql, texts(sql).selectAllEvents, range, columns);
-}
-
-function eventsOfAll(
+/**
+ * Events of all sessions in the order of their positions.
+ *
+ * @param options.isComplete whether those of soft-deleted sessions have their contents: in the complete log a change says that a
+ *   session was deleted.
+ */
+export function loggedEvents(
   sql: Sql,
-  select: string,
   { after, upTo, limit }: LogRange,
   columns: LogColumns,
+  { isComplete = false } = {},
 ): Promise<StoredLogEvent[]> {
   const { where, values } = conditions(columns);
+  const { selectEvents, selectAllEvents } = texts(sql);
+  const select = isComplete ? selectAllEvents : selectEvents;
   return storedEvents(sql, `${select}${where} order by position limit ?`, [after, upTo, ...values, limit]);
 }
 
