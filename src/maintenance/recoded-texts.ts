@@ -37,8 +37,10 @@ interface Source {
   content: string;
   /** The expression that selects it. */
   selected: string;
-  where: string;
-  more: string;
+  /** A further condition. */
+  where?: string;
+  /** Further columns for the context. */
+  more?: string;
 }
 
 /** @param after the last row of the previous page. */
@@ -49,7 +51,7 @@ export async function recodedPage(
   after: StoredText | undefined,
   limit: number,
 ): Promise<StoredText[]> {
-  const { table: name, columns, selected, where, more } = sourcesOf(sql)[table];
+  const { table: name, columns, selected, where, more = '' } = sourcesOf(sql)[table];
   const page = ownedAfter(owner, columns.slice(1), after?.key.slice(1));
   const text = `select ${columns.join(', ')}, ${selected} as content${more} from ${name} as t
     where ${page.where}${where ? ` and ${where}` : ''} order by ${columns.join(', ')} limit ?`;
@@ -101,8 +103,6 @@ function eventOf([appName, userId, sessionId, seq]: StoredText['key']): [Session
 
 type Row = Readonly<Record<string, unknown>>;
 
-const CREDENTIAL_KEY = ['app_name', 'user_id', 'credential_key'];
-
 const keyValue = (column: string, value: unknown) =>
   column === 'seq' || column === 'change_id' ? numberOf(value) : textOf(value);
 
@@ -129,18 +129,11 @@ function sourcesOf({ tables }: Sql): Record<RecodedTable, Source> {
     columns: STATE_KEYS[scope],
     content: 'value',
     selected: select.value,
-    where: '',
-    more: scope === 'session' ? origin : '',
+    ...(scope === 'session' && { more: origin }),
   });
   const data = { content: 'data', selected: select.data };
   return {
-    events: {
-      ...data,
-      table: events,
-      columns: [...key, 'seq'],
-      where: '',
-      more: `, event_id${origin}`,
-    },
+    events: { ...data, table: events, columns: [...key, 'seq'], more: `, event_id${origin}` },
     session: state('session'),
     user: state('user'),
     app: state('app'),
@@ -151,12 +144,6 @@ function sourcesOf({ tables }: Sql): Record<RecodedTable, Source> {
       where: `data is not null and ${HAS_CONTENT}`,
       more: `, kind, seq, event_seq${origin}`,
     },
-    credentials: {
-      ...data,
-      table: credentials,
-      columns: CREDENTIAL_KEY,
-      where: '',
-      more: '',
-    },
+    credentials: { ...data, table: credentials, columns: ['app_name', 'user_id', 'credential_key'] },
   };
 }
