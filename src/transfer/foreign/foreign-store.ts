@@ -1,5 +1,5 @@
 import type { Dialect, Sql } from '../../database/dialects/dialect.js';
-import { placeholders } from '../../database/sql/tables.js';
+import { SESSION_WHERE, placeholders, sessionValues } from '../../database/sql/tables.js';
 import type { SessionKey } from '../../model/keys.js';
 
 /** A row of another program, as the driver returns it, with JSON as text. */
@@ -72,7 +72,7 @@ export class ForeignStore {
   }
 
   sessions(sql: Sql, after: SessionKey | undefined, limit: number): Promise<ForeignRow[]> {
-    const values = after && valuesOf(after);
+    const values = after && sessionValues(after);
     return sql.all(`${this.#select('sessions')} ${page(SESSION, values)} limit ${limit}`, values);
   }
 
@@ -84,7 +84,7 @@ export class ForeignStore {
     limit: number,
   ): Promise<ForeignRow[]> {
     const isMeant = `(${isOneOf(sessions)})`;
-    const given = sessions.flatMap(valuesOf);
+    const given = sessions.flatMap(sessionValues);
     if (!after) return sql.all(`${this.#selectEvents()} ${page(EVENT, undefined, isMeant)} limit ${limit}`, given);
     const cursor = [after.id, after.appName, after.userId, after.sessionId];
     // MySQL uses only the first condition to find the start of the page.
@@ -95,7 +95,7 @@ export class ForeignStore {
   /** Reads events of one session by their ids. */
   eventsById(sql: Sql, session: SessionKey, ids: readonly string[]): Promise<ForeignRow[]> {
     return sql.all(`${this.#selectEvents()} where ${isOneOf([session])} and id in (${placeholders(ids.length)})`, [
-      ...valuesOf(session),
+      ...sessionValues(session),
       ...ids,
     ]);
   }
@@ -129,10 +129,7 @@ const SHARED = {
   user: { table: 'user_states', key: ['app_name', 'user_id'] },
 } as const;
 
-const valuesOf = ({ appName, userId, sessionId }: SessionKey) => [appName, userId, sessionId];
-
-const isOneOf = (sessions: readonly SessionKey[]) =>
-  sessions.map(() => '(app_name = ? and user_id = ? and session_id = ?)').join(' or ');
+const isOneOf = (sessions: readonly SessionKey[]) => sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
 
 function page(key: readonly string[], after: readonly unknown[] | undefined, condition?: string): string {
   const columns = key.join(', ');

@@ -97,11 +97,8 @@ export class ForeignReader {
     }
   }
 
-  async #sharedOf(
-    scope: 'app' | 'user',
-    { appName, userId }: SessionKey,
-  ): Promise<{ identity: string; shared: Shared }> {
-    const owner = scope === 'app' ? { appName } : { appName, userId };
+  async #sharedOf(scope: 'app' | 'user', key: SessionKey): Promise<{ identity: string; shared: Shared }> {
+    const owner = ownerOf(scope, key);
     const identity = identityOf(owner);
     let shared = this.#shared.get(identity);
     if (!shared) {
@@ -130,15 +127,12 @@ export class ForeignReader {
 
   /** State of apps and users without sessions. */
   async *#alone(scope: 'app' | 'user'): AsyncGenerator<TransferRecord> {
-    const ownerOf = (row: ForeignRow) => {
-      const { appName, userId } = sessionKeyOf(row);
-      return scope === 'app' ? { appName } : { appName, userId };
-    };
+    const ownerIn = (row: ForeignRow) => ownerOf(scope, sessionKeyOf(row));
     const read = (after?: ForeignRow) =>
-      this.#run((sql) => this.#store.stateAlone(sql, scope, after && Object.values(ownerOf(after)), SESSIONS));
+      this.#run((sql) => this.#store.stateAlone(sql, scope, after && Object.values(ownerIn(after)), SESSIONS));
     for await (const rows of pagesOf(SESSIONS, read))
       for (const row of rows) {
-        const owner = ownerOf(row);
+        const owner = ownerIn(row);
         yield* this.#sharedRecord({ scope, owner, state: this.#state(row, owner), writers: new Map() });
       }
   }
@@ -169,7 +163,8 @@ export class ForeignReader {
   #event(cursor: EventCursor, row: ForeignRow): EventRecord['event'] | undefined {
     try {
       const event = this.#kind.event(row);
-      checkKeys({ ...keyOf(cursor), eventId: event.id });
+      const { id: _, ...session } = cursor;
+      checkKeys({ ...session, eventId: event.id });
       encode(event, 'event');
       return event;
     } catch (error) {
@@ -181,12 +176,8 @@ export class ForeignReader {
   #foundEvent({ key, state }: Found, row: ForeignRow, event: EventRecord['event']): FoundEvent {
     const order = row['insertion_order'];
     return foundEvent(event, typeof order === 'number' ? order : event.id, (scope) =>
-      scope === 'session' ? state : this.#sharedState(scope, key),
+      scope === 'session' ? state : (this.#shared.get(identityOf(ownerOf(scope, key)))?.state ?? {}),
     );
-  }
-
-  #sharedState(scope: 'app' | 'user', { appName, userId }: SessionKey): Record<string, unknown> {
-    return this.#shared.get(identityOf(scope === 'app' ? { appName } : { appName, userId }))?.state ?? {};
   }
 
   async *#session({ key, row, state, events }: Found): AsyncGenerator<SessionRecord | EventRecord> {
@@ -228,8 +219,8 @@ export class ForeignReader {
     }
   }
 
-  #noteWriter(scope: 'app' | 'user', { appName, userId }: SessionKey, key: string, event: FoundEvent): void {
-    const writers = this.#shared.get(identityOf(scope === 'app' ? { appName } : { appName, userId }))?.writers;
+  #noteWriter(scope: 'app' | 'user', session: SessionKey, key: string, event: FoundEvent): void {
+    const writers = this.#shared.get(identityOf(ownerOf(scope, session)))?.writers;
     const known = writers?.get(key);
     if (!known || known.timestamp <= event.timestamp) writers?.set(key, event);
   }
@@ -239,19 +230,16 @@ const idsOf = (writers: ReadonlyMap<string, FoundEvent>) => new Map(Array.from(w
 
 const text = (value: unknown) => (typeof value === 'string' ? value : '');
 const identityOf = ({ appName, userId }: { appName: string; userId?: string }) => JSON.stringify([appName, userId]);
-const keyOf = ({ appName, userId, sessionId }: SessionKey): SessionKey => ({ appName, userId, sessionId });
+const ownerOf = (scope: 'app' | 'user', { appName, userId }: SessionKey) =>
+  scope === 'app' ? { appName } : { appName, userId };
 
-const sessionKeyOf = (row: ForeignRow): SessionKey => ({
+/** @param column that of the session's id. */
+const sessionKeyOf = (row: ForeignRow, column = 'id'): SessionKey => ({
   appName: text(row['app_name']),
   userId: text(row['user_id']),
-  sessionId: text(row['id']),
+  sessionId: text(row[column]),
 });
 
-const eventCursorOf = (row: ForeignRow): EventCursor => ({
-  appName: text(row['app_name']),
-  userId: text(row['user_id']),
-  sessionId: text(row['session_id']),
-  id: text(row['id']),
-});
+const eventCursorOf = (row: ForeignRow): EventCursor => ({ ...sessionKeyOf(row, 'session_id'), id: text(row['id']) });
 
 const asEvent = ({ id, ...session }: EventCursor) => ({ ...session, eventId: id });
