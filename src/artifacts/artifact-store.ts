@@ -59,12 +59,7 @@ const MAX_VERSION = 2 ** 31 - 1;
 
 export const isVersion = (version: number) => Number.isInteger(version) && version >= 0 && version <= MAX_VERSION;
 
-export const valuesOf = ({ appName, userId, sessionId, filename }: ArtifactKey) => [
-  appName,
-  userId,
-  sessionId,
-  filename,
-];
+export const valuesOf = (key: ArtifactKey): string[] => [...sessionValues(key), key.filename];
 
 /**
  * Saves a version. Encoded texts are bound to the version's number, so they are encoded for the next one.
