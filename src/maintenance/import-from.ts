@@ -2,7 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import { CallInParts } from '../database/calls/call-in-parts.js';
 import { Database } from '../database/calls/database.js';
 import { ForeignStore } from '../transfer/foreign/foreign-store.js';
-import { aBoolean, aFunction, anything, condition, object } from '../model/arguments.js';
+import { aBoolean, aFunction, anything, keyConditions, object } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';
@@ -40,11 +40,7 @@ export interface ImportFromOptions extends Omit<ImportOptions, 'texts'>, CommonO
 const checkOptions = object<ImportFromOptions>(
   {
     ...{ ...COMMON_OPTIONS, ...IMPORT_OPTIONS, from: anything, to: anything },
-    as: object<SavedNames>({
-      appName: condition(anything),
-      userId: condition(anything),
-      sessionId: condition(anything),
-    }),
+    as: object<SavedNames>(keyConditions),
     ...{ keepAnnulled: aBoolean, dryRun: aBoolean, onRefused: aFunction },
   },
   'from',

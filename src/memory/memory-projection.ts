@@ -6,7 +6,7 @@ import { SESSION_WHERE, allOf, sessionValues } from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
 import type { CompleteLogEntry } from '../log/entries.js';
 import type { SessionProjectionOptions } from '../log/session-projection.js';
-import { aWait, anything, condition, object, oneOf } from '../model/arguments.js';
+import { aWait, anything, condition, keyConditions, object, oneOf } from '../model/arguments.js';
 import { givenKey, isKey, sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
 import { memoryOfEvent, saidByEvent, saidByHost, type NewMemory, type TextOfEvent } from './memory-content.js';
@@ -28,13 +28,7 @@ export interface MemoryProjectionOptions {
 
 const checkOptions = object<MemoryProjectionOptions>({
   name: anything,
-  filter: condition(
-    object<Partial<SessionKey>>({
-      appName: condition(anything),
-      userId: condition(anything),
-      sessionId: condition(anything),
-    }),
-  ),
+  filter: condition(object<Partial<SessionKey>>(keyConditions)),
   settleMs: aWait,
   whenDeleted: oneOf('forget', 'keep'),
 });

@@ -98,6 +98,10 @@ export function aPlainObject(value: unknown, name: string): Record<string, unkno
 
 /** For values that are checked where they are used, such as keys. */
 export const anything: Check = () => undefined;
+/** The names of a session, as conditions. `checkKeys` checks the values. */
+export const keyConditions = {
+  ...{ appName: condition(anything), userId: condition(anything), sessionId: condition(anything) },
+};
 export const aBoolean = rule('true or false', (value) => typeof value === 'boolean');
 export const aString = rule('a string', (value) => typeof value === 'string');
 /** For a text to search for: every text contains the empty one. */
