@@ -10,7 +10,7 @@ import { BATCH, type ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 
 /** Entries that were read together, and where to continue. The cursor also passes entries that the filter left out. */
-export interface LogPage {
+interface LogPage {
   entries: CompleteLogEntry[];
   cursor: CompleteLogPosition;
 }

@@ -8,7 +8,7 @@ import { CompleteLog } from './complete-log.js';
 import { readerCursorOf, sessionPositionOf, type ReaderCursor } from './cursors.js';
 import type { CompleteLogEntry, LogEntry, SessionLogCursor, SessionLogEntry } from './entries.js';
 import { checkFilter, checkSessionFilter, limited, type LogFilter, type SessionLogFilter } from './filters.js';
-import { LogEvents, LogReader, type LogContent } from './log-reader.js';
+import { LogEvents, readLog, type LogContent, type Way } from './log-reader.js';
 import { ReaderCall } from './reader-call.js';
 import { SessionLogReader } from './session-log-reader.js';
 import { Heads } from './watch/heads.js';
@@ -156,12 +156,9 @@ export class EventLog {
     const filter = checkFilter(given);
     const { signal } = options === undefined ? {} : checkWatchOptions(options, 'The options of watch');
     const call = this.#call(way, givenKey(filter), signal);
-    return limited(filter, new LogReader(call, this.#heads, contentOf(call, this.#heads, from, filter))[way]());
+    return limited(filter, readLog(way, call, this.#heads, contentOf(call, this.#heads, from, filter)));
   }
 }
-
-/** The method of a reader: of what is committed now, or also of what follows. */
-type Way = 'since' | 'watch';
 
 type ContentOf<Entry> = (call: ReaderCall, heads: Heads, from: ReaderCursor, filter: LogFilter) => LogContent<Entry>;
 

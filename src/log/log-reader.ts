@@ -7,7 +7,10 @@ import { entriesOf, type LogFilter } from './filters.js';
 import { BATCH, type ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 
-/** What a `LogReader` reads, and how far it has read. */
+/** The method of a reader: of what is committed now, or also of what follows. */
+export type Way = 'since' | 'watch';
+
+/** What `readLog` reads, and how far it has read. */
 export interface LogContent<Entry> {
   /** The last position that was read. */
   position(): number;
@@ -17,53 +20,38 @@ export interface LogContent<Entry> {
   readUpTo(head: CompleteLogPosition): AsyncGenerator<Entry>;
 }
 
-/** Reads the log of all sessions. */
-export class LogReader<Entry> {
-  readonly #call: ReaderCall;
-  readonly #heads: Heads;
-  readonly #content: LogContent<Entry>;
+/** Reads the log of all sessions, until the signal fires. */
+export function readLog<Entry>(way: Way, ...reading: Reading<Entry>): AsyncGenerator<Entry> {
+  const [call] = reading;
+  return call.untilAborted(way === 'since' ? since(...reading) : watch(...reading));
+}
 
-  constructor(call: ReaderCall, heads: Heads, content: LogContent<Entry>) {
-    this.#call = call;
-    this.#heads = heads;
-    this.#content = content;
-  }
+type Reading<Entry> = [call: ReaderCall, heads: Heads, content: LogContent<Entry>];
 
-  /** Reads what is committed now. The signal ends it. */
-  since(): AsyncGenerator<Entry> {
-    return this.#call.untilAborted(this.#since());
-  }
+async function* since<Entry>(...[call, heads, content]: Reading<Entry>): AsyncGenerator<Entry> {
+  const head = await heads.ofLog(call);
+  const error = await content.wentBack(head);
+  if (error) throw error;
+  yield* content.readUpTo(head);
+}
 
-  async *#since(): AsyncGenerator<Entry> {
-    const head = await this.#heads.ofLog(this.#call);
-    const error = await this.#content.wentBack(head);
-    if (error) throw error;
-    yield* this.#content.readUpTo(head);
-  }
-
-  /** Reads what is committed now, and then new entries, until the signal fires. */
-  watch(): AsyncGenerator<Entry> {
-    return this.#call.untilAborted(this.#watch());
-  }
-
-  async *#watch(): AsyncGenerator<Entry> {
-    const heads = this.#heads.watchLog(this.#call);
-    const unfollow = this.#call.follow(() => Math.max(0, heads.newest.position - this.#content.position()));
-    try {
-      for (let head = await heads.poll(); ; head = await heads.next()) {
-        let error = await this.#content.wentBack(head);
-        if (error) {
-          // The head may be of a poll that began before the caller read its cursor: ask the database again.
-          head = await heads.poll();
-          error = await this.#content.wentBack(head);
-        }
-        if (error) throw error;
-        yield* this.#content.readUpTo(head);
+async function* watch<Entry>(...[call, all, content]: Reading<Entry>): AsyncGenerator<Entry> {
+  const heads = all.watchLog(call);
+  const unfollow = call.follow(() => Math.max(0, heads.newest.position - content.position()));
+  try {
+    for (let head = await heads.poll(); ; head = await heads.next()) {
+      let error = await content.wentBack(head);
+      if (error) {
+        // The head may be of a poll that began before the caller read its cursor: ask the database again.
+        head = await heads.poll();
+        error = await content.wentBack(head);
       }
-    } finally {
-      unfollow?.();
-      await heads.leave();
+      if (error) throw error;
+      yield* content.readUpTo(head);
     }
+  } finally {
+    unfollow?.();
+    await heads.leave();
   }
 }
 

@@ -13,7 +13,7 @@ import { aFunction, anything, condition, object } from '../model/arguments.js';
 import { LogWentBackError } from '../model/errors.js';
 import { checkKeys, givenKey } from '../model/keys.js';
 import type { LogCursor } from '../model/log-history.js';
-import { CompleteLog, type LogPage } from './complete-log.js';
+import { CompleteLog } from './complete-log.js';
 import { readerCursorOf } from './cursors.js';
 import type { CompleteLogEntry } from './entries.js';
 import {
@@ -25,7 +25,7 @@ import {
   type WatchOptions,
 } from './event-log.js';
 import { checkConditionsOf, type LogFilter } from './filters.js';
-import { LogReader } from './log-reader.js';
+import { readLog, type Way } from './log-reader.js';
 import { ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 
@@ -137,7 +137,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    */
   async catchUp(options: WatchOptions = {}): Promise<void> {
     const { signal } = checkWatchOptions(options, 'The options of catchUp');
-    await this.#follow('catchUp', signal, (reader) => reader.since());
+    await this.#follow('catchUp', 'since', signal);
   }
 
   /**
@@ -149,7 +149,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    */
   async watch(options: WatchOptions = {}): Promise<void> {
     const { signal } = checkWatchOptions(options, 'The options of watch');
-    await this.#follow('watch', signal, (reader) => reader.watch());
+    await this.#follow('watch', 'watch', signal);
   }
 
   /** Calls `clear`, so that the next `catchUp` or `watch` reads from the beginning. @throws as `transactional`. */
@@ -172,18 +172,14 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     await this.#exclusively('transactional', ({ cursor }) => cursor, work);
   }
 
-  async #follow(
-    operation: string,
-    signal: AbortSignal | undefined,
-    read: (reader: LogReader<LogPage>) => AsyncIterable<LogPage>,
-  ): Promise<void> {
+  async #follow(operation: string, way: Way, signal: AbortSignal | undefined): Promise<void> {
     const context = { operation, key: givenKey(this.#filter) };
     for (;;) {
       let stored = await this.#stored(context);
       const call = new ReaderCall(this.#database, context, signal);
       const content = new CompleteLog(call, this.#heads, readerCursorOf(cursorOf(stored.cursor)), this.#filter);
       try {
-        for await (const { entries, cursor } of read(new LogReader(call, this.#heads, content.pages))) {
+        for await (const { entries, cursor } of readLog(way, call, this.#heads, content.pages)) {
           if (entries.length > 0 && this.#prepare) await call.orAborted(this.#prepare(entries));
           stored = await this.#write(context, stored, JSON.stringify(cursor), async (tx) => {
             if (entries.length > 0) await this.#options.apply(entries, tx);
