@@ -43,19 +43,16 @@ const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
  */
 export function checkHost(request: Request, hosts: readonly string[] | undefined): void {
   const host = hostOf(request);
-  let name: string;
-  try {
-    name = new URL(`http://${host}`).hostname;
-  } catch {
-    throw new Refusal(400, 'The request has no valid Host.');
-  }
+  if (!URL.canParse(`http://${host}`)) throw new Refusal(400, 'The request has no valid Host.');
+  const name = new URL(`http://${host}`).hostname;
   if (hosts && !hosts.includes(name) && !hosts.includes(host))
     throw new Refusal(
       403,
       'This host name is not answered. Open the studio by its own address, or add the name to hosts.',
     );
   const origin = request.headers.get('origin');
-  if (origin !== null && originHost(origin) !== host) throw new Refusal(403, 'The request comes from another site.');
+  if (origin !== null && (!URL.canParse(origin) || new URL(origin).host !== host))
+    throw new Refusal(403, 'The request comes from another site.');
 }
 
 /** The allowed names: without `authorize` only those of this machine. */
@@ -63,14 +60,6 @@ export const hostsOf = (hosts: readonly string[] | undefined, isAuthorized: bool
   hosts ?? (isAuthorized ? undefined : LOOPBACK);
 
 const hostOf = (request: Request) => request.headers.get('host') ?? new URL(request.url).host;
-
-function originHost(origin: string): string | undefined {
-  try {
-    return new URL(origin).host;
-  } catch {
-    return undefined;
-  }
-}
 
 const checkNames = object<StudioScope>({ appName: condition(anything), userId: condition(anything) });
 
