@@ -18,26 +18,14 @@ export function optionalNumberOf(value: unknown): number | undefined {
   return value === null ? undefined : numberOf(value);
 }
 
-const BOOLEANS: ReadonlyMap<unknown, boolean> = new Map<unknown, boolean>([
-  [true, true],
-  [1, true],
-  [1n, true],
-  ['1', true],
-  ['t', true],
-  ['true', true],
-  [false, false],
-  [0, false],
-  [0n, false],
-  ['0', false],
-  ['f', false],
-  ['false', false],
-]);
+const TRUE = new Set<unknown>([true, 1, 1n, '1', 't', 'true']);
+const FALSE = new Set<unknown>([false, 0, 0n, '0', 'f', 'false']);
 
 /** @throws SchemaError if it is neither true nor false. */
 export function booleanOf(value: unknown): boolean {
-  const boolean = BOOLEANS.get(value);
-  if (boolean === undefined) throw changedValues('a boolean', value);
-  return boolean;
+  if (TRUE.has(value)) return true;
+  if (!FALSE.has(value)) throw changedValues('a boolean', value);
+  return false;
 }
 
 /** @throws SchemaError if it is not a text. */
