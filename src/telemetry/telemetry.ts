@@ -1,4 +1,4 @@
-import type { Counter, Histogram, MeterProvider, Span } from '@opentelemetry/api';
+import type { MeterProvider, Span } from '@opentelemetry/api';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { createRequire } from 'node:module';
 import type { DialectName } from '../../entities/dialect-name.js';
@@ -12,16 +12,7 @@ type Api = typeof import('@opentelemetry/api');
 /** What a call waits for: earlier calls to its session, a connection of the pool, or a lock of the database. */
 type Wait = 'queue' | 'connection' | 'lock';
 
-interface Instruments {
-  readonly duration: Histogram;
-  readonly events: Counter;
-  readonly bytes: Counter;
-  readonly conflicts: Counter;
-  readonly retries: Counter;
-  readonly rebases: Counter;
-  readonly staleHandles: Counter;
-  readonly lostLeases: Counter;
-}
+type Instruments = ReturnType<typeof instrumentsOf>;
 
 /** A watcher of the log of all sessions. */
 interface Reader {
@@ -167,43 +158,39 @@ export class Telemetry {
   #metrics(): Instruments {
     const of = this.#api.metrics.getMeterProvider();
     // Instruments made before the host registers its provider would never record anything.
-    if (this.#instruments?.of !== of) this.#instruments = { of, all: this.#instrumentsOf(of) };
+    if (this.#instruments?.of !== of) this.#instruments = { of, all: instrumentsOf(of, this.#readers) };
     return this.#instruments.all;
   }
+}
 
-  #instrumentsOf(provider: MeterProvider): Instruments {
-    const meter = provider.getMeter(SCOPE);
-    const counter = (name: string, unit: string, description: string) =>
-      meter.createCounter(`adk_mikro_orm.${name}`, { unit, description });
-    const lag = meter.createObservableGauge('adk_mikro_orm.log.lag', {
-      unit: '{event}',
-      description: 'How many positions the event log is ahead of the slowest watcher of this process',
-    });
-    lag.addCallback((result) => {
-      const bySystem = new Map<DialectName, number>();
-      for (const reader of this.#readers)
-        bySystem.set(reader.system, Math.max(bySystem.get(reader.system) ?? 0, reader.lag()));
-      for (const [system, value] of bySystem) result.observe(value, { 'db.system.name': system });
-    });
-    return {
-      duration: meter.createHistogram('db.client.operation.duration', {
-        unit: 's',
-        description: 'Duration of calls, with their retries and waits',
-        advice: { explicitBucketBoundaries: BOUNDARIES },
-      }),
-      events: counter('append.events', '{event}', 'Events that were appended'),
-      bytes: counter('append.bytes', 'By', 'JSON of the events that were appended'),
-      conflicts: counter('conflicts', '{conflict}', 'Attempts that failed because of other transactions'),
-      retries: counter('retries', '{retry}', 'Attempts that were made again'),
-      rebases: counter(
-        'rebases',
-        '{rebase}',
-        'Appends to a Session object that was behind, and was brought up to date',
-      ),
-      staleHandles: counter('stale_handles', '{handle}', 'Appends refused because the Session object was behind'),
-      lostLeases: counter('leases.lost', '{lease}', 'Leases that were lost'),
-    };
-  }
+/** @param readers those whose lag is measured. */
+function instrumentsOf(provider: MeterProvider, readers: ReadonlySet<Reader>) {
+  const meter = provider.getMeter(SCOPE);
+  const counter = (name: string, unit: string, description: string) =>
+    meter.createCounter(`adk_mikro_orm.${name}`, { unit, description });
+  const lag = meter.createObservableGauge('adk_mikro_orm.log.lag', {
+    unit: '{event}',
+    description: 'How many positions the event log is ahead of the slowest watcher of this process',
+  });
+  lag.addCallback((result) => {
+    const bySystem = new Map<DialectName, number>();
+    for (const reader of readers) bySystem.set(reader.system, Math.max(bySystem.get(reader.system) ?? 0, reader.lag()));
+    for (const [system, value] of bySystem) result.observe(value, { 'db.system.name': system });
+  });
+  return {
+    duration: meter.createHistogram('db.client.operation.duration', {
+      unit: 's',
+      description: 'Duration of calls, with their retries and waits',
+      advice: { explicitBucketBoundaries: BOUNDARIES },
+    }),
+    events: counter('append.events', '{event}', 'Events that were appended'),
+    bytes: counter('append.bytes', 'By', 'JSON of the events that were appended'),
+    conflicts: counter('conflicts', '{conflict}', 'Attempts that failed because of other transactions'),
+    retries: counter('retries', '{retry}', 'Attempts that were made again'),
+    rebases: counter('rebases', '{rebase}', 'Appends to a Session object that was behind, and was brought up to date'),
+    staleHandles: counter('stale_handles', '{handle}', 'Appends refused because the Session object was behind'),
+    lostLeases: counter('leases.lost', '{lease}', 'Leases that were lost'),
+  };
 }
 
 /** One call while it runs. */
