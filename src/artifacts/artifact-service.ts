@@ -288,7 +288,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   /** Deletes all versions of an artifact. Does nothing if there is no such artifact. */
   async deleteArtifact(request: DeleteArtifactRequest): Promise<void> {
     const key = keyOf(checkRequest.file(request, 'The request of deleteArtifact'));
-    await this.#write('deleteArtifact', key, (sql) => deleteArtifact(sql, key));
+    const context = { operation: 'deleteArtifact', key: sessionOf(key) };
+    await this.#database.call(context, () => once(this.#database, (sql) => deleteArtifact(sql, key)));
   }
 
   /** @returns the numbers of the versions, in order. */
@@ -419,11 +420,6 @@ export class MikroOrmArtifactService implements BaseArtifactService {
 
   #readTexts<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<Undecoded<T>>): Promise<T> {
     return this.#database.call({ operation, key: sessionOf(key) }, () => this.#database.read(work));
-  }
-
-  #write<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<T>): Promise<T> {
-    const context = { operation, key: sessionOf(key) };
-    return this.#database.call(context, () => once(this.#database, work));
   }
 }
 
