@@ -60,10 +60,6 @@ export async function statementsOf(em: EntityManager, names: readonly string[]):
   return statements;
 }
 
-function sqlDriver(em: EntityManager) {
-  return em.getDriver() as unknown as { execute(text: string): Promise<unknown> };
-}
-
 async function notedNames(em: EntityManager, config: Configuration, dialect: DialectName): Promise<Set<string>> {
   const { tableName = 'mikro_orm_migrations' } = config.get('migrations');
   const namesSchema = tableName.includes('.') || !TRAITS[dialect].hasSchemas;
@@ -73,7 +69,8 @@ async function notedNames(em: EntityManager, config: Configuration, dialect: Dia
   const table = path.map((part) => em.getPlatform().quoteIdentifier(part)).join('.');
   try {
     // By the driver object, since the connection would throw the database's own errors.
-    const rows = (await sqlDriver(em).execute(`select name from ${table}`)) as { name: string }[];
+    const driver = em.getDriver() as unknown as { execute(text: string): Promise<{ name: string }[]> };
+    const rows = await driver.execute(`select name from ${table}`);
     // Like MikroORM, whose earlier versions recorded the names of files.
     return new Set(rows.map(({ name }) => name.replace(/\.[jt]s$/, '')));
   } catch (error) {
