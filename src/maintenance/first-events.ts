@@ -2,6 +2,7 @@ import type { Sql } from '../database/dialects/dialect.js';
 import { deletePartsFrom } from '../database/dialects/event-parts.js';
 import { numberOf } from '../database/sql/row-values.js';
 import { SESSION_WHERE, isFromNumber, placeholders, sessionValues } from '../database/sql/tables.js';
+import { setColumns } from '../database/statements/sessions.js';
 import type { SessionKey } from '../model/keys.js';
 
 /** @returns the numbers of the first events before a number, at most `limit`. */
@@ -22,8 +23,8 @@ export async function dropFirst(
   firstSeq: number,
   numbers: readonly number[],
 ): Promise<void> {
-  const { sessions, events } = sql.tables;
-  await sql.run(`update ${sessions} set first_seq = ? where ${SESSION_WHERE}`, [firstSeq, ...sessionValues(key)]);
+  const { events } = sql.tables;
+  await setColumns(sql, key, { first_seq: firstSeq });
   // Lists the numbers: after a range, InnoDB would also lock the gap behind it, into which another session may append.
   const [first, last] = [numbers[0], numbers.at(-1)];
   if (first === undefined) return;

@@ -17,11 +17,6 @@ export interface TakenEvent {
   parts: readonly { part: number; content: Buffer }[];
 }
 
-export async function setBooks(sql: Sql, key: SessionKey, firstSeq: number, lastSeq: number): Promise<void> {
-  const text = `update ${sql.tables.sessions} set first_seq = ?, last_seq = ? where ${SESSION_WHERE}`;
-  await sql.run(text, [firstSeq, lastSeq, ...sessionValues(key)]);
-}
-
 /** @returns the numbers of the session's rows of events, and their times, in order. */
 export async function eventTimes(sql: Sql, key: SessionKey): Promise<{ seq: number; timestamp: number }[]> {
   const text = `select seq, timestamp as at from ${sql.tables.events} where ${SESSION_WHERE} order by seq`;

@@ -24,7 +24,7 @@ import { encodedEvent, replaceEvent, supersededKeys } from '../database/statemen
 import { currentLease } from '../database/statements/leases.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
 import { readSession, type StateValue } from '../database/statements/session-reader.js';
-import { lockSession, type SessionHead } from '../database/statements/sessions.js';
+import { lockSession, setColumns, type SessionHead } from '../database/statements/sessions.js';
 import { stateOfOwners } from '../database/statements/state.js';
 import { type KnownSession } from '../model/codec.js';
 import { AS_STORED, isEncoded, type StoredTexts, type Undecodable, type Undecoded } from '../model/stored-texts.js';
@@ -34,16 +34,7 @@ import type { SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';
 import { MAX_SEQ, gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { byScope, prefixed, type StateEntries, type StateEntry } from '../model/state.js';
-import {
-  deleteEvent,
-  deleteValue,
-  eventTimes,
-  rawChange,
-  rawEvent,
-  rawValue,
-  setBooks,
-  type TakenEvent,
-} from './raw-rows.js';
+import { deleteEvent, deleteValue, eventTimes, rawChange, rawEvent, rawValue, type TakenEvent } from './raw-rows.js';
 
 /** A state value that could not be read, byte for byte. */
 export interface TakenValue {
@@ -322,7 +313,8 @@ async function mend(sql: Sql, damaged: Damaged, texts: RepairTexts): Promise<voi
     await recordChange(sql, { session, kind: 'rewritten', seq: newest, eventSeq: seq });
   }
   for (const [from, filling] of texts.filling) await insertEvents(sql, session, from, filling);
-  if (firstSeq !== head.firstSeq || lastSeq !== head.lastSeq) await setBooks(sql, session, firstSeq, lastSeq);
+  if (firstSeq !== head.firstSeq || lastSeq !== head.lastSeq)
+    await setColumns(sql, session, { first_seq: firstSeq, last_seq: lastSeq });
   if (lastSeq < head.lastSeq) await forgetChangesAfter(sql, session, lastSeq);
   if (texts.trimmed) await recordTrim(sql, session, firstSeq, texts.trimmed);
   await recordChanges(sql, texts.state);

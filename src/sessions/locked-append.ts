@@ -17,13 +17,7 @@ import {
 } from '../database/statements/events.js';
 import { openCallsOf, replaceOpenCalls, setOpenCalls } from '../database/statements/open-calls.js';
 import { contentOf, readSession, type EventContent, type ReadEvents } from '../database/statements/session-reader.js';
-import {
-  lockSession,
-  sessionVersion,
-  setLastSeq,
-  setLastUpdateTime,
-  type SessionHead,
-} from '../database/statements/sessions.js';
+import { lockSession, sessionVersion, setColumns, type SessionHead } from '../database/statements/sessions.js';
 import { encodedState } from '../database/statements/state.js';
 import {
   CallAnsweredError,
@@ -247,7 +241,7 @@ export class LockedAppend {
    */
   async #countRows(sql: Sql, { lastSeq }: SessionHead, highest: number) {
     if (highest <= lastSeq) return undefined;
-    await setLastSeq(sql, this.#session, highest);
+    await setColumns(sql, this.#session, { last_seq: highest });
     return { from: lastSeq + 1, to: highest, problem: 'uncounted' } as const;
   }
 
@@ -335,7 +329,7 @@ export class LockedAppend {
     await setState(sql, session, set, { ownOnly: !isNewest || !event });
     const change = { session, kind: 'rewritten', seq: lastSeq, eventSeq: existing.seq } as const;
     await recordChange(sql, change);
-    if (isNewest) await setLastUpdateTime(sql, session, stored.timestamp);
+    if (isNewest) await setColumns(sql, session, { last_update_time: stored.timestamp });
     if (all && (calls || !event || effectsOf(event))) await setOpenCalls(sql, session, callsInTexts(all));
     return true;
   }

@@ -1,17 +1,10 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import {
-  SESSION_COLUMNS,
-  SESSION_WHERE,
-  allOf,
-  sessionKeyOf,
-  sessionValues,
-  type Condition,
-  type SessionKeyRow,
-} from '../database/sql/tables.js';
+import { SESSION_COLUMNS, allOf, sessionKeyOf, type Condition, type SessionKeyRow } from '../database/sql/tables.js';
 import { numberOf, optionalNumberOf, optionalTextOf } from '../database/sql/row-values.js';
-import { lockSession } from '../database/statements/sessions.js';
+import { lockSession, setColumns } from '../database/statements/sessions.js';
 import type { SessionKey } from '../model/keys.js';
+import { given } from '../model/objects.js';
 
 /** Which sessions to find: those that meet all conditions. */
 interface SummaryFilter {
@@ -109,13 +102,8 @@ export async function describeStored(
 ): Promise<boolean> {
   // The count of an update does not show whether the session exists: some drivers of hosts count only rows that changed.
   if (!(await lockSession(sql, key))) return false;
-  const changes = Object.entries(texts).filter(([, text]) => text !== undefined);
-  const set = changes.map(([column]) => `${column} = ?`).join(', ');
-  if (set)
-    await sql.run(`update ${sql.tables.sessions} set ${set} where ${SESSION_WHERE}`, [
-      ...changes.map(([, text]) => text),
-      ...sessionValues(key),
-    ]);
+  const changed = given(texts);
+  if (Object.keys(changed).length > 0) await setColumns(sql, key, { ...changed });
   return true;
 }
 

@@ -7,6 +7,7 @@ import {
   type StoredSession,
   type StoredSessionRow,
 } from '../database/statements/stored-session.js';
+import { setColumns } from '../database/statements/sessions.js';
 import type { SessionKey } from '../model/keys.js';
 
 /** A session's row, as exports have it. */
@@ -77,21 +78,11 @@ export async function eventHeads(
 
 /** Writes the exported values into a session's row, for the caller that holds its lock. */
 export async function describeTransferred(sql: Sql, { key, ...session }: DescribedSession): Promise<void> {
-  await sql.run(
-    `update ${sql.tables.sessions} set first_seq = ?, last_seq = ?, create_time = ?, last_update_time = ?, deleted_at = ?,
-      status = ?, title = ?, labels = ? where ${SESSION_WHERE}`,
-    [
-      session.firstSeq,
-      session.lastSeq,
-      session.createTime,
-      session.lastUpdateTime,
-      session.deletedAt ?? null,
-      session.deletedAt === undefined ? 'active' : 'deleted',
-      session.title,
-      session.labels,
-      ...sessionValues(key),
-    ],
-  );
+  const { firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title, labels } = session;
+  await setColumns(sql, key, {
+    ...{ first_seq: firstSeq, last_seq: lastSeq, create_time: createTime, last_update_time: lastUpdateTime },
+    ...{ deleted_at: deletedAt ?? null, status: deletedAt === undefined ? 'active' : 'deleted', title, labels },
+  });
 }
 
 interface SessionRow extends StoredSessionRow {

@@ -156,15 +156,11 @@ export async function setRewound(
   );
 }
 
-/** Sets `last_seq`. The caller holds the session's lock. */
-export async function setLastSeq(sql: Sql, session: SessionKey, lastSeq: number): Promise<void> {
-  const text = `update ${sql.tables.sessions} set last_seq = ? where ${SESSION_WHERE}`;
-  await sql.run(text, [lastSeq, ...sessionValues(session)]);
-}
-
-export async function setLastUpdateTime(sql: Sql, session: SessionKey, time: number): Promise<void> {
-  const text = `update ${sql.tables.sessions} set last_update_time = ? where ${SESSION_WHERE}`;
-  await sql.run(text, [time, ...sessionValues(session)]);
+/** Sets columns of a session's row. The caller holds the session's lock. */
+export async function setColumns(sql: Sql, session: SessionKey, columns: Readonly<Record<string, unknown>>) {
+  const set = Object.keys(columns).map((column) => `${column} = ?`);
+  const text = `update ${sql.tables.sessions} set ${set.join(', ')} where ${SESSION_WHERE}`;
+  await sql.run(text, [...Object.values(columns), ...sessionValues(session)]);
 }
 
 /** The cascade of the foreign keys deletes events, their parts and session state. Artifacts have no foreign key to the session. */
