@@ -40,7 +40,7 @@ import type { StateEntries, StateEntry } from '../model/state.js';
 import type { StoredTexts, Undecoded } from '../model/stored-texts.js';
 import { beginsTurn } from '../model/turn.js';
 import { damageError } from './damage.js';
-import { encodingsOf, readEvents, readState, reread, type Readable } from './read.js';
+import { encodingsOf, getSession, readEvents, readState, type Readable } from './read.js';
 import type { ForkPoint } from './requests.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -76,7 +76,6 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
   const { as: sessionId = randomUUID() } = point;
   const key = { ...source, sessionId };
   checkKeys(key);
-  const operation = 'forkSession';
   const origin = randomUUID();
   const target = { ...key, origin };
   const work: PastWrite<ForkTexts> = {
@@ -89,18 +88,14 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
     },
     write: (sql, past, texts) => fork(sql, { source, target, past, texts }),
   };
-  return calls.database.observe({ operation, key }, async () => {
-    await calls.write(operation, key, async () => {
-      try {
-        await writePast(calls, { key: source, point }, work);
-      } catch (error) {
-        if (error instanceof UniqueConstraintViolationException) throw new SessionExistsError(sessionId);
-        throw error;
-      }
-      calls.leases.created(key);
-      await calls.announcer.announce();
-    });
-    return reread(calls, key, operation);
+  return writeAndRead(calls, 'forkSession', key, async () => {
+    try {
+      await writePast(calls, { key: source, point }, work);
+    } catch (error) {
+      if (error instanceof UniqueConstraintViolationException) throw new SessionExistsError(sessionId);
+      throw error;
+    }
+    calls.leases.created(key);
   });
 }
 
@@ -110,7 +105,6 @@ export async function rewindSession(calls: SessionCalls, session: SessionKey, po
   if (point.at === undefined && point.beforeInvocationId === undefined)
     throw new InvalidArgumentError('rewindSession needs at or beforeInvocationId.');
   const incarnation = randomUUID();
-  const operation = 'rewindSession';
   const work: PastWrite<StateEntries> = {
     encode: ({ head: { origin }, state }) =>
       calls.database.code((texts) => encodedState(texts, { ...key, origin }, ofSession(state))),
@@ -119,12 +113,24 @@ export async function rewindSession(calls: SessionCalls, session: SessionKey, po
       await rewind(sql, { key, incarnation, past, state });
     },
   };
+  return writeAndRead(calls, 'rewindSession', key, () => writePast(calls, { key, point }, work));
+}
+
+/** Writes a session, and reads it as it was written. */
+function writeAndRead(
+  calls: SessionCalls,
+  operation: string,
+  key: SessionKey,
+  write: () => Promise<void>,
+): Promise<Session> {
   return calls.database.observe({ operation, key }, async () => {
     await calls.write(operation, key, async () => {
-      await writePast(calls, { key, point }, work);
+      await write();
       await calls.announcer.announce();
     });
-    return reread(calls, key, operation);
+    const session = await getSession(calls, { ...key, config: { numRecentEvents: 0 } }, operation);
+    if (!session) throw new SessionNotFoundError(key.sessionId);
+    return session;
   });
 }
 

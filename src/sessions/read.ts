@@ -8,9 +8,9 @@ import {
 } from '../database/statements/session-reader.js';
 import { stateOfScope } from '../database/statements/state.js';
 import type { Undecodable } from '../model/stored-texts.js';
-import { SessionNotFoundError, type Damage, type DamagedEvents } from '../model/errors.js';
+import type { Damage, DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
-import { checkKeys, isIncomplete, type SessionKey } from '../model/keys.js';
+import { checkKeys, isIncomplete } from '../model/keys.js';
 import { rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { prefixed, setOwn } from '../model/state.js';
 import { handleOf } from './handle.js';
@@ -38,13 +38,6 @@ export async function getSession(
   const [state, events] = [readState(found.state), readEvents(found)];
   calls.refuseDamage(key, events.damaged, state.damaged);
   return handleOf(key, found, state.value, events.value);
-}
-
-/** Reads a session that this call has just written. */
-export async function reread(calls: SessionCalls, key: SessionKey, operation: string): Promise<Session> {
-  const session = await getSession(calls, { ...key, config: { numRecentEvents: 0 } }, operation);
-  if (!session) throw new SessionNotFoundError(key.sessionId);
-  return session;
 }
 
 /** @param owner an app or a user. */
