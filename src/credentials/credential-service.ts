@@ -1,8 +1,7 @@
 import type { AuthConfig, AuthCredential, BaseCredentialService, Context } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
-import { once } from '../database/calls/once.js';
-import type { Sql } from '../database/dialects/dialect.js';
+import { onceOnRows } from '../database/calls/once.js';
 import { textOf } from '../database/sql/row-values.js';
 import { anything, object } from '../model/arguments.js';
 import { ofCredential } from '../model/codec.js';
@@ -97,7 +96,7 @@ export class MikroOrmCredentialService implements BaseCredentialService {
       const of = () => ofCredential(address, address.credentialKey);
       const data = await this.#database.code((texts) => texts.encode(json, of));
       if (!namesKey(data)) throw new CodecError('No codec has encrypted the credential. Nothing was written.');
-      await this.#once(async (sql) => {
+      await onceOnRows(this.#database, async (sql) => {
         await sql.dialect.limits?.refuseTooLarge(sql, data);
         const end = sql.dialect.sql.onSameKey(KEY, ['update_time', 'data']);
         await sql.run(
@@ -119,15 +118,11 @@ export class MikroOrmCredentialService implements BaseCredentialService {
     const address = checkAddress(credential, 'The request of deleteCredential');
     checkKeys(address);
     return this.#database.call({ operation: 'deleteCredential', key: ownerOf(address) }, () =>
-      this.#once(async (sql) => {
+      onceOnRows(this.#database, async (sql) => {
         const text = `delete from ${sql.tables.credentials} where ${WHERE_KEY}`;
         return (await sql.run(text, valuesOf(address))).affectedRows > 0;
       }),
     );
-  }
-
-  #once<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return once(this.#database, work, { locksRowsOnly: true });
   }
 }
 

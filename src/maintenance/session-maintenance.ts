@@ -1,8 +1,8 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { CallInParts } from '../database/calls/call-in-parts.js';
 import { Database } from '../database/calls/database.js';
-import { once } from '../database/calls/once.js';
-import type { Run, Sql } from '../database/dialects/dialect.js';
+import { onceOnRows } from '../database/calls/once.js';
+import type { Run } from '../database/dialects/dialect.js';
 import { beginEpoch } from '../log/log-head.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import { EventLog } from '../log/event-log.js';
@@ -134,7 +134,7 @@ export class SessionMaintenance {
     const checked = checkRepair(options, 'The options of repair');
     const call: ErrorContext = { operation: 'repair', key };
     const database = this.#database;
-    const write: Run = (work) => (checked.dryRun ? database.transaction(work) : this.#once(work));
+    const write: Run = (work) => (checked.dryRun ? database.transaction(work) : onceOnRows(this.#database, work));
     return database.call(call, () => repair(database, key, checked, write));
   }
 
@@ -239,11 +239,6 @@ export class SessionMaintenance {
    */
   beginLogEpoch(): Promise<Pick<LogCursor, 'position' | 'epoch'>> {
     const call = { operation: 'beginLogEpoch', key: {} };
-    return this.#database.call(call, () => this.#once(beginEpoch));
-  }
-
-  /** Runs one transaction, once (contract O1). */
-  #once<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return once(this.#database, work, { locksRowsOnly: true });
+    return this.#database.call(call, () => onceOnRows(this.#database, beginEpoch));
   }
 }

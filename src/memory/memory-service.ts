@@ -2,8 +2,7 @@ import type { BaseMemoryService, Event, MemoryEntry, SearchMemoryRequest, Sessio
 import type { EntityManager } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
 import { Database } from '../database/calls/database.js';
-import { once } from '../database/calls/once.js';
-import type { Sql } from '../database/dialects/dialect.js';
+import { onceOnRows } from '../database/calls/once.js';
 import {
   aBoolean,
   aCount,
@@ -354,7 +353,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const context = { operation, key: owner };
     await this.#database.call(context, async () => {
       const stored = await this.#prepared(memories, context);
-      await this.#once((sql) => addMemories(sql, stored));
+      await onceOnRows(this.#database, (sql) => addMemories(sql, stored));
     });
   }
 
@@ -487,7 +486,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     return this.#database.call(context, () =>
       dryRun
         ? this.#database.run((sql) => countMemories(sql, owner, which))
-        : this.#once((sql) => deleteMemories(sql, owner, which)),
+        : onceOnRows(this.#database, (sql) => deleteMemories(sql, owner, which)),
     );
   }
 
@@ -529,10 +528,6 @@ export class MikroOrmMemoryService implements BaseMemoryService {
       if (this.#options.onDamage) callHost(this.#options.onDamage, error);
       else process.emitWarning(error);
     }
-  }
-
-  #once<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return once(this.#database, work, { locksRowsOnly: true });
   }
 }
 

@@ -4,7 +4,7 @@ import type { ErrorContext } from '../../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../../model/results.js';
 import type { Run } from '../dialects/dialect.js';
 import type { Database } from './database.js';
-import { once } from './once.js';
+import { onceOnRows } from './once.js';
 
 /** A call that works in several transactions. If it fails, its error says what the earlier ones have done (contract O1). */
 export class CallInParts {
@@ -22,7 +22,7 @@ export class CallInParts {
 
   /** Runs its work in a transaction, once. */
   readonly write: Run = async (work) => {
-    const attempt = () => once(this.database, work, { locksRowsOnly: true });
+    const attempt = () => onceOnRows(this.database, work);
     const result = await this.database.call(this.#call, () =>
       attempt().catch((error: unknown) => {
         // Another call has inserted a row after the work looked for it. The next attempt finds it.

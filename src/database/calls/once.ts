@@ -48,3 +48,7 @@ export async function once<T>(
   token.end({ isCommitted: true });
   return result;
 }
+
+/** Like `once`, and locks only rows, not the gaps between them, where others write. */
+export const onceOnRows = <T>(database: Database, work: (sql: Sql) => Promise<T>) =>
+  once(database, work, { locksRowsOnly: true });
