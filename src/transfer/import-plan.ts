@@ -18,8 +18,6 @@ export interface StoredHere {
   drySeq: number | undefined;
 }
 
-type SessionRow = DescribedSession;
-
 /** What happens to a session's row before its events are written. */
 type Start =
   | 'create'
@@ -30,11 +28,11 @@ type Start =
 /** What happens to the session when the events of a batch are written. */
 type End =
   /** More events follow. Until then the session is soft-deleted, so that nobody sees a part of it. */
-  | { kind: 'hide'; row: SessionRow }
+  | { kind: 'hide'; row: DescribedSession }
   /** All events are there. The session gets its state, title and labels. */
   | {
       kind: 'complete';
-      row: SessionRow;
+      row: DescribedSession;
       /** Whether the session was incomplete until now, without state. */
       isFirst: boolean;
       /** Whether it was soft-deleted until now, for readers of the log. */
@@ -44,19 +42,16 @@ type End =
   | { kind: 'leave' };
 
 /** What the import does with a batch. */
-export type ImportPlan =
-  | { kind: 'refuse'; error: InvalidArgumentError | SessionExistsError }
-  | {
-      kind: 'write';
-      /** Whether to count the session as new. */
-      isNew: boolean;
-      start: Start;
-      /** The events that are not stored here, with consecutive numbers; the others are skipped. */
-      events: readonly NumberedEvent[];
-      /** The number of the session's newest event afterwards. */
-      lastSeq: number;
-      end: End;
-    };
+export interface ImportPlan {
+  /** Whether to count the session as new. */
+  isNew: boolean;
+  start: Start;
+  /** The events that are not stored here, with consecutive numbers; the others are skipped. */
+  events: readonly NumberedEvent[];
+  /** The number of the session's newest event afterwards. */
+  lastSeq: number;
+  end: End;
+}
 
 /** Compares a batch with what is stored here, and decides what to do. It reads and writes nothing. */
 export class ImportPlanner {
@@ -64,7 +59,7 @@ export class ImportPlanner {
   readonly #start: Start;
   readonly #isNew: boolean;
   /** The session's row, or the first one that it will get. */
-  readonly #row: SessionRow;
+  readonly #row: DescribedSession;
   /** The number of the newest event that is stored here. */
   readonly #knownSeq: number;
   readonly #isForeign: boolean;
@@ -91,22 +86,25 @@ export class ImportPlanner {
     return this.#batch.events.map(({ seq }) => seq).filter((seq) => seq <= this.#knownSeq);
   }
 
-  /** @param stored the known events, by number; missing ones are not compared. */
+  /**
+   * @param stored the known events, by number; missing ones are not compared.
+   * @throws InvalidArgumentError, SessionExistsError for records that cannot be written.
+   */
   plan(stored: ReadonlyMap<number, { id: string }>): ImportPlan {
     const { events, session } = this.#batch;
     const { sessionId } = session.owner;
     if (this.#row.createTime !== session.session.createTime)
-      return refusal(new SessionExistsError(sessionId, 'It was created at another time.'));
+      throw new SessionExistsError(sessionId, 'It was created at another time.');
 
     const { bound } = session.session;
     if (bound && this.#origin !== undefined && this.#origin !== bound.origin) {
       const what = 'The records have texts as they are stored, which are bound to the other one.';
-      return refusal(new SessionExistsError(sessionId, what));
+      throw new SessionExistsError(sessionId, what);
     }
     const other = events.find(({ seq, id }) => seq <= this.#knownSeq && (stored.get(seq)?.id ?? id) !== id);
     if (other) {
       const what = `Its event ${other.seq} has another id than the one that was to be written.`;
-      return refusal(new SessionExistsError(sessionId, what));
+      throw new SessionExistsError(sessionId, what);
     }
     // This continues an interrupted import, and adds what is new in a later one.
     const fresh = events.filter(({ seq }) => seq > this.#knownSeq);
@@ -114,19 +112,12 @@ export class ImportPlanner {
     const behindGap = fresh[gap];
     if (behindGap) {
       const what = `lacks the events between ${this.#knownSeq + gap} and ${behindGap.seq}.`;
-      return refusal(new InvalidArgumentError(`Session ${sessionId} ${what}`));
+      throw new InvalidArgumentError(`Session ${sessionId} ${what}`);
     }
     const lastSeq = this.#knownSeq + fresh.length;
     if (this.#batch.isLast && lastSeq < session.session.lastSeq)
-      return refusal(new InvalidArgumentError(`Session ${sessionId} lacks its events after number ${lastSeq}.`));
-    return {
-      kind: 'write',
-      isNew: this.#isNew,
-      start: this.#start,
-      events: fresh,
-      lastSeq,
-      end: this.#end(lastSeq, fresh.at(-1)),
-    };
+      throw new InvalidArgumentError(`Session ${sessionId} lacks its events after number ${lastSeq}.`);
+    return { isNew: this.#isNew, start: this.#start, events: fresh, lastSeq, end: this.#end(lastSeq, fresh.at(-1)) };
   }
 
   /** @param newest the newest event that the batch writes. */
@@ -156,7 +147,7 @@ export class ImportPlanner {
     return isUnfinished(this.#row);
   }
 
-  #completeRow(lastSeq: number): SessionRow {
+  #completeRow(lastSeq: number): DescribedSession {
     const { owner: key, session } = this.#batch.session;
     const { createTime, lastUpdateTime, title = null, labels, deletedAt } = session;
     // `first_seq` does not come from the record: if the session was trimmed here since the export, its first events are gone.
@@ -179,5 +170,3 @@ const isLeftOfOthers = (row: TransferredSession, { bound, ...session }: SessionR
     row.firstSeq !== session.firstSeq ||
     row.lastSeq >= session.lastSeq ||
     (bound !== undefined && row.origin !== bound.origin));
-
-const refusal = (error: InvalidArgumentError | SessionExistsError): ImportPlan => ({ kind: 'refuse', error });

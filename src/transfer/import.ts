@@ -62,7 +62,6 @@ interface ImportMode extends AcceptedTexts {
 
 type ImportedSession = SessionBatch['session'];
 type ImportedArtifact = StorableRecord & { type: 'artifact' };
-type WritePlan = ImportPlan & { kind: 'write' };
 
 /** What is stored of a batch's session: the basis of the plan, and what texts are encoded for. */
 interface Here {
@@ -273,7 +272,7 @@ export class Import {
   }
 
   /** @returns what was done, or what a dry run would have done. */
-  async #writeBatch(batch: SessionBatch): Promise<WritePlan> {
+  async #writeBatch(batch: SessionBatch): Promise<ImportPlan> {
     if (this.#mode.isDryRun) return this.#planOf(batch, await this.#call.read((sql) => this.#here(sql, batch)));
     const origin = batch.session.session.bound?.origin ?? randomUUID();
     return this.#encodedFirst(
@@ -295,7 +294,7 @@ export class Import {
     const heads = await eventHeads(sql, key, this.#planner(batch, row).known);
     const events = [...heads].map(([seq, { id }]) => [seq, id] as const);
     const plan = this.#planner(batch, row).plan(heads);
-    const setsState = plan.kind === 'write' && plan.end.kind === 'complete' && !plan.isNew;
+    const setsState = plan.end.kind === 'complete' && !plan.isNew;
     return {
       row,
       events,
@@ -310,11 +309,8 @@ export class Import {
     return new ImportPlanner(batch, { row, drySeq: isDryRun ? this.#lastSeq : undefined }, isForeign);
   }
 
-  /** @throws InvalidArgumentError, SessionExistsError for records that cannot be written. */
-  #planOf(batch: SessionBatch, { row, events }: Here): WritePlan {
-    const plan = this.#planner(batch, row).plan(new Map(events.map(([seq, id]) => [seq, { id }])));
-    if (plan.kind === 'refuse') throw plan.error;
-    return plan;
+  #planOf(batch: SessionBatch, { row, events }: Here): ImportPlan {
+    return this.#planner(batch, row).plan(new Map(events.map(([seq, id]) => [seq, { id }])));
   }
 
   #encoded(texts: StoredTexts, batch: SessionBatch, here: Here, newOrigin: string): BatchTexts {
@@ -347,7 +343,7 @@ export class Import {
     };
   }
 
-  async #apply(sql: Sql, { session }: ImportedSession, plan: WritePlan, texts: BatchTexts): Promise<void> {
+  async #apply(sql: Sql, { session }: ImportedSession, plan: ImportPlan, texts: BatchTexts): Promise<void> {
     const { key } = texts;
     const { start, end, lastSeq } = plan;
     if (start === 'replace') await deleteSoftDeleted(sql, key);
@@ -384,7 +380,7 @@ export class Import {
   async #applyCalls(
     sql: Sql,
     session: SessionRecord,
-    { start, end, events }: WritePlan,
+    { start, end, events }: ImportPlan,
     key: SessionKey,
   ): Promise<void> {
     if (end.kind === 'leave' || isUnfinished(end.row)) return;
@@ -425,7 +421,7 @@ function encodedCreation(texts: StoredTexts, key: KnownSession, { session, state
 }
 
 /** What the events of a batch leave of the session's own state. Others see the session before the last batch, which sets all of it. */
-function stateOf({ events, lastSeq }: WritePlan): StateEntry[] {
+function stateOf({ events, lastSeq }: ImportPlan): StateEntry[] {
   const plain = events.flatMap(({ seq, json, superseded }) => {
     const event = isEncoded(json) ? undefined : decodeEvent(json);
     return event ? [{ seq, event, superseded: superseded === undefined ? undefined : keysIn(superseded) }] : [];

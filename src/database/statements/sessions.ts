@@ -138,7 +138,10 @@ export async function lockSessionAsRead(sql: Sql, session: SessionKey): Promise<
 /** @returns a text that changes whenever the session's events, its own state or its past changes. */
 export async function sessionVersion(sql: Sql, session: SessionKey, options?: UnderLock): Promise<string> {
   const text = `select incarnation, first_seq, last_seq, last_change from ${sql.tables.sessions} where ${SESSION_WHERE}`;
-  const [row] = await sql.all<Omit<HeadRow, 'origin' | 'updated'>>(text + underLock(sql, session, options), sessionValues(session));
+  const [row] = await sql.all<Omit<HeadRow, 'origin' | 'updated'>>(
+    text + underLock(sql, session, options),
+    sessionValues(session),
+  );
   return row ? `${textOf(row.incarnation)} ${row.first_seq} ${row.last_seq} ${row.last_change}` : '';
 }
 
