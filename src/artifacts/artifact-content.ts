@@ -5,7 +5,7 @@ import { ArtifactTooLargeError, InvalidArgumentError } from '../model/errors.js'
 import { encode } from '../model/event-codec.js';
 
 /** The content of an artifact: a text, bytes, or a reference. */
-export type Part = SaveArtifactRequest['artifact'];
+type Part = SaveArtifactRequest['artifact'];
 
 /** How many bytes a row has at most: less than the smallest packet limit of a server, and a multiple of three for base64. */
 export const PART_BYTES = 491_520;

@@ -30,7 +30,15 @@ import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js'
 import { isObject } from '../model/objects.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 import type { Undecoded } from '../model/stored-texts.js';
-import { PART_BYTES, infoOfStream, newVersion, sha256, type ArtifactInfo } from './artifact-content.js';
+import {
+  PART_BYTES,
+  infoOfStream,
+  newVersion,
+  partOf,
+  refuseLong,
+  sha256,
+  type ArtifactInfo,
+} from './artifact-content.js';
 import { isOfUser, nameOfUsers, storedName } from './artifact-name.js';
 import {
   allVersions,
@@ -38,8 +46,8 @@ import {
   deleteArtifact,
   findVersion,
   listArtifacts,
-  loadVersion,
   openVersion,
+  readContent,
   readPart,
   saveVersion,
   savingVersion,
@@ -273,9 +281,9 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const key = keyToRead(names);
     if (!key) return undefined;
     const found = await this.#database.call({ operation: 'loadArtifact', key: sessionOf(key) }, () =>
-      loadVersion(this.#database, key, version ?? undefined),
+      readContent(this.#database, key, version ?? undefined, { refuse: refuseLong }),
     );
-    return found && whole(names, found.version, found.part);
+    return found && partOf(whole(names, found.version, found.content));
   }
 
   /** @returns the names of the session's artifacts and, with `user:`, the user's, each ordered by their bytes. No content is read. */

@@ -12,7 +12,7 @@ import {
 } from '../database/sql/tables.js';
 import type { SessionKey } from '../model/keys.js';
 import type { StoredTexts, Undecoded } from '../model/stored-texts.js';
-import { isWhole, partOf, refuseLong, type ArtifactInfo, type NewVersion, type Part } from './artifact-content.js';
+import { isWhole, type ArtifactInfo, type NewVersion } from './artifact-content.js';
 import {
   CHANGED,
   Damaged,
@@ -118,22 +118,6 @@ export const inRow = (parts: readonly Uint8Array[]) => (parts.length === 1 ? par
  */
 export async function insertParts(sql: Sql, id: unknown[], first: number, parts: readonly Uint8Array[]): Promise<void> {
   for (const [part, data] of parts.entries()) await sql.run(texts(sql).insertPart, [...id, first + part, data]);
-}
-
-/**
- * @param version undefined for the newest.
- * @returns undefined if there is none.
- * @throws ArtifactTooLargeError if its content does not fit into a Part.
- */
-export async function loadVersion(
-  database: Database,
-  key: ArtifactKey,
-  version?: number,
-): Promise<{ version: number; part: Part | Damaged } | undefined> {
-  const loaded = await readContent(database, key, version, { refuse: refuseLong });
-  if (!loaded) return undefined;
-  const { version: found, content } = loaded;
-  return { version: found, part: content instanceof Damaged ? content : partOf(content) };
 }
 
 /**
