@@ -1,4 +1,4 @@
-import type { Tables } from '../database/sql/tables.js';
+import { perTables, type Tables } from '../database/sql/tables.js';
 import { DamagedSessionError, type Damage } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
@@ -6,7 +6,7 @@ import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 import { SCOPES, scopeOf, type Scope } from '../model/state.js';
 
 /** Sessions for which the process has already emitted a warning. */
-const warned = new WeakMap<Tables, Set<string>>();
+const warnedOf = perTables(() => new Set<string>());
 
 /** Reports damage to the host: to the service's `onDamage`, or as a warning of the process. */
 export class DamageReporter {
@@ -27,8 +27,7 @@ export class DamageReporter {
   }
 
   #warn(key: SessionKey, error: DamagedSessionError): void {
-    const identities = warned.get(this.#tables) ?? new Set();
-    warned.set(this.#tables, identities);
+    const identities = warnedOf({ tables: this.#tables });
     if (identities.has(sessionIdentity(key))) return;
     identities.add(sessionIdentity(key));
     process.emitWarning(error);

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import type { AppendBatch, Dialect, DialectAppends, StoredEvent } from '../dialects/dialect.js';
-import type { Tables } from '../sql/tables.js';
+import { perTables } from '../sql/tables.js';
 import { appendBatch, appendsOf } from '../statements/events.js';
 import { Deadline, type AttemptConnection } from './connection.js';
 import type { Database } from './database.js';
@@ -79,7 +79,8 @@ const MOST_LENGTH = 1_000_000;
  * batch never waits, so no timer is needed.
  */
 export class AppendQueue {
-  static readonly #all = new WeakMap<Tables, AppendQueue>();
+  /** All services on one ORM and schema share a queue. */
+  static readonly of = perTables((database: Database) => new AppendQueue(database));
 
   /** How the tables are appended to; changes when a connection shows that they are distributed. */
   #appends: DialectAppends;
@@ -94,13 +95,6 @@ export class AppendQueue {
   private constructor(database: Database) {
     this.#appends = appendsOf(database);
     this.#dialect = database.dialect;
-  }
-
-  /** All services on one ORM and schema share a queue. */
-  static of(database: Database): AppendQueue {
-    const queue = AppendQueue.#all.get(database.tables) ?? new AppendQueue(database);
-    AppendQueue.#all.set(database.tables, queue);
-    return queue;
   }
 
   /** Runs `work` after all earlier writes to the session, whether they succeed or fail. */

@@ -9,12 +9,11 @@ import { refuseSettings } from '../dialects/settings.js';
 import type { Driver } from '../drivers/driver.js';
 import { ormConnectionOf, type OrmConnection } from '../orm/orm-connection.js';
 import { Aborted, AttemptConnection, Deadline, TimedOut } from './connection.js';
-import type { Tables } from '../sql/tables.js';
-import { Statements } from '../calls/sql.js';
+import { perTables, type Tables } from '../sql/tables.js';
 import { refuseDriver, refuseServer } from './driver-check.js';
 import { failureOf } from './failure-of.js';
 import { isOwn } from './public-error.js';
-import { sqlOf } from './sql.js';
+import { Statements, sqlOf } from './sql.js';
 
 /** The prefix of statements, by the ORM's connection; see `clusterPrefix`. */
 const prefixes = new WeakMap<object, string>();
@@ -60,13 +59,7 @@ interface SentWith {
 }
 
 /** A copy of the names, since texts of statements are kept by their tables, and are different for distributed ones. */
-function distributedTables(tables: Tables): Tables {
-  const known = distributedCopies.get(tables) ?? { ...tables };
-  distributedCopies.set(tables, known);
-  return known;
-}
-
-const distributedCopies = new WeakMap<Tables, Tables>();
+const distributedTables = perTables(({ tables }: { tables: Tables }): Tables => ({ ...tables }));
 
 /** Connections of a host's ORM for the attempts of calls, set up and checked before our first statement (contract O7). */
 export class Connections {
@@ -148,7 +141,7 @@ export class Connections {
     const server = checked.get(driver);
     const distributed = server?.mayBeDistributed ? this.#distributed(server) : undefined;
     const dialect = distributed ?? this.dialect;
-    const tables = distributed ? () => distributedTables(this.#tables()) : this.#tables;
+    const tables = distributed ? () => distributedTables({ tables: this.#tables() }) : this.#tables;
     return sqlOf(this.statements, driver, {
       ...{ isInTransaction, isInProcess, mayPrepare, isForeign, prefix, refuse, behind, dialect, tables },
     });

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Sql } from '../dialects/dialect.js';
 import { textOf } from '../sql/row-values.js';
-import { placeholders, type Tables } from '../sql/tables.js';
+import { perTables, placeholders, type Tables } from '../sql/tables.js';
 
 // A retry token is a row in `adk_counters`, from which a retry learns that an earlier attempt was committed. The next transaction
 // of the process renames the token of a call that has ended, since removing it would take one more commit. So a process leaves as
@@ -13,7 +13,7 @@ const NAME = 'applied ';
 const KEPT_MS = 24 * 60 * 60 * 1000;
 
 /** The tokens whose calls have ended. */
-const ended = new WeakMap<Tables, string[]>();
+const endedOf = perTables((): string[] => []);
 
 /** The token of one transaction, for all of its attempts. */
 export class RetryToken {
@@ -22,10 +22,8 @@ export class RetryToken {
   readonly #renamed: string | undefined;
 
   constructor(tables: Tables) {
-    let all = ended.get(tables);
-    if (!all) ended.set(tables, (all = []));
-    this.#ended = all;
-    this.#renamed = all.pop();
+    this.#ended = endedOf({ tables });
+    this.#renamed = this.#ended.pop();
   }
 
   /** Fails with the database's unique violation if an earlier attempt was committed. */

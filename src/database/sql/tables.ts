@@ -236,15 +236,15 @@ export function namesOf(tables: Tables): string[] {
   return TABLES.map((table) => tables[table]);
 }
 
-/** Builds the texts of statements once for each set of tables, so that a call only binds values. */
-export function perTables<Context extends { tables: Tables }, Texts>(
-  build: (context: Context) => Texts,
-): (context: Context) => Texts {
-  const built = new WeakMap<Tables, Texts>();
+/** Makes a value once for each set of tables, such as the texts of statements, so that a call only binds values. */
+export function perTables<Context extends { tables: Tables }, Value>(
+  make: (context: Context) => Value,
+): (context: Context) => Value {
+  const made = new WeakMap<Tables, Value>();
   return (context) => {
-    let texts = built.get(context.tables);
-    if (!texts) built.set(context.tables, (texts = build(context)));
-    return texts;
+    let value = made.get(context.tables);
+    if (!value) made.set(context.tables, (value = make(context)));
+    return value;
   };
 }
 

@@ -1,15 +1,9 @@
 import type { Database } from '../../database/calls/database.js';
-import type { Tables } from '../../database/sql/tables.js';
+import { perTables } from '../../database/sql/tables.js';
 import { notifyListeners } from '../log-head.js';
 
-const wakers = new WeakMap<Tables, Set<() => void>>();
-
 /** The functions to call after this process has committed a write to these tables. */
-export function wakersOf(tables: Tables): Set<() => void> {
-  const known = wakers.get(tables) ?? new Set();
-  wakers.set(tables, known);
-  return known;
-}
+export const wakersOf = perTables(() => new Set<() => void>());
 
 /** Notifies watchers of the event log that something was written. */
 export class Announcer {
@@ -23,7 +17,7 @@ export class Announcer {
   /** @param notifies whether to notify watchers in other processes, too, if the database can. */
   constructor(database: Database, notifies: boolean) {
     this.#database = database;
-    this.wakers = wakersOf(database.tables);
+    this.wakers = wakersOf(database);
     this.notifies = notifies;
   }
 

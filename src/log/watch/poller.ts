@@ -1,7 +1,7 @@
 import { Aborted } from '../../database/calls/connection.js';
 import type { Database } from '../../database/calls/database.js';
 import type { SessionHead } from '../../database/statements/sessions.js';
-import type { Tables } from '../../database/sql/tables.js';
+import { perTables } from '../../database/sql/tables.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { CompleteLogPosition } from '../../model/log-history.js';
 import { detached } from '../../telemetry/telemetry.js';
@@ -40,7 +40,7 @@ export interface Watch<Head> {
  * too late or not at all (contract G2).
  */
 export class LogPoller {
-  static readonly #pollers = new WeakMap<Tables, Map<number, LogPoller>>();
+  static readonly #pollersOf = perTables(() => new Map<number, LogPoller>());
 
   readonly positions: Positions;
   readonly #wakers: Set<() => void>;
@@ -62,16 +62,14 @@ export class LogPoller {
 
   /** @returns the poller of a database and an interval, which all watchers share. */
   static of(database: Database, intervalMs: number): LogPoller {
-    const { tables } = database;
-    const pollers = LogPoller.#pollers.get(tables) ?? new Map<number, LogPoller>();
-    LogPoller.#pollers.set(tables, pollers);
+    const pollers = LogPoller.#pollersOf(database);
     const poller = pollers.get(intervalMs) ?? new LogPoller(database, intervalMs);
     pollers.set(intervalMs, poller);
     return poller;
   }
 
   private constructor(database: Database, intervalMs: number) {
-    this.#wakers = wakersOf(database.tables);
+    this.#wakers = wakersOf(database);
     this.#database = database;
     this.#intervalMs = intervalMs;
     this.positions = new Positions(database);
