@@ -6,6 +6,7 @@ import {
   softDeleteRow,
 } from '../database/statements/sessions.js';
 import { confirm } from '../database/calls/confirm.js';
+import { once } from '../database/calls/once.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { SessionNotFoundError } from '../model/errors.js';
@@ -31,7 +32,7 @@ export async function deleteSession(calls: SessionCalls, { appName, userId, sess
       await (isSoftDeletion ? softDeleteRow(sql, key, locked) : deleteSessionRow(sql, key, locked.incarnation));
     };
     // If somebody has restored the session, it has the same incarnation: a retry must not delete it again.
-    if (isSoftDeletion) return calls.once(deleteUnderLock);
+    if (isSoftDeletion) return once(database, deleteUnderLock);
     const outcome: Outcome = {};
     const isGuarded = !found || leases.ruleFor(key) !== undefined;
     const work = isGuarded ? deleteUnderLock : (sql: Sql) => deleteSessionRow(sql, key, found.incarnation);
@@ -44,7 +45,7 @@ export async function restoreSession(calls: SessionCalls, session: SessionKey): 
   const key = checkedSessionKey(session);
   const operation = 'restoreSession';
   await calls.write(operation, key, () =>
-    calls.once(async (sql) => {
+    once(calls.database, async (sql) => {
       if (!(await restoreRow(sql, key))) throw new SessionNotFoundError(key.sessionId);
     }),
   );

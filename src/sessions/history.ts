@@ -5,6 +5,7 @@ import { insertEvents, setState } from '../database/dialects/session-rows.js';
 import { copyVersions, encodedCopies, versionsNamedBy, type EncodedCopy } from '../artifacts/copies.js';
 import { callsIn } from '../conversation/open-calls.js';
 import { decodedFirst } from '../database/calls/encoded-first.js';
+import { onceOnRows } from '../database/calls/once.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
   copiedChanges,
@@ -154,13 +155,10 @@ async function writePast<Texts>(
   const read = async (sql: Sql, locked?: SessionHead) =>
     readPast(sql, { key, head: found(locked ?? (await sessionHead(sql, key))), point });
   await decodedFirst(database, { key, read, encode }, (codedFor) =>
-    calls.once(
-      async (sql) => {
-        const { read: past, texts } = await codedFor(sql, found(await lockSessionAsRead(sql, key)));
-        await write(sql, past, texts);
-      },
-      { locksRowsOnly: true },
-    ),
+    onceOnRows(database, async (sql) => {
+      const { read: past, texts } = await codedFor(sql, found(await lockSessionAsRead(sql, key)));
+      await write(sql, past, texts);
+    }),
   );
 }
 

@@ -1,7 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { AppendQueue } from '../database/calls/append-queue.js';
 import { Database } from '../database/calls/database.js';
-import { once } from '../database/calls/once.js';
 import type { Undecoded } from '../model/stored-texts.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { Announcer } from '../log/watch/announcer.js';
@@ -59,11 +58,6 @@ export class SessionCalls {
         return work();
       });
     });
-  }
-
-  /** Runs a transaction that must not be repeated if the answer to its commit was lost. */
-  once(work: (sql: Sql) => Promise<void>, options?: { locksRowsOnly?: boolean }): Promise<void> {
-    return once(this.database, work, options);
   }
 
   /** @throws DamagedSessionError with `onDamagedEvent: 'throw'`. */

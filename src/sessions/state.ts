@@ -1,5 +1,6 @@
 import { setState } from '../database/dialects/session-rows.js';
 import { encodedFirst } from '../database/calls/encoded-first.js';
+import { once } from '../database/calls/once.js';
 import { lockSession, sessionHead, type SessionHead } from '../database/statements/sessions.js';
 import { encodedState, removeState } from '../database/statements/state.js';
 import type { Sql } from '../database/dialects/dialect.js';
@@ -58,7 +59,7 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
     await recordChanges(sql, changes);
   };
   const change = () =>
-    encodedFirst(database, { foresee, encode }, (textsFor) => calls.once((sql) => work(sql, textsFor)));
+    encodedFirst(database, { foresee, encode }, (textsFor) => once(database, (sql) => work(sql, textsFor)));
   if (isOfSession) await calls.write(operation, key, change);
   else await database.call({ operation, key: givenKey(request) }, change);
 }

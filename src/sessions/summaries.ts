@@ -1,3 +1,4 @@
+import { once } from '../database/calls/once.js';
 import { describeStored, findSummaries, type StoredSummary, type SummaryCursor } from './stored-summaries.js';
 import { checkLabels, checkTitle, labelsIn } from '../model/description.js';
 import { SessionNotFoundError } from '../model/errors.js';
@@ -92,7 +93,7 @@ export async function describeSession(
   const texts = { title, labels: labels ? JSON.stringify(labels) : labels };
   const operation = 'describeSession';
   await calls.write(operation, key, () =>
-    calls.once(async (sql) => {
+    once(calls.database, async (sql) => {
       if (!(await describeStored(sql, key, texts))) throw new SessionNotFoundError(key.sessionId);
     }),
   );
