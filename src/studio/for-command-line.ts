@@ -1,4 +1,4 @@
 /** What the command `studio` loads, in one import. */
 export { createStudio } from './studio.js';
 export { listenerOf } from '../http/listener.js';
-export { TokenDoor } from './token.js';
+export { tokenDoor } from './token.js';

@@ -52,9 +52,9 @@ export const studio: Work<[StudioFlags]> = async (
 
 /** Loaded here, so that no other command loads it. */
 async function listenerFor(em: EntityManager, options: StudioOptions, token: string | undefined) {
-  const { createStudio, TokenDoor, listenerOf } = await import('../../studio/for-command-line.js');
+  const { createStudio, tokenDoor, listenerOf } = await import('../../studio/for-command-line.js');
   if (token === undefined) return createStudio(em, options).listener;
-  const door = new TokenDoor(token);
+  const door = tokenDoor(token);
   return listenerOf(door.guard(createStudio(em, { ...options, authorize: door.authorize }).fetch));
 }
 

@@ -4,7 +4,7 @@ import { AdkSession } from '../../../entities/index.js';
 import { adkServices } from '../../../src/index.js';
 import { createStudio } from '../../../src/studio/index.js';
 import { listenerOf } from '../../../src/http/listener.js';
-import { TokenDoor } from '../../../src/studio/token.js';
+import { tokenDoor } from '../../../src/studio/token.js';
 import { KEY, tellStory } from './conversation.js';
 import { Served, linksOf, query, shown, type Answer } from './served.js';
 
@@ -445,7 +445,7 @@ test('is mounted below a path, also where a framework has taken it out of the UR
 });
 
 test('the token of the command line is in the link alone, then in a cookie', async () => {
-  const door = new TokenDoor('0123456789abcdef');
+  const door = tokenDoor('0123456789abcdef');
   const studio = createStudio(served.orm.em, { authorize: door.authorize });
   const site = await served.listen(listenerOf(door.guard(studio.fetch)));
   const status = async (path: string, cookie?: string) =>
