@@ -31,7 +31,8 @@ export async function readyToRun(
 /** Runs the migrations that a database still needs, in one process at a time. */
 export class PendingMigrations {
   readonly #em: EntityManager;
-  readonly #dialect: DialectName;
+  /** See `TRANSACTION_LOCKS`; undefined where a lease is taken. */
+  readonly #lock: readonly string[] | undefined;
   readonly #storage: MigrationStorage;
   readonly #all: readonly AdkMigration[];
 
@@ -41,14 +42,14 @@ export class PendingMigrations {
    */
   constructor(em: EntityManager, dialect: DialectName, storage: MigrationStorage, all: readonly AdkMigration[]) {
     this.#em = em;
-    this.#dialect = dialect;
+    this.#lock = TRANSACTION_LOCKS[dialect];
     this.#storage = storage;
     this.#all = all;
   }
 
   /** Creates MikroORM's table of migrations, except on MySQL and MariaDB, where `run` does. */
   async prepare(): Promise<void> {
-    if (this.#transactionLock) await this.#ensureNotes();
+    if (this.#lock) await this.#ensureNotes();
   }
 
   async list(): Promise<AdkMigration[]> {
@@ -81,13 +82,9 @@ export class PendingMigrations {
     }
   }
 
-  get #transactionLock(): readonly string[] | undefined {
-    return TRANSACTION_LOCKS[this.#dialect];
-  }
-
   /** @throws SchemaError if another process has been migrating for a minute. */
   async run(): Promise<void> {
-    if (this.#transactionLock) await this.#runInTransaction(this.#transactionLock);
+    if (this.#lock) await this.#runInTransaction(this.#lock);
     else await this.#runUnderLease();
   }
 
