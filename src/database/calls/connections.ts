@@ -139,7 +139,8 @@ export class Connections {
     const { isInProcess } = this.orm;
     const mayPrepare = postgresql?.preparedStatements ?? true;
     const server = checked.get(driver);
-    const distributed = server?.mayBeDistributed ? this.#distributed(server) : undefined;
+    const mayBeDistributed = server?.mayBeDistributed && !isForeign;
+    const distributed = mayBeDistributed ? server.distributed.get(this.#tables().sessions) : undefined;
     const dialect = distributed ?? this.dialect;
     const tables = distributed ? () => distributedTables({ tables: this.#tables() }) : this.#tables;
     return sqlOf(this.statements, driver, {
@@ -182,11 +183,6 @@ export class Connections {
     if (server.since !== distributions) server.distributed.clear();
     server.since = distributions;
     server.distributed.set(sessions, found);
-  }
-
-  /** @returns undefined if the tables are not known to be distributed. */
-  #distributed({ distributed }: ServerTables): Dialect | undefined {
-    return this.#options.isForeign ? undefined : distributed.get(this.#tables().sessions);
   }
 
   /** @throws SchemaError if a setting of the next connection is refused; nothing if it cannot be checked. */
