@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import type { DialectName } from '../entities/dialect-name.js';
 import type { AttemptConnection } from '../src/database/calls/connection.js';
-import { numberOf } from '../src/database/sql/row-values.js';
+import { numberOf } from '../src/database/sql/tables.js';
 import type { Database } from '../src/database/calls/database.js';
 import { SchemaError } from '../src/model/errors.js';
 

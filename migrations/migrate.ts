@@ -2,12 +2,12 @@ import { Utils, type Connection, type MikroORM } from '@mikro-orm/core';
 import type { Migration } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
 import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection.js';
-import { changedValues } from '../src/database/sql/row-values.js';
+import { changedValues } from '../src/database/sql/tables.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
 import { InvalidArgumentError, SchemaError, driverCodeOf } from '../src/model/errors.js';
 import { BEFORE_MIGRATIONS } from './lock.js';
 import { PendingMigrations, patiently } from './pending.js';
-import { isObject } from '../src/model/objects.js';
+import { isObject } from '../src/model/json.js';
 
 /**
  * Updates the tables of this package to this version. Many processes may call it at once, and at every start: if there is nothing to do,

@@ -1,7 +1,7 @@
 import { types } from 'node:util';
 import type { Migrator } from '@mikro-orm/migrations';
 import { SchemaError } from '../src/model/errors.js';
-import { isObject } from '../src/model/objects.js';
+import { isObject } from '../src/model/json.js';
 
 /**
  * What differs between MikroORM 6 and 7 in `@mikro-orm/migrations`; `src/database/orm` has the rest. The major version is recognised by

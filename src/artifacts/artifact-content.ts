@@ -2,7 +2,7 @@ import type { SaveArtifactRequest } from '@google/adk';
 import { constants } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { ArtifactTooLargeError, InvalidArgumentError } from '../model/errors.js';
-import { encode } from '../model/event-codec.js';
+import { encode } from '../model/json.js';
 
 /** The content of an artifact: a text, bytes, or a reference. */
 type Part = SaveArtifactRequest['artifact'];

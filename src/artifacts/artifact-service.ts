@@ -27,7 +27,7 @@ import {
 } from '../model/arguments.js';
 import { DamagedArtifactError, InvalidKeyError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
-import { isObject } from '../model/objects.js';
+import { isObject } from '../model/json.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 import type { Undecoded } from '../model/stored-texts.js';
 import {

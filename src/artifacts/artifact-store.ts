@@ -2,13 +2,16 @@ import type { Database } from '../database/calls/database.js';
 import { encodedFirst } from '../database/calls/encoded-first.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter, ownedAfter } from '../database/sql/keyset.js';
-import { bytesOf, numberOf, optionalNumberOf, textOf } from '../database/sql/row-values.js';
 import {
   ARTIFACT_COLUMNS,
   ARTIFACT_WHERE as where,
   isSameSession,
   perTables,
   sessionValues,
+  bytesOf,
+  numberOf,
+  optionalNumberOf,
+  textOf,
 } from '../database/sql/tables.js';
 import type { SessionKey } from '../model/keys.js';
 import type { StoredTexts, Undecoded } from '../model/stored-texts.js';

@@ -1,7 +1,6 @@
 import type { Event } from '@google/adk';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { numberOf } from '../database/sql/row-values.js';
 import {
   ARTIFACT_COLUMNS,
   ARTIFACT_WHERE as where,
@@ -10,6 +9,7 @@ import {
   perTables,
   placeholders,
   sessionValues,
+  numberOf,
 } from '../database/sql/tables.js';
 import { DamagedArtifactError } from '../model/errors.js';
 import { isKey, type SessionKey } from '../model/keys.js';

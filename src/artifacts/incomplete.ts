@@ -1,7 +1,6 @@
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import { numberOf } from '../database/sql/row-values.js';
-import { SESSION_KEY, isSameSession, perTables, sessionValues } from '../database/sql/tables.js';
+import { SESSION_KEY, isSameSession, perTables, sessionValues, numberOf } from '../database/sql/tables.js';
 import { pagesOf } from '../model/pages.js';
 import { artifactKeyOf, type ArtifactKeyRow, type VersionKey } from './stored-version.js';
 

@@ -1,10 +1,8 @@
-import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
-import { sessionKeyOf, type SessionKeyRow } from '../database/sql/tables.js';
+import { sessionKeyOf, type SessionKeyRow, bytesOf, numberOf, textOf } from '../database/sql/tables.js';
 import { ofArtifact } from '../model/codec.js';
 import { Undecodable, type StoredTexts } from '../model/stored-texts.js';
-import { decode } from '../model/event-codec.js';
+import { decode, isRecord } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
-import { isRecord } from '../model/objects.js';
 import type { ArtifactInfo, NewVersion } from './artifact-content.js';
 
 /** The stored key of an artifact: one of the user has no session id, and no `user:`. */

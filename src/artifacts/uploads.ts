@@ -1,13 +1,13 @@
 import { randomInt } from 'node:crypto';
 import type { Sql } from '../database/dialects/dialect.js';
 import { ownedAfter } from '../database/sql/keyset.js';
-import { numberOf } from '../database/sql/row-values.js';
 import {
   ARTIFACT_COLUMNS,
   ARTIFACT_WHERE,
   insertIntoArtifacts,
   isSameSession,
   perTables,
+  numberOf,
 } from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
 import { ArtifactDeletedError } from '../model/errors.js';

@@ -3,7 +3,7 @@ import { open, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { driverCodeOf } from '../model/errors.js';
-import { isObject } from '../model/objects.js';
+import { isObject } from '../model/json.js';
 import { UsageError } from './errors.js';
 
 /** The system's error codes for files, in words. */

@@ -4,7 +4,7 @@ import type { MikroORM } from '@mikro-orm/core';
 import { UsageError } from './errors.js';
 import { defaultExportOf } from './files.js';
 import { driverCodeOf } from '../model/errors.js';
-import { isObject } from '../model/objects.js';
+import { isObject } from '../model/json.js';
 
 /** Without this MikroORM 6 connects at once, and fails without saying what has failed. MikroORM 7 has no such option. */
 export const LAZILY = { connect: false };

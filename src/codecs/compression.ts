@@ -2,7 +2,7 @@ import * as zlib from 'node:zlib';
 import { oneOf, object, aWholeNumber } from '../model/arguments.js';
 import type { Codec } from '../model/codec.js';
 import { CodecError, InvalidArgumentError } from '../model/errors.js';
-import { isObject } from '../model/objects.js';
+import { isObject } from '../model/json.js';
 
 export type CompressionAlgorithm = 'zstd' | 'brotli' | 'gzip';
 

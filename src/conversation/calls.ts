@@ -4,7 +4,7 @@ import {
   getFunctionResponses,
   type Event,
 } from '@google/adk';
-import { isRecord } from '../model/objects.js';
+import { isRecord } from '../model/json.js';
 import { isAbortEvent } from './aborted.js';
 
 type FunctionResponse = ReturnType<typeof getFunctionResponses>[number];

@@ -1,5 +1,5 @@
 import { REQUEST_CONFIRMATION_FUNCTION_CALL_NAME, type Event } from '@google/adk';
-import { isRecord } from '../model/objects.js';
+import { isRecord } from '../model/json.js';
 import { partsOf, type LooseEvent } from '../model/turn.js';
 import { isAbortEvent } from './aborted.js';
 

@@ -1,4 +1,4 @@
-import { isRecord } from '../model/objects.js';
+import { isRecord } from '../model/json.js';
 import { partsOf, type LooseEvent } from '../model/turn.js';
 
 /** The tokens of calls of models, as the events count them in their `usageMetadata`. */

@@ -2,12 +2,12 @@ import type { AuthConfig, AuthCredential, BaseCredentialService, Context } from 
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
 import { onceOnRows } from '../database/calls/once.js';
-import { textOf } from '../database/sql/row-values.js';
+import { textOf } from '../database/sql/tables.js';
 import { anything, object } from '../model/arguments.js';
 import { ofCredential } from '../model/codec.js';
 import { Undecodable, namesKey } from '../model/stored-texts.js';
 import { CodecError, InvalidArgumentError } from '../model/errors.js';
-import { decode, encode } from '../model/event-codec.js';
+import { decode, encode } from '../model/json.js';
 import { checkKeys } from '../model/keys.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 

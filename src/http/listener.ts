@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import { Readable } from 'node:stream';
-import { isRecord } from '../model/objects.js';
+import { isRecord } from '../model/json.js';
 
 /** The longest form, in bytes. */
 const MOST = 65_536;

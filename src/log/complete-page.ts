@@ -8,10 +8,9 @@ import {
   type StoredLogEvent,
 } from '../database/statements/logged-events.js';
 import { stateOfOwners } from '../database/statements/state.js';
-import { decode, decodeEvent } from '../model/event-codec.js';
+import { decode, decodeEvent, isRecord } from '../model/json.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { LogBoundary } from '../model/log-history.js';
-import { isRecord } from '../model/objects.js';
 import type { Undecoded } from '../model/stored-texts.js';
 import { CurrentState } from './current-state.js';
 import type { LogChange, LogEntryPosition } from './entries.js';

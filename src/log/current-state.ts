@@ -1,4 +1,4 @@
-import { decode } from '../model/event-codec.js';
+import { decode } from '../model/json.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import { isTemporary, prefixed, scopeOf, setOwn } from '../model/state.js';
 

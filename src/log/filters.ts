@@ -2,7 +2,7 @@ import type { Event } from '@google/adk';
 import type { LoggedEvent } from '../database/statements/logged-events.js';
 import { aString, aTime, aWholeNumber, anything, condition, object, someText, type Known } from '../model/arguments.js';
 import { DamagedEventError } from '../model/errors.js';
-import { decodeEvent } from '../model/event-codec.js';
+import { decodeEvent } from '../model/json.js';
 import { checkKeys, givenKey } from '../model/keys.js';
 import type { LogEntry, LogEntryPosition } from './entries.js';
 

@@ -1,6 +1,5 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { numberOf, textOf } from '../database/sql/row-values.js';
-import { perTables, type Tables } from '../database/sql/tables.js';
+import { perTables, type Tables, numberOf, textOf } from '../database/sql/tables.js';
 import { afterPrefix } from '../database/statements/logged-events.js';
 import {
   historyText,

@@ -1,5 +1,4 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { numberOf, optionalNumberOf, optionalTextOf } from '../database/sql/row-values.js';
 import {
   SESSION_COLUMNS,
   isSameSession,
@@ -7,6 +6,9 @@ import {
   perTables,
   sessionKeyOf,
   type SessionKeyRow,
+  numberOf,
+  optionalNumberOf,
+  optionalTextOf,
 } from '../database/sql/tables.js';
 import { decodedData, type ChangeKind } from '../database/statements/changes.js';
 import { conditions, type LogColumns, type LogRange } from '../database/statements/logged-events.js';

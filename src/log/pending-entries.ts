@@ -1,5 +1,4 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { numberOf } from '../database/sql/row-values.js';
 import {
   SESSION_COLUMNS,
   isSameSession,
@@ -7,6 +6,7 @@ import {
   sessionColumnsOf,
   sessionKeyOf,
   type SessionKeyRow,
+  numberOf,
 } from '../database/sql/tables.js';
 import { sessionIdentity } from '../model/keys.js';
 import { inLogOrder } from '../model/log-order.js';

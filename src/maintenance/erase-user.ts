@@ -1,9 +1,8 @@
 import { deleteArtifact } from '../artifacts/artifact-store.js';
 import type { ArtifactKey } from '../artifacts/stored-version.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { textOf } from '../database/sql/row-values.js';
 import { leaseIsFree } from '../database/dialects/session-rows.js';
-import { isSameSession, ownerWhere, placeholders } from '../database/sql/tables.js';
+import { isSameSession, ownerWhere, placeholders, textOf } from '../database/sql/tables.js';
 import { forgetChangesOfUser, recordChange } from '../database/statements/changes.js';
 import { countRows } from '../database/statements/count.js';
 import { dropUnwrittenPages } from '../log/stored-projections.js';

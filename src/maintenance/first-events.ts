@@ -1,7 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { deletePartsFrom } from '../database/dialects/event-parts.js';
-import { numberOf } from '../database/sql/row-values.js';
-import { SESSION_WHERE, isFromNumber, placeholders, sessionValues } from '../database/sql/tables.js';
+import { SESSION_WHERE, isFromNumber, placeholders, sessionValues, numberOf } from '../database/sql/tables.js';
 import { setColumns } from '../database/statements/sessions.js';
 import type { SessionKey } from '../model/keys.js';
 

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Sql } from '../database/dialects/dialect.js';
 import { ownedAfter } from '../database/sql/keyset.js';
-import { numberOf } from '../database/sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -9,6 +8,7 @@ import {
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
+  numberOf,
 } from '../database/sql/tables.js';
 import { deleteChanges, recordDeletion, type ChangeKeyRow } from '../database/statements/changes.js';
 import { countRows } from '../database/statements/count.js';

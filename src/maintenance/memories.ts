@@ -1,6 +1,5 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { textOf } from '../database/sql/row-values.js';
-import { allOf, placeholders } from '../database/sql/tables.js';
+import { allOf, placeholders, textOf } from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
 import type { DeletionRun } from './deletion-run.js';
 

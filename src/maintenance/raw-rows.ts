@@ -1,7 +1,15 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { deleteParts } from '../database/dialects/event-parts.js';
-import { numberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
-import { SESSION_WHERE, ownerValues, ownerWhere, sessionValues, stateTable } from '../database/sql/tables.js';
+import {
+  SESSION_WHERE,
+  ownerValues,
+  ownerWhere,
+  sessionValues,
+  stateTable,
+  numberOf,
+  optionalTextOf,
+  textOf,
+} from '../database/sql/tables.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
 

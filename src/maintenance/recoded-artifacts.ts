@@ -8,8 +8,7 @@ import {
 } from '../artifacts/stored-version.js';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { textOf } from '../database/sql/row-values.js';
-import { ARTIFACT_WHERE } from '../database/sql/tables.js';
+import { ARTIFACT_WHERE, textOf } from '../database/sql/tables.js';
 import { encodingOf, encodingOfBytes } from '../model/stored-texts.js';
 
 /** A version of an artifact, encoded as the codecs do now. */

@@ -1,8 +1,15 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { readParts, replaceParts } from '../database/dialects/event-parts.js';
 import { ownedAfter } from '../database/sql/keyset.js';
-import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
-import { STATE_KEYS, originOf, stateTable } from '../database/sql/tables.js';
+import {
+  STATE_KEYS,
+  originOf,
+  stateTable,
+  numberOf,
+  optionalNumberOf,
+  optionalTextOf,
+  textOf,
+} from '../database/sql/tables.js';
 import { HAS_CONTENT } from '../database/statements/changes.js';
 import { ofChange, ofCredential, ofEvent, ofState, type CodecContext } from '../model/codec.js';
 import { namesKey } from '../model/stored-texts.js';

@@ -29,7 +29,7 @@ import { stateOfOwners } from '../database/statements/state.js';
 import { type KnownSession } from '../model/codec.js';
 import { AS_STORED, isEncoded, type StoredTexts, type Undecodable, type Undecoded } from '../model/stored-texts.js';
 import { CodecError, LeaseHeldError, SessionNotFoundError, type DamagedEvents } from '../model/errors.js';
-import { decode, decodeEvent } from '../model/event-codec.js';
+import { decode, decodeEvent } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';
 import { MAX_SEQ, gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';

@@ -1,7 +1,6 @@
 import { isOpenUpload } from '../artifacts/uploads.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { numberOf, textOf } from '../database/sql/row-values.js';
-import { allOf, stateTable, type Condition } from '../database/sql/tables.js';
+import { allOf, stateTable, type Condition, numberOf, textOf } from '../database/sql/tables.js';
 import { SCOPES } from '../model/state.js';
 import type { StatsOptions } from './options.js';
 

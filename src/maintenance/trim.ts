@@ -1,7 +1,6 @@
 import { decodedFirst, type CodedFor, type SessionCoding } from '../database/calls/encoded-first.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
-import { numberOf } from '../database/sql/row-values.js';
-import { SESSION_WHERE, sessionValues } from '../database/sql/tables.js';
+import { SESSION_WHERE, sessionValues, numberOf } from '../database/sql/tables.js';
 import { recordTrim, trimChanges, type TrimChanges } from '../database/statements/changes.js';
 import { databaseTime } from '../database/statements/clock.js';
 import { firstOpenCall, forgetCallsBefore } from '../database/statements/open-calls.js';

@@ -1,9 +1,8 @@
 import type { Event, MemoryEntry } from '@google/adk';
 import type { Database } from '../database/calls/database.js';
 import { isDate } from '../model/arguments.js';
-import { decode, encode } from '../model/event-codec.js';
+import { decode, encode, isRecord } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
-import { isRecord } from '../model/objects.js';
 import type { MemoryKey, MemoryTexts } from '../transfer/stored-memories.js';
 import { wordList, wordsOf } from './words.js';
 

@@ -24,7 +24,7 @@ import {
 import { SessionProjection } from '../log/session-projection.js';
 import { Undecodable } from '../model/stored-texts.js';
 import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
-import { decodeEvent, encode } from '../model/event-codec.js';
+import { decodeEvent, encode } from '../model/json.js';
 import { callHost } from '../model/host-callbacks.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';

@@ -1,7 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
-import { allOf, type Condition } from '../database/sql/tables.js';
+import { allOf, type Condition, bytesOf, numberOf, textOf } from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
 import { ofMemory } from '../model/codec.js';
 import { Undecodable, type StoredTexts, type Undecoded } from '../model/stored-texts.js';

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from './errors.js';
-import { isObject, isPlainObject, isRecord } from './objects.js';
+import { isObject, isPlainObject, isRecord } from './json.js';
 import { MAX_TIMER_MS } from './signals.js';
 
 /**

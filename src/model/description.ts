@@ -1,7 +1,6 @@
 import { InvalidArgumentError } from './errors.js';
-import { decode } from './event-codec.js';
+import { decode, isRecord } from './json.js';
 import { TITLE_LENGTH, isLonger, isStorable } from './keys.js';
-import { isRecord } from './objects.js';
 
 const LABEL_NAME = /^[\w./-]{1,64}$/;
 const LABEL_LENGTH = 255;

@@ -1,7 +1,6 @@
 import type { LogCursor } from './log-history.js';
 import type { SessionKey } from './keys.js';
 import type { ImportResult, MaintenanceResult } from './results.js';
-import { isObject } from './objects.js';
 
 /**
  * The base of every error that this package throws on purpose. Messages contain no SQL, no contents of events and state, and no
@@ -426,7 +425,7 @@ function writtenOf(outcome: DatabaseError['outcome'], done: object | undefined):
  * code and from Node.js.
  */
 export function driverCodeOf(error: unknown): string | undefined {
-  if (!isObject(error)) return undefined;
+  if (typeof error !== 'object' || error === null) return undefined;
   const { code, errno }: { code?: unknown; errno?: unknown } = error;
   // libSQL gives an empty code if it has none, and mariadb `UNKNOWN` if it has no name for the number.
   if (typeof code === 'string' && code !== '' && code !== 'UNKNOWN') return code;
@@ -436,5 +435,5 @@ export function driverCodeOf(error: unknown): string | undefined {
 
 /** An error's message, for errors without a code. It may contain SQL, so it must not reach a caller. */
 export function driverMessageOf(error: unknown): string {
-  return isObject(error) && 'message' in error ? String(error.message) : '';
+  return typeof error === 'object' && error !== null && 'message' in error ? String(error.message) : '';
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { parse } from './event-codec.js';
+import { parse } from './json.js';
 
 /** An escaped character, a quote, or a number. */
 const TOKEN = /\\.|"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;

@@ -1,4 +1,4 @@
-import { isRecord } from './objects.js';
+import { isRecord } from './json.js';
 
 type EventData = Readonly<Record<string, unknown>>;
 

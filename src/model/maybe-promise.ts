@@ -1,4 +1,4 @@
-import { isObject } from './objects.js';
+import { isObject } from './json.js';
 
 export type MaybePromise<T> = T | Promise<T>;
 

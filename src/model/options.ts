@@ -14,7 +14,7 @@ import {
 import type { Codec } from './codec.js';
 import type { DamagedSessionError } from './errors.js';
 import type { SessionKey } from './keys.js';
-import { isObject } from './objects.js';
+import { isObject } from './json.js';
 
 export interface RetryOptions {
   /**

@@ -1,4 +1,4 @@
-import { isRecord } from './objects.js';
+import { isRecord } from './json.js';
 
 /** An event from any program: its properties may have any type. */
 export interface LooseEvent {

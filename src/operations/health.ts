@@ -1,7 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import type { ServerSetting } from '../database/dialects/server-settings.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import { numberOf, textOf } from '../database/sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_KEY,
@@ -10,6 +9,8 @@ import {
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
+  numberOf,
+  textOf,
 } from '../database/sql/tables.js';
 import type { SessionKey } from '../model/keys.js';
 

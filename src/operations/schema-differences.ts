@@ -2,7 +2,7 @@ import type { EntityManager, EntityMetadata, EntityProperty, Platform } from '@m
 import { TRAITS, supportedDialect } from '../../entities/dialect-name.js';
 import { adkTables, locationFor, locationOf } from '../../migrations/tables.js';
 import type { Dialect, DialectRepairs, Run } from '../database/dialects/dialect.js';
-import { textOf } from '../database/sql/row-values.js';
+import { textOf } from '../database/sql/tables.js';
 
 /** A column, an index or a foreign key that a table has. */
 interface Part {

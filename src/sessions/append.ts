@@ -10,7 +10,7 @@ import { areStored, encodedBatch, findEvent } from '../database/statements/event
 import { readAfter, readSession } from '../database/statements/session-reader.js';
 import { sessionHead } from '../database/statements/sessions.js';
 import { InsideTransactionError, SessionNotFoundError } from '../model/errors.js';
-import { decodeEvent } from '../model/event-codec.js';
+import { decodeEvent } from '../model/json.js';
 import { passingOf } from '../model/failures.js';
 import type { SessionKey } from '../model/keys.js';
 import { byScope, setOwn, type StateEntry } from '../model/state.js';

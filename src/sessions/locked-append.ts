@@ -26,7 +26,7 @@ import {
   StaleSessionError,
   type Damage,
 } from '../model/errors.js';
-import { decodeEvent } from '../model/event-codec.js';
+import { decodeEvent } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { byScope, perScope, prefixed, type Scope, type StateEntries, type StateEntry } from '../model/state.js';
 import { PLAIN, type StoredTexts } from '../model/stored-texts.js';

@@ -1,7 +1,6 @@
 import { findOpenCalls as find, type FoundCall, type OpenCallCursor } from '../database/statements/open-calls.js';
-import { decodeEvent } from '../model/event-codec.js';
+import { decodeEvent, isRecord } from '../model/json.js';
 import { checkKeys, isKey, type SessionKey } from '../model/keys.js';
-import { isRecord } from '../model/objects.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { partsOf } from '../model/turn.js';
 import { cursorText, parseCursor } from './page-cursor.js';

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from '../model/errors.js';
-import { decode } from '../model/event-codec.js';
+import { decode } from '../model/json.js';
 
 /** How a cursor of pages is written and read. */
 interface PageCursor<Place> {

@@ -4,7 +4,7 @@ import { loggedEventOf, loggedEventsOfSession } from '../database/statements/log
 import type { EventContent } from '../database/statements/session-reader.js';
 import { sessionHead } from '../database/statements/sessions.js';
 import { SessionNotFoundError } from '../model/errors.js';
-import { decodeEvent } from '../model/event-codec.js';
+import { decodeEvent } from '../model/json.js';
 import { checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { gapsIn } from '../model/seq-ranges.js';
 import type { Undecoded } from '../model/stored-texts.js';

@@ -3,7 +3,7 @@ import { areChanged, effectsOf, type CallEffects } from '../conversation/open-ca
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import { aRecord } from '../model/arguments.js';
 import { EventTooLargeError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
-import { encode, refuseUnlikeJson } from '../model/event-codec.js';
+import { encode, refuseUnlikeJson } from '../model/json.js';
 import { checkKeys, isIncomplete } from '../model/keys.js';
 import { checkStateKey, setOwn, type StateEntry } from '../model/state.js';
 import { beginsTurn } from '../model/turn.js';

@@ -9,7 +9,7 @@ import {
 import { stateOfScope } from '../database/statements/state.js';
 import type { Undecodable } from '../model/stored-texts.js';
 import type { Damage, DamagedEvents } from '../model/errors.js';
-import { decode, decodeEvent } from '../model/event-codec.js';
+import { decode, decodeEvent } from '../model/json.js';
 import { checkKeys, isIncomplete } from '../model/keys.js';
 import { rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { prefixed, setOwn } from '../model/state.js';

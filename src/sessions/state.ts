@@ -6,7 +6,7 @@ import { encodedState, removeState } from '../database/statements/state.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { recordChanges, stateChanges } from '../database/statements/changes.js';
 import { InvalidKeyError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
-import { encode as encodeJson } from '../model/event-codec.js';
+import { encode as encodeJson } from '../model/json.js';
 import { givenKey, type SessionKey } from '../model/keys.js';
 import { byScope, checkStateKey, isTemporary, scopeOf, type StateEntry } from '../model/state.js';
 import type { StoredTexts } from '../model/stored-texts.js';

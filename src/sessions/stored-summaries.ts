@@ -1,10 +1,18 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import { SESSION_COLUMNS, allOf, sessionKeyOf, type Condition, type SessionKeyRow } from '../database/sql/tables.js';
-import { numberOf, optionalNumberOf, optionalTextOf } from '../database/sql/row-values.js';
+import {
+  SESSION_COLUMNS,
+  allOf,
+  sessionKeyOf,
+  type Condition,
+  type SessionKeyRow,
+  numberOf,
+  optionalNumberOf,
+  optionalTextOf,
+} from '../database/sql/tables.js';
 import { lockSession, setColumns } from '../database/statements/sessions.js';
 import type { SessionKey } from '../model/keys.js';
-import { given } from '../model/objects.js';
+import { given } from '../model/json.js';
 
 /** Which sessions to find: those that meet all conditions. */
 interface SummaryFilter {

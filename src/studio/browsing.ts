@@ -1,5 +1,4 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -12,6 +11,10 @@ import {
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
+  numberOf,
+  optionalNumberOf,
+  optionalTextOf,
+  textOf,
 } from '../database/sql/tables.js';
 import { decodedData, type ChangeKind } from '../database/statements/changes.js';
 import { contentOf } from '../database/statements/session-reader.js';

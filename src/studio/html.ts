@@ -1,4 +1,4 @@
-import { isObject } from '../model/objects.js';
+import { isObject } from '../model/json.js';
 import { printable } from '../operations/words.js';
 
 /** Markup that is not escaped again. */

@@ -1,6 +1,6 @@
 import type { SessionLogCursor, SessionLogEntry } from '../log/entries.js';
 import { LogWentBackError } from '../model/errors.js';
-import { decode } from '../model/event-codec.js';
+import { decode } from '../model/json.js';
 import { SECURITY_HEADERS } from './guard.js';
 import { markdown } from './markdown.js';
 import { eventList } from './pages/event-view.js';

@@ -1,8 +1,7 @@
 import type { LogCursor } from '../model/log-history.js';
 import { InvalidArgumentError } from '../model/errors.js';
-import { decode } from '../model/event-codec.js';
+import { decode, isRecord } from '../model/json.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
-import { isRecord } from '../model/objects.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { Refusal, formToken, type StudioScope } from './guard.js';
 import { fieldValue, html, type Html } from './html.js';

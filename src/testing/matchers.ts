@@ -1,7 +1,7 @@
 import type { Event, Session } from '@google/adk';
 import { inspect } from 'node:util';
 import { InvalidArgumentError } from '../model/errors.js';
-import { isObject } from '../model/objects.js';
+import { isObject } from '../model/json.js';
 
 /** What to expect of an event; its other properties may have any value. */
 export interface ExpectedEvent extends Partial<Pick<Event, Extract<keyof Event, string>>> {

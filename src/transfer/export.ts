@@ -20,10 +20,9 @@ import { walkedSessions, type KeptSession } from '../database/statements/walk.js
 import { AS_STORED, PLAIN, isEncoded, isWhole, type Undecoded } from '../model/stored-texts.js';
 import { labelsIn } from '../model/description.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
-import { decode, decodeEvent } from '../model/event-codec.js';
+import { decode, decodeEvent, given } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
-import { given } from '../model/objects.js';
 import { namesOf, pagesOf } from '../model/pages.js';
 import { gapsIn } from '../model/seq-ranges.js';
 import { type Scope, type StateEntry } from '../model/state.js';

@@ -24,7 +24,7 @@ import type { CallInParts } from '../database/calls/call-in-parts.js';
 import { ofState, type KnownSession } from '../model/codec.js';
 import { AS_STORED, isEncoded, type StoredTexts } from '../model/stored-texts.js';
 import { InvalidArgumentError } from '../model/errors.js';
-import { decodeEvent } from '../model/event-codec.js';
+import { decodeEvent } from '../model/json.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';

@@ -19,13 +19,12 @@ import {
 import { checkLabels, checkTitle } from '../model/description.js';
 import { isFramed, isWhole } from '../model/stored-texts.js';
 import { InvalidArgumentError, InvalidKeyError, UnserializableValueError } from '../model/errors.js';
-import { MOST_LEVELS, encode } from '../model/event-codec.js';
+import { MOST_LEVELS, encode, isRecord } from '../model/json.js';
 import { withoutInternalMetadata } from '../model/internal-metadata.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 import { beginsTurn, type LooseEvent } from '../model/turn.js';
-import { isRecord } from '../model/objects.js';
 import type { VersionKey } from '../artifacts/stored-version.js';
 import { aContent, type TransferredMemory } from './stored-memories.js';
 import { isBoundTo, type TextBinding, type TransferTexts } from './bound-texts.js';

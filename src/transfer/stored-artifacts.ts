@@ -13,8 +13,7 @@ import {
   type EncodedVersion,
   type VersionKey,
 } from '../artifacts/stored-version.js';
-import { numberOf, textOf } from '../database/sql/row-values.js';
-import { ARTIFACT_COLUMNS, ARTIFACT_WHERE, insertIntoArtifacts } from '../database/sql/tables.js';
+import { ARTIFACT_COLUMNS, ARTIFACT_WHERE, insertIntoArtifacts, numberOf, textOf } from '../database/sql/tables.js';
 import { ofArtifact } from '../model/codec.js';
 import { AS_STORED, isEncoded, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
 import { DamagedArtifactError, InvalidArgumentError } from '../model/errors.js';

@@ -1,12 +1,16 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { ownedAfter } from '../database/sql/keyset.js';
-import { bytesOf, numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
+  bytesOf,
+  numberOf,
+  optionalNumberOf,
+  optionalTextOf,
+  textOf,
 } from '../database/sql/tables.js';
 import { aPlainObject, objects, type Check } from '../model/arguments.js';
 import { ofMemory } from '../model/codec.js';
@@ -19,9 +23,8 @@ import {
   type StoredTexts,
 } from '../model/stored-texts.js';
 import { DamagedMemoryError } from '../model/errors.js';
-import { decode } from '../model/event-codec.js';
+import { decode, isRecord } from '../model/json.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
-import { isRecord } from '../model/objects.js';
 
 /** What a memory may have as its content. */
 export const aContent: Check = (value, name) => {

@@ -1,6 +1,13 @@
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
-import { booleanOf, numberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
-import { SESSION_WHERE, placeholders, sessionValues } from '../database/sql/tables.js';
+import {
+  SESSION_WHERE,
+  placeholders,
+  sessionValues,
+  booleanOf,
+  numberOf,
+  optionalTextOf,
+  textOf,
+} from '../database/sql/tables.js';
 import {
   STORED_SESSION_COLUMNS,
   storedSessionOf,

@@ -1,4 +1,4 @@
-import { decode, encode } from '../../src/model/event-codec.js';
+import { decode, encode } from '../../src/model/json.js';
 import { decodeExactly } from '../../src/model/exact-json.js';
 import { randomNumbers, randomValue } from '../../packages/session-contract/src/random.js';
 

@@ -3,7 +3,7 @@ import { MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from '../../
 import { textOf } from '../../memory/memory-content.js';
 import { countProjected, type MemoryProjectionOptions } from '../../memory/memory-projection.js';
 import { aPlainObject, condition, object } from '../../model/arguments.js';
-import { given } from '../../model/objects.js';
+import { given } from '../../model/json.js';
 import { counted, quoted, shownTime } from '../../operations/words.js';
 import { readerOf } from '../../operations/reader.js';
 import { Unfinished, UsageError } from '../errors.js';

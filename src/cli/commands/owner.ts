@@ -1,6 +1,6 @@
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import type { StatsOptions } from '../../maintenance/options.js';
-import { given } from '../../model/objects.js';
+import { given } from '../../model/json.js';
 import { quoted } from '../../operations/words.js';
 import type { Context } from '../run.js';
 

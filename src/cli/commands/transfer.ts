@@ -7,7 +7,7 @@ import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { InvalidArgumentError, SessionNotFoundError } from '../../model/errors.js';
 import { decodeExactly } from '../../model/exact-json.js';
 import type { SessionKey } from '../../model/keys.js';
-import { given, isRecord } from '../../model/objects.js';
+import { given, isRecord } from '../../model/json.js';
 import type { ImportResult } from '../../model/results.js';
 import { adkServices } from '../../services.js';
 import type { SavedNames } from '../../transfer/foreign/saved-session.js';

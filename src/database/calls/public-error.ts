@@ -1,6 +1,6 @@
 import { AdkMikroOrmError, DatabaseError, EventTooLargeError, SchemaError, driverCodeOf } from '../../model/errors.js';
 import { FAILURES, type Failure } from '../../model/failures.js';
-import { isObject } from '../../model/objects.js';
+import { isObject } from '../../model/json.js';
 import { Aborted } from './connection.js';
 
 /** Wraps an error thrown by the host's own code, so that it reaches the caller unchanged. */

@@ -8,10 +8,9 @@ import {
 } from '@mikro-orm/core';
 import type { BoundStatement, Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import { callHost } from '../../model/host-callbacks.js';
-import { isObject } from '../../model/objects.js';
+import { isObject } from '../../model/json.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
-import { numberOf } from '../sql/row-values.js';
-import type { Tables } from '../sql/tables.js';
+import { type Tables, numberOf } from '../sql/tables.js';
 
 /** What statements need to know about the call that sends them. */
 interface SqlContext extends Omit<SentContext, 'wants'> {
@@ -34,7 +33,7 @@ export function sqlOf(statements: Statements, driver: Driver, context: SqlContex
     behind,
     async all<Row extends object>(text: string, values: readonly unknown[] = []) {
       const { rows } = await statements.send(driver, prefix + text, values, { ...context, wants: 'rows' });
-      // Each statement is written for the columns of its `Row`; `row-values.ts` checks their values.
+      // Each statement is written for the columns of its `Row`; `tables.ts` checks their values.
       return rows as Row[];
     },
     async run(text, values = []) {

@@ -1,5 +1,4 @@
-import { numberOf, textOf } from '../sql/row-values.js';
-import { namesOf } from '../sql/tables.js';
+import { namesOf, numberOf, textOf } from '../sql/tables.js';
 import { HAS_CITUS } from './citus.js';
 import type { Sql } from './dialect.js';
 

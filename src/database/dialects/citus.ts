@@ -1,7 +1,14 @@
 import { driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import { SCOPES, perScope } from '../../model/state.js';
-import { numberOf, textOf } from '../sql/row-values.js';
-import { SESSION_COLUMNS, SESSION_WHERE, perTables, sessionValues, type Tables } from '../sql/tables.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  perTables,
+  sessionValues,
+  type Tables,
+  numberOf,
+  textOf,
+} from '../sql/tables.js';
 import type { BoundStatement } from '../drivers/driver.js';
 import type {
   AppendBatch,

@@ -1,7 +1,6 @@
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import { MAX_SEQ } from '../../model/seq-ranges.js';
-import { numberOf } from '../sql/row-values.js';
-import { SESSION_COLUMNS, SESSION_WHERE, perTables, sessionValues } from '../sql/tables.js';
+import { SESSION_COLUMNS, SESSION_WHERE, perTables, sessionValues, numberOf } from '../sql/tables.js';
 import type { Sql } from './dialect.js';
 
 /** For a read that may be in the transaction that has locked the session. */

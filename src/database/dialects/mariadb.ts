@@ -8,9 +8,9 @@ import {
   placeholderRows,
   stateTable,
   type Tables,
+  optionalNumberOf,
 } from '../sql/tables.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
-import { optionalNumberOf } from '../sql/row-values.js';
 import type { AppendBatch, Dialect, Sql } from './dialect.js';
 import {
   NEXT_SEQ,

@@ -1,8 +1,7 @@
 import { EventTooLargeError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
-import { numberOf } from '../sql/row-values.js';
-import { insertIntoArtifacts, isSameSession, placeholders } from '../sql/tables.js';
+import { insertIntoArtifacts, isSameSession, placeholders, numberOf } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
 import { appendsByInsertId, lockBySelect } from './session-rows.js';
 import { longEnough, required, roomForPool, setting, unless, type ServerSetting } from './server-settings.js';

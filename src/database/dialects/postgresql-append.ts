@@ -8,8 +8,8 @@ import {
   sessionColumnsOf,
   stateTable,
   type Tables,
+  numberOf,
 } from '../sql/tables.js';
-import { numberOf } from '../sql/row-values.js';
 import type { AppendBatch, DialectAppends, DialectSql, Sql } from './dialect.js';
 import { returningSql } from './returning.js';
 import { addToLastSeq, appendCondition, leaseIsFree } from './session-rows.js';

@@ -10,7 +10,7 @@ import { returningOperations, returningSql } from './returning.js';
 import { longEnough, required, roomForPool, setting, unless } from './server-settings.js';
 import { wrongServer } from './server-version.js';
 import type { Setting } from './settings.js';
-import { isObject } from '../../model/objects.js';
+import { isObject } from '../../model/json.js';
 
 const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   '08000': 'lostConnection',

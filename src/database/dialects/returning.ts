@@ -1,4 +1,3 @@
-import { numberOf } from '../sql/row-values.js';
 import {
   ARTIFACT_COLUMNS,
   insertIntoArtifacts,
@@ -7,6 +6,7 @@ import {
   SESSION_COLUMNS,
   SESSION_WHERE,
   sessionValues,
+  numberOf,
 } from '../sql/tables.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { DialectOperations, DialectSql, SessionLock, Sql } from './dialect.js';

@@ -1,7 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { BoundStatement } from '../drivers/driver.js';
-import { numberOf } from '../sql/row-values.js';
 import {
   SESSION_WHERE,
   STATE_KEYS,
@@ -13,6 +12,7 @@ import {
   sessionValues,
   stateTable,
   type Tables,
+  numberOf,
 } from '../sql/tables.js';
 import type { AppendBatch, Dialect, DialectAppends, DialectSql, SessionLock, Sql, StoredEvent } from './dialect.js';
 import { insertParts, needsParts } from './event-parts.js';

@@ -1,6 +1,6 @@
 import { LastUsed } from '../../model/last-used.js';
 import { KEPT_STATEMENTS, type Driver, type DriverResult, type StatementContext } from './driver.js';
-import { isObject } from '../../model/objects.js';
+import { isObject } from '../../model/json.js';
 
 /** A statement, with options that override those of the host's driver that change the shape of rows. */
 export interface MysqlStatement {

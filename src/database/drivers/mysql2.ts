@@ -1,4 +1,4 @@
-import { isObject } from '../../model/objects.js';
+import { isObject } from '../../model/json.js';
 import { IN_TRANSACTION, MysqlDriver, type Done, type MysqlStatement } from './mysql-driver.js';
 
 /** The members of mysql2's connection that are used. */

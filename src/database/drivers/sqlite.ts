@@ -1,7 +1,7 @@
 import { LastUsed } from '../../model/last-used.js';
 import { driverCodeOf } from '../../model/errors.js';
 import { KEPT_STATEMENTS, type Driver, type DriverResult, type StatementContext } from './driver.js';
-import { isObject } from '../../model/objects.js';
+import { isObject } from '../../model/json.js';
 
 /** The members of a synchronous SQLite driver that are used; better-sqlite3 and libSQL have them. */
 export interface SynchronousSqlite {

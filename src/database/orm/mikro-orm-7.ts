@@ -8,7 +8,7 @@ import { KyselyDriver, type KyselyDriverConnection } from '../drivers/kysely-dri
 import { isSynchronousSqlite, stopWaiting, stopsProcess, type SynchronousSqlite } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
 import type { OrmConnection, ReservedConnection } from './orm-connection.js';
-import { isObject } from '../../model/objects.js';
+import { isObject } from '../../model/json.js';
 
 /** The members of kysely and of its transactions that are used. */
 interface Kysely {

@@ -9,7 +9,7 @@ import type { Driver } from '../drivers/driver.js';
 import { noteTransactions } from './host-transaction.js';
 import { KnexOrmConnection, isKnexConnection } from './mikro-orm-6.js';
 import { KyselyOrmConnection, isKyselyConnection } from './mikro-orm-7.js';
-import { isObject } from '../../model/objects.js';
+import { isObject } from '../../model/json.js';
 
 export interface OrmConnection {
   /** Whether the database is in this process, so that a statement waits only for locks. Known once it is open. */

@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { decode } from '../../model/event-codec.js';
+import { decode, isRecord } from '../../model/json.js';
 import { ofChange, type KnownSession } from '../../model/codec.js';
 import { Undecodable, type StoredTexts, type TextCodec, type Undecoded } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
@@ -7,7 +7,6 @@ import type { PastChange } from '../../model/past-state.js';
 import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
 import { underLock } from '../dialects/event-parts.js';
-import { numberOf, optionalTextOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -16,8 +15,9 @@ import {
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
+  numberOf,
+  optionalTextOf,
 } from '../sql/tables.js';
-import { isRecord } from '../../model/objects.js';
 
 /** Entries of the event log other than appended events. */
 export type ChangeKind =

@@ -1,10 +1,9 @@
 import { ofEvent, type KnownSession } from '../../model/codec.js';
-import { decode } from '../../model/event-codec.js';
+import { decode } from '../../model/json.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import type { AppendBatch, Sql, StoredEvent } from '../dialects/dialect.js';
 import { deletePartsFrom, readParts, replaceParts, underLock, type UnderLock } from '../dialects/event-parts.js';
-import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -12,6 +11,9 @@ import {
   originOfSession,
   perTables,
   sessionValues,
+  numberOf,
+  optionalTextOf,
+  textOf,
 } from '../sql/tables.js';
 import { contentOf, type EventContent } from './session-reader.js';
 import { noteIfBehind, type SessionHead } from './sessions.js';

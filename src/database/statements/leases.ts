@@ -1,8 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import { LEASE_IS_CURRENT, leaseIsFree } from '../dialects/session-rows.js';
 import type { Sql } from '../dialects/dialect.js';
-import { numberOf, textOf } from '../sql/row-values.js';
-import { SESSION_WHERE, sessionValues } from '../sql/tables.js';
+import { SESSION_WHERE, sessionValues, numberOf, textOf } from '../sql/tables.js';
 
 /** The lease in a session's row. */
 export interface StoredLease {

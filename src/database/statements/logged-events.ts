@@ -4,7 +4,6 @@ import type { SessionKey } from '../../model/keys.js';
 import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
 import type { Sql } from '../dialects/dialect.js';
 import { lockingInside, readParts, underLock } from '../dialects/event-parts.js';
-import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -17,6 +16,10 @@ import {
   sessionStillExists,
   sessionValues,
   type SessionKeyRow,
+  numberOf,
+  optionalNumberOf,
+  optionalTextOf,
+  textOf,
 } from '../sql/tables.js';
 
 /** An event as the log reads it. */

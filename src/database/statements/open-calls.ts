@@ -1,14 +1,12 @@
 import type { WaitingCall } from '../../conversation/open-calls.js';
-import { decode } from '../../model/event-codec.js';
+import { decode, isRecord } from '../../model/json.js';
 import { CALL_NAME_LENGTH, type SessionKey } from '../../model/keys.js';
-import { isRecord } from '../../model/objects.js';
 import { MAX_SEQ } from '../../model/seq-ranges.js';
 import type { Undecoded } from '../../model/stored-texts.js';
 import type { Sql } from '../dialects/dialect.js';
 import { readParts, underLock, type UnderLock } from '../dialects/event-parts.js';
 import { statementsFor } from '../dialects/session-rows.js';
 import { keysetAfter } from '../sql/keyset.js';
-import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -20,6 +18,9 @@ import {
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
+  numberOf,
+  optionalTextOf,
+  textOf,
 } from '../sql/tables.js';
 import { contentOf } from './session-reader.js';
 

@@ -1,6 +1,6 @@
 import { writtenState } from './state.js';
 import { supersededKeys } from './events.js';
-import { decode, decodeEvent } from '../../model/event-codec.js';
+import { decode, decodeEvent } from '../../model/json.js';
 import type { SessionKey } from '../../model/keys.js';
 import { pastState, type PastEvent } from '../../model/past-state.js';
 import type { StateEntry } from '../../model/state.js';

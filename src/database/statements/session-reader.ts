@@ -5,7 +5,6 @@ import { MAX_SEQ, gapsIn, type SeqRange } from '../../model/seq-ranges.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
 import { lockingInside, underLock } from '../dialects/event-parts.js';
-import { booleanOf, numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_WHERE,
   ownerValues,
@@ -15,6 +14,10 @@ import {
   stateTable,
   whereSession,
   type Tables,
+  booleanOf,
+  numberOf,
+  optionalTextOf,
+  textOf,
 } from '../sql/tables.js';
 import type { ReadHead } from './sessions.js';
 

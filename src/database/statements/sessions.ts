@@ -9,8 +9,9 @@ import {
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
+  numberOf,
+  textOf,
 } from '../sql/tables.js';
-import { numberOf, textOf } from '../sql/row-values.js';
 import { recordChange, recordDeletion } from './changes.js';
 import { countRows } from './count.js';
 import {

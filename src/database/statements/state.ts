@@ -4,7 +4,6 @@ import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
 import { MOST_ROWS, statementsFor } from '../dialects/session-rows.js';
-import { optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   STATE_KEYS,
   originOf,
@@ -17,6 +16,8 @@ import {
   sessionValues,
   stateTable,
   type SessionKeyRow,
+  optionalTextOf,
+  textOf,
 } from '../sql/tables.js';
 import { stateValueOf, type StateRow, type StateValue } from './session-reader.js';
 

@@ -1,6 +1,12 @@
 import type { SessionKey } from '../../model/keys.js';
-import { SESSION_COLUMNS, sessionKeyOf, type SessionKeyRow } from '../sql/tables.js';
-import { numberOf, optionalNumberOf, textOf } from '../sql/row-values.js';
+import {
+  SESSION_COLUMNS,
+  sessionKeyOf,
+  type SessionKeyRow,
+  numberOf,
+  optionalNumberOf,
+  textOf,
+} from '../sql/tables.js';
 import type { SessionHead } from './sessions.js';
 
 /**

@@ -1,8 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Sql } from '../dialects/dialect.js';
 import { keysetAfter } from '../sql/keyset.js';
-import { booleanOf, optionalTextOf } from '../sql/row-values.js';
-import { SESSION_WHERE, sessionValues } from '../sql/tables.js';
+import { SESSION_WHERE, sessionValues, booleanOf, optionalTextOf } from '../sql/tables.js';
 import {
   STORED_SESSION_COLUMNS,
   storedSessionOf,

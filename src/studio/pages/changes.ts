@@ -1,8 +1,7 @@
 import { REQUEST_CONFIRMATION_FUNCTION_CALL_NAME, createEvent } from '@google/adk';
 import { labelsIn } from '../../model/description.js';
 import { InvalidArgumentError, SessionNotFoundError } from '../../model/errors.js';
-import { decode, decodeEvent } from '../../model/event-codec.js';
-import { isRecord } from '../../model/objects.js';
+import { decode, decodeEvent, isRecord } from '../../model/json.js';
 import { partsOf } from '../../model/turn.js';
 import type { TransferredSession } from '../../transfer/transferred-sessions.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';

@@ -1,8 +1,7 @@
 import type { TokenCounts } from '../../conversation/tokens.js';
 import { openLongRunningCalls, type OpenLongRunningCall } from '../../conversation/recovery.js';
 import { labelsIn } from '../../model/description.js';
-import { decode } from '../../model/event-codec.js';
-import { isRecord } from '../../model/objects.js';
+import { decode, isRecord } from '../../model/json.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import { counted, number, shortened } from '../../operations/words.js';
 import type { TimedChange } from '../browsing.js';

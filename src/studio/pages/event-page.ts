@@ -1,6 +1,5 @@
-import { decode } from '../../model/event-codec.js';
+import { decode, isRecord } from '../../model/json.js';
 import { INTERNAL_PREFIX, withoutInternalMetadata } from '../../model/internal-metadata.js';
-import { isRecord } from '../../model/objects.js';
 import { partsOf } from '../../model/turn.js';
 import { bytes } from '../../operations/words.js';
 import { Refusal, SECURITY_HEADERS } from '../guard.js';

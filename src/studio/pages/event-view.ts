@@ -1,7 +1,7 @@
 import { PairedCalls, type PairedCall } from '../../conversation/calls.js';
 import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../../conversation/tokens.js';
 import { IMAGES } from '../../http/file.js';
-import { isRecord } from '../../model/objects.js';
+import { isRecord } from '../../model/json.js';
 import { beginsTurn, partsOf } from '../../model/turn.js';
 import { bytes, number } from '../../operations/words.js';
 import type { SessionKey } from '../../model/keys.js';

@@ -1,7 +1,6 @@
 import type { FindSessionsRequest } from '../../sessions/summaries.js';
 import { InvalidArgumentError } from '../../model/errors.js';
-import { decode } from '../../model/event-codec.js';
-import { given } from '../../model/objects.js';
+import { decode, given } from '../../model/json.js';
 import { number } from '../../operations/words.js';
 import { html, type Html } from '../html.js';
 import { PAGE } from '../reading.js';

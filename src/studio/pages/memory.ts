@@ -1,7 +1,7 @@
 import { MikroOrmMemoryService, type FoundMemory, type StoredMemory } from '../../memory/memory-service.js';
 import { textOf } from '../../memory/memory-content.js';
 import type { DamagedMemoryError } from '../../model/errors.js';
-import { given } from '../../model/objects.js';
+import { given } from '../../model/json.js';
 import { counted, shortened } from '../../operations/words.js';
 import { Refusal } from '../guard.js';
 import { html } from '../html.js';

@@ -1,4 +1,4 @@
-import { given } from '../../model/objects.js';
+import { given } from '../../model/json.js';
 import { html } from '../html.js';
 import { PAGE } from '../reading.js';
 import type { Visit } from '../visit.js';

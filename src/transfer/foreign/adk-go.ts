@@ -2,7 +2,7 @@ import type { ForeignRow } from './foreign-store.js';
 import { decodeExactly } from '../../model/exact-json.js';
 import { UnreadableRow, utcTime, type ForeignKind } from './foreign-rows.js';
 import { filledActions } from './python-event.js';
-import { isRecord } from '../../model/objects.js';
+import { isRecord } from '../../model/json.js';
 
 /** The JSON columns, and their names in ADK JS. */
 const JSON_COLUMNS = {

@@ -1,7 +1,7 @@
 import type { ForeignRow } from './foreign-store.js';
 import { decodeExactly } from '../../model/exact-json.js';
 import type { EventRecord, SessionRecord } from '../records.js';
-import { isRecord } from '../../model/objects.js';
+import { isRecord } from '../../model/json.js';
 
 /** How to read the rows of one of ADK's stores. */
 export interface ForeignKind {

@@ -1,9 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { UnreadableRow } from './foreign-rows.js';
 import { AdkMikroOrmError } from '../../model/errors.js';
-import { encode } from '../../model/event-codec.js';
+import { encode, isRecord } from '../../model/json.js';
 import { checkKeys } from '../../model/keys.js';
-import { isRecord } from '../../model/objects.js';
 import { prefixed, scopeOf, type Scope } from '../../model/state.js';
 import { partsOf } from '../../model/turn.js';
 import type { EventRecord, StateRecord } from '../records.js';

@@ -1,7 +1,7 @@
 import type { ForeignRow } from './foreign-store.js';
 import { setOwn } from '../../model/state.js';
 import type { EventRecord } from '../records.js';
-import { isRecord } from '../../model/objects.js';
+import { isRecord } from '../../model/json.js';
 
 /** More paths with names that users of adk-python choose (events/event_actions.py; `Part` and `UiWidget`). */
 const MORE_USERS = [

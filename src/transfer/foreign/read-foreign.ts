@@ -1,5 +1,5 @@
 import type { EventCursor, ForeignRow, ForeignStore } from './foreign-store.js';
-import { encode } from '../../model/event-codec.js';
+import { encode } from '../../model/json.js';
 import { checkKeys, sessionIdentity, type SessionKey } from '../../model/keys.js';
 import { pagesOf } from '../../model/pages.js';
 import { scopeOf } from '../../model/state.js';

@@ -1,8 +1,7 @@
 import { InvalidArgumentError } from '../../model/errors.js';
-import { encode } from '../../model/event-codec.js';
+import { encode, isRecord } from '../../model/json.js';
 import { decodeExactly } from '../../model/exact-json.js';
 import { checkKeys, type SessionKey } from '../../model/keys.js';
-import { isRecord } from '../../model/objects.js';
 import { isTemporary, scopeOf, setOwn, type Scope } from '../../model/state.js';
 import type { EventRecord, TransferRecord } from '../records.js';
 import { FIRST_MS, USERS } from './adk-tables.js';

@@ -12,7 +12,7 @@ import {
   type ListSessionsResponse,
   type Session,
 } from '@google/adk';
-import { decodeEvent, encode } from '../../../src/model/event-codec.js';
+import { decodeEvent, encode } from '../../../src/model/json.js';
 import type { SessionKey } from '../../../src/model/keys.js';
 import { keyOf } from '../../support/harnesses/harness.js';
 

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { isDeepStrictEqual } from 'node:util';
 import { runInNewContext } from 'node:vm';
 import { UnserializableValueError } from '../../src/model/errors.js';
-import { decode, decodeEvent, encode } from '../../src/model/event-codec.js';
+import { decode, decodeEvent, encode } from '../../src/model/json.js';
 import { expectOfRandom } from '../support/random.js';
 
 /** The path of what is refused, and what is said of it. */
