@@ -1,5 +1,5 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { allOf, placeholders, textOf } from '../database/sql/tables.js';
+import { allOf, ifGiven, placeholders, textOf } from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
 import type { DeletionRun } from './deletion-run.js';
 
@@ -46,7 +46,11 @@ interface KeyRow {
 }
 
 const whereMeant = ({ dialect }: Sql, appName: string, { userId, areExpired }: MeantMemories) =>
-  allOf(['app_name = ?', appName], ['user_id = ?', userId], areExpired ? [`expires <= ${dialect.sql.now}`] : undefined);
+  allOf(
+    ['app_name = ?', appName],
+    ifGiven('user_id = ?', userId),
+    areExpired ? [`expires <= ${dialect.sql.now}`] : undefined,
+  );
 
 function count(sql: Sql, appName: string, meant: MeantMemories): Promise<number> {
   const { where, values } = whereMeant(sql, appName, meant);

@@ -1,6 +1,6 @@
 import { isOpenUpload } from '../artifacts/uploads.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { allOf, stateTable, type Condition, numberOf, textOf } from '../database/sql/tables.js';
+import { allOf, ifGiven, stateTable, type Condition, numberOf, textOf } from '../database/sql/tables.js';
 import { SCOPES } from '../model/state.js';
 import type { StatsOptions } from './options.js';
 
@@ -114,7 +114,7 @@ async function summed(sql: Sql, owner: StatsOptions, [what, table, condition]: S
 
 function ofOwner({ appName, userId }: StatsOptions, condition?: string) {
   const more: Condition | undefined = condition === undefined ? undefined : [condition];
-  const { where, values } = allOf(more, ['app_name = ?', appName], ['user_id = ?', userId]);
+  const { where, values } = allOf(more, ifGiven('app_name = ?', appName), ifGiven('user_id = ?', userId));
   return { where: where && ` where ${where}`, values };
 }
 

@@ -2,7 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../database/calls/database.js';
 import { isOwn } from '../database/calls/public-error.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { SESSION_WHERE, allOf, sessionValues } from '../database/sql/tables.js';
+import { SESSION_WHERE, allOf, ifGiven, sessionValues } from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
 import type { CompleteLogEntry } from '../log/entries.js';
 import type { SessionProjectionOptions } from '../log/session-projection.js';
@@ -114,7 +114,12 @@ export function memoryProjection<Em extends EntityManager>(
 
 /** @returns the condition for memories that a projection has added. */
 const addedBy = ({ appName, userId, sessionId }: NonNullable<MemoryProjectionOptions['filter']>) =>
-  allOf(['seq is not null'], ['app_name = ?', appName], ['user_id = ?', userId], ['session_id = ?', sessionId]);
+  allOf(
+    ['seq is not null'],
+    ifGiven('app_name = ?', appName),
+    ifGiven('user_id = ?', userId),
+    ifGiven('session_id = ?', sessionId),
+  );
 
 /** @returns how many memories a projection with this filter has added, which `rebuild` would delete. */
 export function countProjected(sql: Sql, { filter = {} }: MemoryProjectionOptions): Promise<number> {

@@ -1,6 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import { allOf, type Condition, bytesOf, numberOf, textOf } from '../database/sql/tables.js';
+import { allOf, ifGiven, type Condition, bytesOf, numberOf, textOf } from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
 import { ofMemory } from '../model/codec.js';
 import { Undecodable, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
@@ -106,9 +106,9 @@ export async function readCompared(
 ): Promise<Undecoded<Read<Compared>[]>> {
   const { select } = sql.tables;
   const { now } = sql.dialect.sql;
-  const conditions: Condition[] = [
-    ['session_id = ?', sessionId],
-    ['time >= ?', since],
+  const conditions: (Condition | undefined)[] = [
+    ifGiven('session_id = ?', sessionId),
+    ifGiven('time >= ?', since),
     [`(expires is null or expires > ${now}) and (settles is null or settles <= ${now})`],
   ];
   const vectors = model === undefined ? '' : `, model, ${select.embedding} as embedding`;
@@ -156,7 +156,7 @@ export async function listMemories(
   limit: number,
 ): Promise<Undecoded<Read<MemoryData>[]>> {
   const columns = `time, ${sql.tables.select.data} as data`;
-  const rows = await readPage<DataRow>(sql, columns, owner, [['session_id = ?', sessionId]], after, limit);
+  const rows = await readPage<DataRow>(sql, columns, owner, [ifGiven('session_id = ?', sessionId)], after, limit);
   return (texts) => rows.map((row) => dataOf(texts, rankedOf(owner, row), row.data));
 }
 
@@ -164,7 +164,7 @@ async function readPage<Row extends object>(
   sql: Sql,
   columns: string,
   { appName, userId }: MemoryOwner,
-  conditions: readonly Condition[],
+  conditions: readonly (Condition | undefined)[],
   after: MemoryKey | undefined,
   limit: number,
 ): Promise<Row[]> {
@@ -213,9 +213,9 @@ export function countMemories(sql: Sql, owner: MemoryOwner, forgotten: Forgotten
 const whereForgotten = ({ appName, userId }: MemoryOwner, { memoryId, sessionId, before }: Forgotten) =>
   allOf(
     [WHERE_OWNER, appName, userId],
-    ['session_id = ?', sessionId],
-    ['memory_id = ?', memoryId],
-    ['time < ?', before],
+    ifGiven('session_id = ?', sessionId),
+    ifGiven('memory_id = ?', memoryId),
+    ifGiven('time < ?', before),
   );
 
 /** A row without its owner. */

@@ -3,6 +3,7 @@ import { keysetAfter } from '../database/sql/keyset.js';
 import {
   SESSION_COLUMNS,
   allOf,
+  ifGiven,
   sessionKeyOf,
   type Condition,
   type SessionKeyRow,
@@ -67,19 +68,19 @@ export async function findSummaries(
   const keyset = values && keysetAfter(columns, values, isDescending ? '<' : '>');
   const bounds: (Condition | undefined)[] = [
     ['app_name = ?', appName],
-    ['user_id = ?', userId],
+    ifGiven('user_id = ?', userId),
     // Not `<> 'active'`: sessions whose permanent deletion has begun cannot be restored.
     [filter.isSoftDeleted ? "status = 'deleted'" : "status = 'active'"],
-    ['last_update_time > ?', updatedAfter],
-    ['last_update_time < ?', updatedBefore],
+    ifGiven('last_update_time > ?', updatedAfter),
+    ifGiven('last_update_time < ?', updatedBefore),
     keyset && [keyset.where, ...keyset.values],
   ];
   const { sessions, select: selected } = sql.tables;
   const dialect = sql.dialect.sql;
   const shown = `${SESSION_COLUMNS}, title, ${selected.labels} as labels_json, last_seq - first_seq + 1 as events,
     create_time as created, last_update_time as updated, deleted_at as deleted`;
-  const searched: Condition[] = [
-    [dialect.contains('title'), title],
+  const searched = [
+    ifGiven(dialect.contains('title'), title),
     ...labels.map((label): Condition => [dialect.contains('labels'), label]),
   ];
   const direction = isDescending ? ' desc' : '';

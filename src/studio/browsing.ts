@@ -3,6 +3,7 @@ import {
   SESSION_COLUMNS,
   SESSION_WHERE,
   allOf,
+  ifGiven,
   isSameSession,
   originOf,
   perTables,
@@ -205,7 +206,9 @@ async function elsewhere(
 /** Reads the row of every visible session. @returns at most `limit` leases, those that expire first at the beginning. */
 export async function heldLeases(sql: Sql, { appName, userId }: VisibleRows, limit: number): Promise<HeldLease[]> {
   const { now } = sql.dialect.sql;
-  const { where, values } = allOf(['app_name = ?', appName], ['user_id = ?', userId], [`lease_expires > ${now}`]);
+  const { where, values } = allOf(['app_name = ?', appName], ifGiven('user_id = ?', userId), [
+    `lease_expires > ${now}`,
+  ]);
   const rows = await sql.all<Row>(
     `select ${SESSION_COLUMNS}, lease_holder, lease_token, lease_expires as expires, ${now} as now
       from ${sql.tables.sessions} where ${where} order by lease_expires limit ?`,

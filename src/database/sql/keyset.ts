@@ -1,4 +1,4 @@
-import { allOf } from './tables.js';
+import { allOf, ifGiven } from './tables.js';
 
 /**
  * A condition for the rows after a given one in an order. Not `(a, b) > (?, ?)`, for which MySQL and MariaDB use no index.
@@ -34,5 +34,5 @@ export function ownedAfter(
   // What the owner names is the same in all rows.
   const named = userId === undefined ? 0 : 1;
   const keyset = last && keysetAfter(columns.slice(named), last.slice(named));
-  return allOf(['app_name = ?', appName], ['user_id = ?', userId], keyset && [keyset.where, ...keyset.values]);
+  return allOf(['app_name = ?', appName], ifGiven('user_id = ?', userId), keyset && [keyset.where, ...keyset.values]);
 }

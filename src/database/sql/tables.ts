@@ -149,12 +149,19 @@ function equal(columns: readonly string[]): string {
 /** A condition with a `?` for each of its values. */
 export type Condition = readonly [text: string, ...values: readonly unknown[]];
 
-/** Joins conditions by `and`, without those that have an undefined value: nothing was asked for. */
+/**
+ * A condition that is left out if its value is undefined: nothing was asked for. Not for an owner that a call must name: without
+ * the condition a statement would read or delete the rows of all.
+ */
+export const ifGiven = (text: string, value: unknown): Condition | undefined =>
+  value === undefined ? undefined : [text, value];
+
+/** Joins conditions by `and`. */
 export function allOf(...conditions: readonly (Condition | undefined)[]): { where: string; values: unknown[] } {
   let where = '';
   const values: unknown[] = [];
   for (const condition of conditions) {
-    if (!condition || condition.includes(undefined)) continue;
+    if (!condition) continue;
     const [text, ...bound] = condition;
     where += where ? ` and ${text}` : text;
     values.push(...bound);

@@ -8,6 +8,7 @@ import {
   SESSION_COLUMNS,
   SESSION_WHERE,
   allOf,
+  ifGiven,
   isSameSession,
   originOf,
   originOfSession,
@@ -73,15 +74,17 @@ export interface LogColumns {
 /** @returns further conditions for a statement, and their values. */
 export function conditions({ appName, userId, sessionId, sessionTree: tree, afterTimestamp }: LogColumns) {
   const { where, values } = allOf(
-    ['app_name = ?', appName],
-    ['user_id = ?', userId],
-    ['session_id = ?', sessionId],
+    ifGiven('app_name = ?', appName),
+    ifGiven('user_id = ?', userId),
+    ifGiven('session_id = ?', sessionId),
     // A range, not `like`, in which `%` and `_` are wildcards, and which ignores case on SQLite.
-    [
-      '(session_id = ? or (session_id >= ? and session_id < ?))',
-      ...[tree, `${tree}${SESSION_TREE_SEPARATOR}`, `${tree}${AFTER_SEPARATOR}`],
-    ],
-    ['timestamp > ?', afterTimestamp],
+    tree === undefined
+      ? undefined
+      : [
+          '(session_id = ? or (session_id >= ? and session_id < ?))',
+          ...[tree, `${tree}${SESSION_TREE_SEPARATOR}`, `${tree}${AFTER_SEPARATOR}`],
+        ],
+    ifGiven('timestamp > ?', afterTimestamp),
   );
   return { where: where && ` and ${where}`, values };
 }

@@ -11,6 +11,7 @@ import {
   SESSION_COLUMNS,
   SESSION_WHERE,
   allOf,
+  ifGiven,
   isSameSession,
   perTables,
   placeholderRows,
@@ -59,9 +60,9 @@ export async function findOpenCalls(
   const keyset = place && keysetAfter(order, place);
   const { where, values } = allOf(
     [`app_name = ? and ${WAITS}`, appName],
-    ['user_id = ?', userId],
-    ['name = ?', name === undefined ? undefined : searchedName(name)],
-    [texts(sql).isOpenFor, openFor],
+    ifGiven('user_id = ?', userId),
+    name === undefined ? undefined : ['name = ?', searchedName(name)],
+    ifGiven(texts(sql).isOpenFor, openFor),
     keyset && [keyset.where, ...keyset.values],
   );
   const rows = await sql.all<FoundRow>(texts(sql).find(where, order.join(', ')), [...values, limit]);

@@ -6,6 +6,7 @@ import {
   SESSION_COLUMNS,
   SESSION_WHERE,
   allOf,
+  ifGiven,
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
@@ -269,7 +270,7 @@ export async function listedSessions(
 }
 
 const ofOwner = (appName: string, userId: string | undefined) =>
-  allOf(['app_name = ?', appName], ['user_id = ?', userId], [`status = 'active'`]);
+  allOf(['app_name = ?', appName], ifGiven('user_id = ?', userId), [`status = 'active'`]);
 
 interface HeadRow {
   incarnation: string;
