@@ -12,12 +12,12 @@ const BUDGETS: Partial<Record<DatabaseName, Record<string, Budget>>> = {
   'better-sqlite': {
     appendEvent: { files: 20, functions: 90, calls: 15 },
     getSession: { files: 18, functions: 92, calls: 18 },
-    since: { files: 22, functions: 120, calls: 22 },
+    since: { files: 22, functions: 121, calls: 22 },
   },
   postgresql: {
     appendEvent: { files: 20, functions: 90, calls: 15 },
     getSession: { files: 18, functions: 94, calls: 18 },
-    since: { files: 22, functions: 122, calls: 22 },
+    since: { files: 22, functions: 123, calls: 22 },
   },
 };
 
