@@ -206,7 +206,7 @@ async function elsewhere(
 /** Reads the row of every visible session. @returns at most `limit` leases, those that expire first at the beginning. */
 export async function heldLeases(sql: Sql, { appName, userId }: VisibleRows, limit: number): Promise<HeldLease[]> {
   const { now } = sql.dialect.sql;
-  const { where, values } = allOf(['app_name = ?', appName], ifGiven('user_id = ?', userId), [
+  const { where, values } = allOf(ifGiven('app_name = ?', appName), ifGiven('user_id = ?', userId), [
     `lease_expires > ${now}`,
   ]);
   const rows = await sql.all<Row>(

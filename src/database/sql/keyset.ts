@@ -1,4 +1,4 @@
-import { allOf, ifGiven } from './tables.js';
+import { allOf, ifGiven, type BoundValue } from './tables.js';
 
 /**
  * A condition for the rows after a given one in an order. Not `(a, b) > (?, ?)`, for which MySQL and MariaDB use no index.
@@ -7,11 +7,11 @@ import { allOf, ifGiven } from './tables.js';
  */
 export function keysetAfter(
   columns: readonly string[],
-  values: readonly unknown[],
+  values: readonly BoundValue[],
   than: '>' | '<' = '>',
-): { where: string; values: unknown[] } {
+): { where: string; values: BoundValue[] } {
   const [column = '', ...rest] = columns;
-  const [value, ...restValues] = values;
+  const [value = null, ...restValues] = values;
   if (rest.length === 0) return { where: `${column} ${than} ?`, values: [value] };
   const inner = keysetAfter(rest, restValues, than);
   return {
@@ -29,7 +29,7 @@ export function keysetAfter(
 export function ownedAfter(
   { appName, userId }: { appName: string; userId?: string | undefined },
   columns: readonly string[],
-  last: readonly unknown[] | undefined,
+  last: readonly BoundValue[] | undefined,
 ): { where: string; values: unknown[] } {
   // What the owner names is the same in all rows.
   const named = userId === undefined ? 0 : 1;

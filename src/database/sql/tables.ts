@@ -146,14 +146,17 @@ function equal(columns: readonly string[]): string {
   return columns.map((column) => `${column} = ?`).join(' and ');
 }
 
+/** A value to bind. An undefined one would be bound as null, or refused by the driver. */
+export type BoundValue = string | number | null;
+
 /** A condition with a `?` for each of its values. */
-export type Condition = readonly [text: string, ...values: readonly unknown[]];
+export type Condition = readonly [text: string, ...values: readonly BoundValue[]];
 
 /**
  * A condition that is left out if its value is undefined: nothing was asked for. Not for an owner that a call must name: without
  * the condition a statement would read or delete the rows of all.
  */
-export const ifGiven = (text: string, value: unknown): Condition | undefined =>
+export const ifGiven = (text: string, value: BoundValue | undefined): Condition | undefined =>
   value === undefined ? undefined : [text, value];
 
 /** Joins conditions by `and`. */
