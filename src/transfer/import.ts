@@ -387,8 +387,10 @@ export class Import {
     const isFirst = end.kind === 'complete' && end.isFirst;
     // Of encoded events the calls are known at the end.
     const areOfFile = isFirst || session.bound;
-    if (areOfFile ? end.kind === 'hide' || (events.length === 0 && !isFirst) : !events.some(({ calls }) => calls))
-      return;
+    const mayChange = areOfFile
+      ? end.kind === 'complete' && (isFirst || events.length > 0)
+      : events.some(({ calls }) => calls);
+    if (!mayChange) return;
     const before = start === 'keep' ? await openCallsOf(sql, key) : [];
     const calls = new WaitingCalls(areOfFile ? (session.openCalls ?? this.#calls.all) : before);
     if (!areOfFile) for (const event of events) addCalls(calls, event);
