@@ -435,7 +435,7 @@ joinedSuite.own(
         { isolationLevel: IsolationLevel.REPEATABLE_READ },
       );
       const now = (await another.getSession(key))!;
-      // The next append does not read again what the handle has read in the transaction.
+      // The next append reads nothing again: the handle must have all of it from the transaction.
       await service.appendEvent({ session: handle, event: saying('next') });
       expect(handle.state).toEqual(now.state);
       return now;
