@@ -1,5 +1,5 @@
 import type { MemoryKey } from '../transfer/stored-memories.js';
-import { countWords, lengthOf, questionOf, wordsOf, type Question } from './words.js';
+import { countWords, lengthOf, questionOf, type Question } from './words.js';
 
 /** The usual constants of BM25: how soon repetitions of a word stop counting, and how much longer texts lose. */
 const K1 = 1.2;
@@ -39,7 +39,7 @@ export class Ranking {
   #words = 0;
 
   constructor(question: string) {
-    this.#question = questionOf(wordsOf(question));
+    this.#question = questionOf(question);
     this.#having = new Uint32Array(2 * this.#question.words.length);
   }
 

@@ -949,6 +949,27 @@ memorySuite.own(
   },
 );
 
+memorySuite.own('Q5', 'no text stops the process, however many marks its letters have', async (context) => {
+  const { say, search } = memoryOf(context);
+  const marks = (count: number) =>
+    `zebra \u0301\u0316${'\u0301\u0316'.repeat(count / 2)} \uff76${'\uff9e\u0301'.repeat(count / 2)}`;
+  await say('s', 'a zebra', marks(40_000));
+  const timeOf = async (text: string) => {
+    const before = process.cpuUsage();
+    await search(text);
+    const { user, system } = process.cpuUsage(before);
+    return user + system;
+  };
+  await timeOf('é');
+  const plain = await timeOf('zebra é '.repeat(10_000));
+  expect(await timeOf(marks(100_000))).toBeLessThan(20 * plain);
+  // A question of any length takes the time of the longest one that counts.
+  const long = 'é, '.repeat(5_000_000);
+  expect(await timeOf(`a zebra ${long} zebra`)).toBeLessThan(20 * plain);
+  expect(await search(`${long} a zebra`)).toContain('a zebra');
+  expect(await search(`which zebra${'\u0301\u0316'.repeat(20)}`)).toContain('a zebra');
+});
+
 memorySuite.own('Q9', 'what is remembered is listed, session by session', async (context) => {
   const { service, key, say } = memoryOf(context);
   await say('s2', 'c');
