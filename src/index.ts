@@ -40,7 +40,6 @@ export {
   type SessionLog,
   type WatchOptions,
 } from './log/event-log.js';
-export { FoldedLog, foldLog, type FoldedSession } from './log/folded-log.js';
 export type { LogFilter, SessionLogFilter } from './log/filters.js';
 export type {
   CompleteLogEntry,
@@ -151,7 +150,6 @@ export type { MemoryProjectionOptions } from './memory/memory-projection.js';
 export type { RebuildVectorsRequest } from './memory/rebuild-vectors.js';
 export { MikroOrmCredentialService, type CredentialAddress } from './credentials/credential-service.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
-export { deriveSessionId } from './model/session-tree.js';
 export type { TextBinding, TransferTexts } from './transfer/bound-texts.js';
 export type { ExportOptions } from './transfer/export.js';
 export type {

@@ -28,7 +28,7 @@ export interface LogFilter extends SessionLogFilter {
   appName?: string;
   userId?: string;
   sessionId?: string;
-  /** Only this session and those of its subagents, see `deriveSessionId`. */
+  /** Only this session and those of its subagents, whose ids are `<this>:sub:…`. */
   sessionTree?: string;
 }
 

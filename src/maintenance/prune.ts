@@ -3,7 +3,6 @@ import { databaseTime } from '../database/statements/clock.js';
 import type { KeptSession, Walk } from '../database/statements/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
-import { removeLeftovers } from './leftovers.js';
 import { deleteMemories } from './memories.js';
 import type { PruneOptions } from './options.js';
 import { removeUploads } from './uploads.js';
@@ -34,7 +33,6 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
       for await (const app of run.apps(appName, 'memories'))
         await deleteMemories(run, app, { userId, areExpired: true });
       for await (const app of run.apps(appName, 'artifacts')) await removeUploads(run, { appName: app, userId }, now);
-      for await (const app of run.apps(appName, 'changes')) await removeLeftovers(run, { appName: app, userId });
       await removeRetryTokens(run, now);
     },
   );

@@ -7,7 +7,6 @@ import type { ServerSetting } from '../database/dialects/server-settings.js';
 import { databaseTime } from '../database/statements/clock.js';
 import { incompleteVersions } from '../artifacts/incomplete.js';
 import { countAbandoned } from '../artifacts/uploads.js';
-import { countLeftovers } from '../maintenance/leftovers.js';
 import { AdkMikroOrmError } from '../model/errors.js';
 import { countPending, largestMemories, miscounted, serverSetting } from './health.js';
 import { readerOf } from './reader.js';
@@ -154,16 +153,6 @@ const eventLog: Check = async ({ read }) => {
   return { state: 'ok', found: `${shown(count)} entries have no position yet; the next reader gives it to them` };
 };
 
-const leftovers: Check = async ({ read }) => {
-  const count = await read((sql) => countLeftovers(sql, MOST));
-  if (count === 0) return { state: 'ok', found: 'nothing is left of sessions that were deleted' };
-  return {
-    state: 'advice',
-    found: `the event log has changes, with state, of ${shown(count)} sessions whose rows were deleted without this package`,
-    advice: 'Remove them: prune --idle-for 36500d --yes. Delete sessions with prune and erase-user.',
-  };
-};
-
 const sessions: Check = async ({ read }) => {
   const damaged = await read((sql) => miscounted(sql, MOST_NAMED));
   if (damaged.length === 0)
@@ -212,7 +201,6 @@ const memory: Check = async ({ read }) => {
 
 const READING_ALL: [string, Check][] = [
   ['artifacts', artifacts],
-  ['leftovers', leftovers],
   ['sessions', sessions],
   ['memory', memory],
 ];

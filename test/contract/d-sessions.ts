@@ -1,4 +1,4 @@
-import { EventLog, MikroOrmSessionService, SessionLeases, deriveSessionId } from '../../src/index.js';
+import { EventLog, MikroOrmSessionService, SessionLeases } from '../../src/index.js';
 import { KEY_RULES } from '../../packages/session-contract/src/key-rules.js';
 import { randomName, randomNumbers, type Alphabet } from '../../packages/session-contract/src/random.js';
 import { SESSION_RULES } from '../../packages/session-contract/src/session-rules.js';
@@ -128,7 +128,6 @@ sessionSuite.own('D7', 'a name of millions of characters is refused before they 
   ];
   try {
     for (const call of calls) expect((await errorOf(call())).message.length).toBeLessThan(1_000);
-    expect(deriveSessionId('s', long).length).toBeLessThan(60);
     const large = counted.mock.calls.filter(([text]) => typeof text === 'string' && text.length > 1_000);
     expect(large.length).toBe(0);
   } finally {

@@ -1,6 +1,5 @@
 import {
   AdkMikroOrmError,
-  FoldedLog,
   EventLog,
   MikroOrmSessionService,
   SessionMaintenance,
@@ -11,6 +10,7 @@ import {
   type TransferRecord,
 } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
+import { FoldedLog } from '../support/folded-log.js';
 import { expectSame, resultOf, tablesOf } from '../support/fold.js';
 import { expectOrder, inBatchesOf } from '../support/positions.js';
 import { expectFold, upTo } from './log-tools.js';

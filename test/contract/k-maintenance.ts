@@ -1,7 +1,6 @@
 import type { Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import {
-  FoldedLog,
   EventLog,
   MikroOrmArtifactService,
   MikroOrmSessionService,
@@ -10,6 +9,7 @@ import {
   type MaintenanceResult,
 } from '../../src/index.js';
 import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
+import { FoldedLog } from '../support/folded-log.js';
 import { expectSame, folded, resultOf, tablesOf } from '../support/fold.js';
 import { NEVER_MS, idsIn, onMysql, read, upTo } from './log-tools.js';
 import { damaged, damagings, five } from './i-damage.js';
@@ -496,103 +496,14 @@ async function trimmed(context: OwnContext, keepLast = 4): Promise<Session> {
 
 const E = (...numbers: number[]) => numbers.map((n) => `e${n}`);
 
-/** Sessions whose rows are deleted without this package, and one that is kept, with their recorded changes. */
-async function leftovers(store: OwnStore, count = 3) {
-  const { service, query, orm } = store;
-  for (const sessionId of [...upTo(count).map((n) => `gone ${n}`), 'kept']) {
-    const key = { appName: 'app', userId: 'ada', sessionId };
-    await service.createSession({ ...key, state: { secret: 'a', 'user:name': 'Ada' } });
-    for (const n of upTo(3)) await service.updateState({ ...key, set: { secret: n } });
-  }
-  await service.createSession({ appName: 'other', userId: 'ada', sessionId: 'gone 1', state: { secret: 'b' } });
-  const log = new EventLog(orm.em);
-  const reader = new FoldedLog();
-  for await (const entry of log.complete().since(0, { appName: 'app' })) reader.add(entry);
-  const seen = await log.complete().head();
-  await query("delete from adk_sessions where session_id like 'gone%'");
-  const recorded = async (sessionId: string, appName = 'app') => {
-    const text = 'select kind from adk_changes where app_name = ? and session_id = ? order by change_id';
-    return (await query<{ kind: string }>(text, [appName, sessionId])).map(({ kind }) => kind);
-  };
-  return { recorded, log, reader, seen };
-}
-
-const AGES = 36_500 * DAY;
-
-maintenanceSuite.own('K1', 'prune removes log entries of sessions whose rows somebody deleted', async ({ scratch }) => {
-  const store = await scratch();
-  const { recorded, log, reader, seen } = await leftovers(store);
-  const maintenance = maintain(store);
-  const whole = ['created', 'state', 'state', 'state'];
-  expect(await recorded('gone 1')).toEqual(whole);
-  await maintenance.prune({ appName: 'app', idleFor: AGES, dryRun: true });
-  await maintenance.prune({ appName: 'app', userId: 'bob', idleFor: AGES });
-  await maintenance.prune({ appName: 'elsewhere', idleFor: AGES });
-  expect(await recorded('gone 1')).toEqual(whole);
-  expect(await maintenance.prune({ appName: 'app', idleFor: AGES, batchSize: 3, maxBatches: 1 })).toMatchObject({
-    sessions: 0,
-    batches: 1,
-    more: true,
-  });
-  expect((await Promise.all(upTo(3).map((n) => recorded(`gone ${n}`)))).flat()).not.toHaveLength(0);
-  expect(await maintenance.prune({ appName: 'app', idleFor: AGES, batchSize: 3 })).toMatchObject({
-    sessions: 0,
-    events: 0,
-    more: false,
-  });
-  for (const n of upTo(3)) expect(await recorded(`gone ${n}`)).toEqual(['deleted']);
-  expect(await recorded('kept')).toEqual(whole);
-  expect(await recorded('gone 1', 'other')).toEqual(['created']);
-  expect(await store.query('select session_id from adk_sessions')).toEqual([{ session_id: 'kept' }]);
-
-  for await (const entry of log.complete().since(seen, { appName: 'app' })) reader.add(entry);
-  expectSame(resultOf(reader), await tablesOf(store.orm, 'app'));
-  expectSame(await folded(log, 'app'), await tablesOf(store.orm, 'app'));
-  await maintenance.prune({ idleFor: AGES });
-  expect(await recorded('gone 1', 'other')).toEqual(['deleted']);
-  // Nothing is left to do.
-  const statements = await store.recorded(() => maintenance.prune({ idleFor: AGES }));
-  expect(statements.filter(({ text }) => !text.startsWith('select'))).toEqual([]);
-});
-
-maintenanceSuite.own(
-  'K1',
-  'a session that is created again while its old changes are removed stays, with its changes',
-  async ({ scratch }) => {
-    // Before the row that is the lock, and behind it.
-    const moments = [/^insert into .*adk_sessions/s, /^delete .*adk_changes/s];
-    for (const moment of moments) {
-      const store = await scratch();
-      const { recorded, log } = await leftovers(store, 1);
-      let creating: Promise<unknown> | undefined;
-      const em = faulty(store.orm.em, {
-        async before(text) {
-          if (creating || !moment.test(text)) return;
-          const key = { appName: 'app', userId: 'ada', sessionId: 'gone 1' };
-          creating = store.another.createSession({ ...key, state: { again: 1 } });
-          // With the row locked it waits for the end of this transaction.
-          if (moment === moments[0]) await creating;
-        },
-      });
-      await maintain(store, em).prune({ idleFor: AGES });
-      await creating;
-      expect((await recorded('gone 1')).at(-1)).toBe('created');
-      expectSame(await folded(log, 'app'), await tablesOf(store.orm, 'app'));
-      expect(await store.another.getSession({ appName: 'app', userId: 'ada', sessionId: 'gone 1' })).toMatchObject({
-        state: { again: 1 },
-      });
-    }
-  },
-  // On SQLite the transaction has locked everything by then.
-  (harness) => onServers(harness) && withConnections(harness),
-);
-
 maintenanceSuite.own(
   'K1',
   'eraseUser removes log entries of a person whose rows somebody deleted',
   async ({ scratch }) => {
     const store = await scratch();
-    await leftovers(store);
+    const key = { appName: 'app', userId: 'ada', sessionId: 'gone' };
+    await store.service.createSession({ ...key, state: { secret: 'a', 'user:name': 'Ada' } });
+    await store.service.updateState({ ...key, set: { secret: 1 } });
     await store.query("delete from adk_sessions where user_id = 'ada'");
     await store.query("delete from adk_user_states where user_id = 'ada'");
     await maintain(store).eraseUser({ userId: 'ada' });

@@ -1,6 +1,5 @@
 import type { Session } from '@google/adk';
 import {
-  FoldedLog,
   EventLog,
   LogWentBackError,
   MikroOrmSessionService,
@@ -13,6 +12,7 @@ import {
 } from '../../src/index.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { Backup } from '../support/backup.js';
+import { FoldedLog } from '../support/folded-log.js';
 import { expectSame, resultOf, tablesOf, type Folded } from '../support/fold.js';
 import { NEVER_MS, OFTEN_MS, following, idsIn, observed, positioned, read, readSome } from './log-tools.js';
 import { Suite, oncePerDialect, withConnections } from './rule.js';

@@ -1,6 +1,7 @@
 import type { Event } from '@google/adk';
 import type { MikroORM } from '@mikro-orm/core';
-import { foldLog, type EventLog, type FoldedLog } from '../../src/index.js';
+import type { EventLog } from '../../src/index.js';
+import { foldLog, type FoldedLog } from './folded-log.js';
 import { inspect, isDeepStrictEqual } from 'node:util';
 import { ofEvent, ofState, type Codec, type CodecContext, type KnownSession } from '../../src/model/codec.js';
 import { TextCodec } from '../../src/model/stored-texts.js';

@@ -54,7 +54,7 @@ const MOST_RECORDED = 1_000_000;
 const DELETED_AT_ONCE = 100;
 
 /** The columns that name a change. */
-export interface ChangeKeyRow extends SessionKeyRow {
+interface ChangeKeyRow extends SessionKeyRow {
   change_id: number | string;
 }
 
@@ -270,7 +270,7 @@ export async function forgetChangesOfUser(sql: Sql, appName: string, userId: str
 }
 
 /** Deletes rows by the primary key, since a range would lock the gaps between its rows, where others write. */
-export async function deleteChanges(sql: Sql, rows: readonly ChangeKeyRow[]): Promise<void> {
+async function deleteChanges(sql: Sql, rows: readonly ChangeKeyRow[]): Promise<void> {
   for (let start = 0; start < rows.length; start += DELETED_AT_ONCE) {
     const some = rows.slice(start, start + DELETED_AT_ONCE);
     const where = some.map(() => `(${SESSION_WHERE} and change_id = ?)`).join(' or ');

@@ -3,7 +3,6 @@ import { MikroORM } from '@mikro-orm/core';
 import fc from 'fast-check';
 import { adkEntities } from '../../../entities/index.js';
 import {
-  FoldedLog,
   AdkMikroOrmError,
   EventLog,
   MikroOrmSessionService,
@@ -11,6 +10,7 @@ import {
   migrate,
   type SessionKey,
 } from '../../../src/index.js';
+import { FoldedLog } from '../../support/folded-log.js';
 import { expectSame, folded, resultOf, tablesOf } from '../../support/fold.js';
 import { expectOrder, inBatchesOf } from '../../support/positions.js';
 import { expectOfRandom } from '../../support/random.js';

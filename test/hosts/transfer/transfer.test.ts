@@ -5,13 +5,11 @@ import { AdkMemory, adkEntities } from '../../../entities/index.js';
 import { compression, encryption } from '../../../src/codecs/index.js';
 import {
   DamagedMemoryError,
-  FoldedLog,
   EventLog,
   InvalidArgumentError,
   MikroOrmArtifactService,
   MikroOrmSessionService,
   SessionMaintenance,
-  foldLog,
   migrate,
   openLongRunningCalls,
   type CommonOptions,
@@ -25,6 +23,7 @@ import {
 import { MikroOrmMemoryService } from '../../../src/memory/memory-service.js';
 import { pastState } from '../../../src/model/past-state.js';
 import { faulty, until } from '../../contract/tools.js';
+import { FoldedLog, foldLog } from '../../support/folded-log.js';
 import { expectSame, folded, resultOf, tablesOf } from '../../support/fold.js';
 import { DATABASES, type ServerName } from '../../support/harnesses/databases.js';
 import { availableDatabases, createDatabase, type DatabaseName, type TestDatabase } from '../../support/servers.js';

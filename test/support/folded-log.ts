@@ -1,6 +1,6 @@
 import type { Event } from '@google/adk';
-import { sessionIdentity, type SessionKey } from '../model/keys.js';
-import type { LogChange, LogEntry } from './entries.js';
+import type { LogChange, LogEntry, SessionKey } from '../../src/index.js';
+import { sessionIdentity } from '../../src/model/keys.js';
 
 type Values = Map<string, unknown>;
 
