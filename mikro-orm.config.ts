@@ -1,6 +1,6 @@
 import type { Options } from '@mikro-orm/core';
 import { adkEntities } from './entities/index.js';
-import { databaseOptions } from './src/cli/connect.js';
+import { databaseOptions } from './packages/cli/src/connect.js';
 
 export { databaseOptions };
 

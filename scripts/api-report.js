@@ -5,9 +5,9 @@ import ts from 'typescript';
 /** The entries that users import, and their sources. */
 export const ENTRIES = {
   'adk-mikro-orm': 'src/index.ts',
-  'adk-mikro-orm/import': 'src/import.ts',
+  'adk-mikro-orm/import': 'packages/import/src/index.ts',
   'adk-mikro-orm/testing': 'src/testing/index.ts',
-  'adk-mikro-orm/studio': 'src/studio/index.ts',
+  'adk-mikro-orm/studio': 'packages/studio/src/index.ts',
   'adk-mikro-orm/codecs': 'src/codecs/index.ts',
   'adk-mikro-orm/entities': 'entities/index.ts',
   'adk-mikro-orm/migrations': 'migrations/index.ts',

@@ -12,7 +12,7 @@ rmSync(folder, { recursive: true, force: true });
 await build({
   entryPoints: [
     'mikro-orm.config.ts',
-    ...['bench', 'src', 'entities', 'migrations', 'test/support'].map((room) => `${room}/**/*.ts`),
+    ...['bench', 'src', 'entities', 'migrations', 'packages/*/src', 'test/support'].map((room) => `${room}/**/*.ts`),
   ],
   absWorkingDir: repository,
   outbase: '.',

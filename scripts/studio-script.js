@@ -3,10 +3,10 @@
 import { build } from 'esbuild';
 import { readFileSync, writeFileSync } from 'node:fs';
 
-const TARGET = 'src/studio/assets/script.ts';
+const TARGET = 'packages/studio/src/assets/script.ts';
 
 const { outputFiles } = await build({
-  entryPoints: ['src/studio/browser/studio.ts'],
+  entryPoints: ['packages/studio/src/browser/studio.ts'],
   bundle: true,
   minify: true,
   format: 'iife',
@@ -15,7 +15,7 @@ const { outputFiles } = await build({
   write: false,
 });
 const script = (outputFiles[0]?.text ?? '').trim();
-const text = `/** Made of src/studio/browser/studio.ts by \`npm run studio-script\`. */
+const text = `/** Made of packages/studio/src/browser/studio.ts by \`npm run studio-script\`. */
 // prettier-ignore
 export const SCRIPT_TEXT = ${JSON.stringify(script)};
 `;

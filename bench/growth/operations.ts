@@ -1,6 +1,6 @@
 import { EventLog, MikroOrmSessionService, SessionMaintenance, type LogCursor } from '../../src/index.js';
-import { doctor } from '../../src/cli/commands/doctor.js';
-import { Terminal } from '../../src/cli/terminal.js';
+import { doctor } from '../../packages/cli/src/commands/doctor.js';
+import { Terminal } from '../../packages/cli/src/terminal.js';
 import type { Event, Session } from '@google/adk';
 import { randomNumbers } from '../payloads.js';
 import { newPayloads, oneSessionKey } from '../workloads/sessions.js';

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { parseArgs } from 'node:util';
-import { createStudio } from '../../src/studio/index.js';
+import { createStudio } from '../../packages/studio/src/index.js';
 import { start, stop } from '../../test/support/run-servers.js';
 import { measuredDatabases } from '../environment.js';
 import { COMMAND } from '../options.js';

@@ -1,5 +1,5 @@
 import type { Event, Session } from '@google/adk';
-import { createStudio } from '../../src/studio/index.js';
+import { createStudio } from '../../packages/studio/src/index.js';
 import {
   EventLog,
   MikroOrmSessionService,

@@ -26,7 +26,12 @@ test('every rule of docs/contract.md has a test, and every test a rule', async (
 });
 
 test('every rule that a comment cites is in docs/contract.md', async () => {
-  for (const folder of ['src', 'entities', 'migrations']) {
+  for (const folder of [
+    'src',
+    'entities',
+    'migrations',
+    ...['cli', 'import', 'studio'].map((name) => `packages/${name}/src`),
+  ]) {
     for (const file of (await readdir(folder, { recursive: true })).filter((file) => file.endsWith('.ts'))) {
       const content = await readFile(path.join(folder, file), 'utf8');
       const cited = [...content.matchAll(/\(contract ((?:[A-Z]\d+(?:, )?)+)\)/g)].flatMap(([, rules = '']) =>

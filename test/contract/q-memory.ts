@@ -17,8 +17,8 @@ import {
 } from '../../src/memory/memory-service.js';
 import type { MemoryEmbedding } from '../../src/memory/embedding.js';
 import type { MemoryProjectionOptions } from '../../src/memory/memory-projection.js';
-import { largestMemories } from '../../src/operations/health.js';
-import { readerOf } from '../../src/operations/reader.js';
+import { largestMemories } from '../../packages/studio/src/operations/health.js';
+import { readerOf } from '../../packages/studio/src/operations/reader.js';
 import { scriptedModel } from '../../src/testing/index.js';
 import { Suite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty, range, saying } from './tools.js';

@@ -16,7 +16,7 @@ import {
   adkServices,
   migrate,
 } from '../../../src/index.js';
-import { createStudio } from '../../../src/studio/index.js';
+import { createStudio } from '../../../packages/studio/src/index.js';
 import { BetterSqliteDriver } from '../../support/mikro-orm.js';
 
 const ADA = { appName: 'shop', userId: 'ada', sessionId: 's' };

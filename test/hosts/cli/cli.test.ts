@@ -7,7 +7,7 @@ import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { SqliteDriver } from '@mikro-orm/sqlite';
 import { adkEntities } from '../../../entities/index.js';
-import { atPoint } from '../../../src/cli/commands/history.js';
+import { atPoint } from '../../../packages/cli/src/commands/history.js';
 import {
   InvalidArgumentError,
   MikroOrmArtifactService,
@@ -24,7 +24,7 @@ import {
   type DatabaseName,
   type TestDatabase,
 } from '../../support/servers.js';
-import { packageVersion } from '../../../src/operations/version.js';
+import { packageVersion } from '../../../packages/studio/src/operations/version.js';
 import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
 import { until } from '../../contract/tools.js';
 import { Proxy } from '../../faults/fire/proxy.js';

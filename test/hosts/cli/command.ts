@@ -6,7 +6,7 @@ import { WorkerBundle } from '../../support/worker-bundle.js';
 import type { CommandLine } from './commands-process.js';
 
 /** The command line in one file: it starts in a third of the time. */
-const main = new WorkerBundle('src/cli/main.ts');
+const main = new WorkerBundle('packages/cli/src/main.ts');
 const commands = new WorkerBundle('test/hosts/cli/commands-process.ts');
 
 let commandsProcess: ChildProcess | undefined;

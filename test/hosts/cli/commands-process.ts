@@ -1,5 +1,5 @@
 /** Runs one command line after the other: a process for each would load ADK each time, which takes a second. */
-import { runCommandLine } from '../../../src/cli/program.js';
+import { runCommandLine } from '../../../packages/cli/src/program.js';
 
 export interface CommandLine {
   args: string[];

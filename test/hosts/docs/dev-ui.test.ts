@@ -154,7 +154,7 @@ test('a conversation of the Dev UI is in our tables, and there again after kill 
   }
 });
 
-const MAIN = 'node_modules/adk-mikro-orm/dist/esm/src/cli/main.js';
+const MAIN = 'node_modules/adk-mikro-orm/dist/esm/packages/cli/src/main.js';
 
 /** Runs the command line of the package that is installed in the folder. */
 async function command(folder: string, ...args: string[]): Promise<{ code: number; err: string }> {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { AdkEvent, AdkProjection, AdkSession, AdkUserState, adkEntities } from '../../../entities/index.js';
 import * as api from '../../../src/index.js';
-import type { Studio } from '../../../src/studio/index.js';
+import type { Studio } from '../../../packages/studio/src/index.js';
 import { testSessionService } from '../../../src/testing/index.js';
 import { FAILURES, passingOf, type Failure } from '../../../src/model/failures.js';
 import { navigationProblems } from '../../../site/navigation.js';

@@ -35,13 +35,13 @@ test('the linter refuses an import of a room above, and of nothing else', () => 
     ['src/database/calls/transaction.ts', '../../sessions/session-service.js'],
     ['src/log/watch/poller.ts', '../../../migrations/migrate.js'],
     ['src/maintenance/repair.ts', '../sessions/damage.js'],
-    ['src/index.ts', './cli/program.js'],
-    ['src/studio/studio.ts', '../cli/run.js'],
-    ['src/operations/doctor.ts', '../studio/html.js'],
+    ['src/index.ts', '../packages/cli/src/program.js'],
+    ['packages/studio/src/studio.ts', '../../cli/src/run.js'],
+    ['src/sessions/session-service.ts', '../credentials/credential-service.js'],
     ['entities/columns.ts', '../src/index.js'],
   ] as const;
   const downward = [
-    ['src/cli/run.ts', '../model/errors.js'],
+    ['packages/cli/src/run.ts', '../../../src/model/errors.js'],
     ['src/sessions/session-service.ts', '../model/keys.js'],
     ['entities/columns.ts', '../src/model/keys.js'],
   ] as const;

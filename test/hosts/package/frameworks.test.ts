@@ -51,7 +51,10 @@ beforeAll(async () => {
     await symlink(installed, path.join(root, 'node_modules', name), 'junction');
   }
   await mkdir(path.join(root, 'node_modules/.bin'));
-  await symlink('../adk-mikro-orm/dist/esm/src/cli/main.js', path.join(root, 'node_modules/.bin/adk-mikro-orm'));
+  await symlink(
+    '../adk-mikro-orm/dist/esm/packages/cli/src/main.js',
+    path.join(root, 'node_modules/.bin/adk-mikro-orm'),
+  );
   const examples = path.join(repository, 'examples');
   // The examples are ES modules, like the sources of the package.
   await writeFile(path.join(root, 'package.json'), JSON.stringify({ type: 'module' }));

@@ -2,7 +2,7 @@ import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { trace } from '@opentelemetry/api';
 import { BasicTracerProvider } from '@opentelemetry/sdk-trace-base';
-import { importFrom } from '../../../src/import.js';
+import { importFrom } from '../../../packages/import/src/index.js';
 import {
   EventLog,
   MikroOrmSessionService,
@@ -11,7 +11,7 @@ import {
   SessionProjection,
 } from '../../../src/index.js';
 import type { CodecData } from '../../../src/model/codec.js';
-import { createStudio } from '../../../src/studio/index.js';
+import { createStudio } from '../../../packages/studio/src/index.js';
 import { openOrm, type Database } from '../../faults/processes/open-orm.js';
 import { keyOf } from '../../faults/processes/protocol.js';
 import { DATABASES } from '../../support/harnesses/databases.js';

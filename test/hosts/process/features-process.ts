@@ -9,7 +9,7 @@ import {
   SessionProjection,
   type EventLogOptions,
 } from '../../../src/index.js';
-import { createStudio } from '../../../src/studio/index.js';
+import { createStudio } from '../../../packages/studio/src/index.js';
 import { openOrm, type Database } from '../../faults/processes/open-orm.js';
 import { keyOf } from '../../faults/processes/protocol.js';
 

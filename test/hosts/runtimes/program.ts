@@ -5,7 +5,7 @@ import { LlmAgent, Runner, createEvent, stringifyContent } from '@google/adk';
 import type { MikroORM, Options } from '@mikro-orm/core';
 import { encryption } from '../../../src/codecs/index.js';
 import { LeaseHeldError, SchemaError, adkEntities, adkServices, migrate } from '../../../src/index.js';
-import { createStudio } from '../../../src/studio/index.js';
+import { createStudio } from '../../../packages/studio/src/index.js';
 
 // A host's program, which Node.js, Bun and Deno run unchanged. It prints what the test expects.
 

@@ -101,8 +101,16 @@ test.each(NAMES)('%s runs the command line', async (runtime) => {
   const { url, drop } = await createDatabase('sqlite');
   const cli = async (command: string) =>
     JSON.parse(
-      (await start(runtime, 'node_modules/adk-mikro-orm/dist/esm/src/cli/main.js', command, '--json', '--url', url))
-        .stdout,
+      (
+        await start(
+          runtime,
+          'node_modules/adk-mikro-orm/dist/esm/packages/cli/src/main.js',
+          command,
+          '--json',
+          '--url',
+          url,
+        )
+      ).stdout,
     ) as unknown;
   try {
     expect(await cli('migrate')).toMatchObject({ migrations: [expect.stringContaining('adk')] });

@@ -2,9 +2,9 @@ import { createEvent } from '@google/adk';
 import { spawnSync } from 'node:child_process';
 import { AdkSession } from '../../../entities/index.js';
 import { adkServices } from '../../../src/index.js';
-import { createStudio } from '../../../src/studio/index.js';
+import { createStudio } from '../../../packages/studio/src/index.js';
 import { listenerOf } from '../../../src/http/listener.js';
-import { tokenDoor } from '../../../src/studio/token.js';
+import { tokenDoor } from '../../../packages/studio/src/token.js';
 import { KEY, tellStory } from './conversation.js';
 import { Served, linksOf, query, shown, type Answer } from './served.js';
 

@@ -4,7 +4,7 @@ import { createServer, request, type IncomingMessage, type RequestListener, type
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { adkEntities, MikroOrmSessionService } from '../../../src/index.js';
-import { createStudio, type StudioOptions } from '../../../src/studio/index.js';
+import { createStudio, type StudioOptions } from '../../../packages/studio/src/index.js';
 import { createMigrated } from '../../support/migrated.js';
 import type { DatabaseName } from '../../support/servers.js';
 

@@ -5,7 +5,11 @@ import { readFile } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { adkEntities } from '../../../entities/index.js';
 import { EventLog, MikroOrmSessionService, SchemaError, SessionMaintenance, migrate } from '../../../src/index.js';
-import { importFrom as importSessionsFrom, type ImportFromOptions, type RefusedRow } from '../../../src/import.js';
+import {
+  importFrom as importSessionsFrom,
+  type ImportFromOptions,
+  type RefusedRow,
+} from '../../../packages/import/src/index.js';
 import { expectSame, folded, tablesOf } from '../../support/fold.js';
 import { isMikroOrm7 } from '../../support/mikro-orm.js';
 import { DATABASES } from '../../support/harnesses/databases.js';

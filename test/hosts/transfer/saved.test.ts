@@ -5,9 +5,13 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { adkEntities } from '../../../entities/index.js';
-import { importFrom as importSaved, type ImportFromOptions, type RefusedRow } from '../../../src/import.js';
+import {
+  importFrom as importSaved,
+  type ImportFromOptions,
+  type RefusedRow,
+} from '../../../packages/import/src/index.js';
 import { adkServices, migrate } from '../../../src/index.js';
-import { camelCased } from '../../../src/transfer/foreign/python-event.js';
+import { camelCased } from '../../../packages/import/src/python-event.js';
 import { availableDatabases, createDatabase, type DatabaseName } from '../../support/servers.js';
 import { prepare, remove, run } from '../cli/command.js';
 import { PYTHON_EVENT, SAME_IN_JS } from './stores/adk-python.js';

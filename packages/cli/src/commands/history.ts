@@ -1,0 +1,51 @@
+import { InvalidArgumentError, SessionNotFoundError } from '../../../../src/model/errors.js';
+import type { SessionKey } from '../../../../src/model/keys.js';
+import { counted, quoted } from '../../../studio/src/operations/words.js';
+import { revisionOf } from '../../../../src/sessions/handle.js';
+import { NO_SUCH_INVOCATION, type HistoryPoint } from '../../../../src/sessions/history.js';
+import { MikroOrmSessionService } from '../../../../src/sessions/session-service.js';
+import { UsageError } from '../errors.js';
+import type { SessionWork } from '../run.js';
+
+export const fork: SessionWork<HistoryPoint & { as?: string }> = async ({ em, codec, terminal }, key, options) => {
+  const service = new MikroOrmSessionService(em, codec);
+  const made = await atPoint(options, () => service.forkSession(key, options));
+  await terminal.result({ ...key, sessionId: made.id, events: made.events.length }, () => [
+    `Made session ${quoted(made.id)} with ${counted(made.events.length, 'event')}.`,
+  ]);
+};
+
+export const rewind: SessionWork<HistoryPoint> = async ({ em, codec, terminal, confirm }, key, point) => {
+  if (point.at === undefined && point.beforeInvocationId === undefined)
+    throw new UsageError('rewind needs --at or --before.');
+  const service = new MikroOrmSessionService(em, codec);
+  await confirm(() => rewindQuestion(service, key, point));
+  const session = await atPoint(point, () => service.rewindSession(key, point));
+  await terminal.result({ ...key, events: session.events.length }, () => [
+    `Session ${quoted(key.sessionId)} has ${counted(session.events.length, 'event')} now.`,
+  ]);
+};
+
+async function rewindQuestion(service: MikroOrmSessionService, key: SessionKey, point: HistoryPoint): Promise<string> {
+  const session = await service.getSession(key);
+  if (!session) throw new SessionNotFoundError(key.sessionId);
+  const { events } = session;
+  const lastSeq = revisionOf(session)?.seq ?? events.length;
+  const before = events.findIndex(({ invocationId }) => invocationId === point.beforeInvocationId);
+  // Of a point that is not there, the call itself says so.
+  const kept = point.at ?? (before === -1 ? lastSeq : lastSeq - events.length + before);
+  const deleted = kept < lastSeq ? `events ${kept + 1} to ${lastSeq}` : 'no event';
+  return `This deletes ${deleted} of ${quoted(key.sessionId)}, and sets its state to that after event ${kept}. Continue?`;
+}
+
+/** @throws UsageError if both ways to name a point are given, or no event is of the invocation. */
+export async function atPoint<T>({ at, beforeInvocationId }: HistoryPoint, work: () => Promise<T>): Promise<T> {
+  if (at !== undefined && beforeInvocationId !== undefined) throw new UsageError('Give either --at or --before.');
+  try {
+    return await work();
+  } catch (error) {
+    const isMissing = error instanceof InvalidArgumentError && error.message === NO_SUCH_INVOCATION;
+    if (beforeInvocationId === undefined || !isMissing) throw error;
+    throw new UsageError(`--before ${quoted(beforeInvocationId)}: no such invocation.`);
+  }
+}

@@ -1,0 +1,166 @@
+import { transferredSession } from '../../../../src/transfer/transferred-sessions.js';
+import type { EntityManager } from '@mikro-orm/core';
+import type { LogCursor } from '../../../../src/model/log-history.js';
+import { EventLog } from '../../../../src/log/event-log.js';
+import type { LogFilter } from '../../../../src/log/filters.js';
+import type { LogChange, LogEntry } from '../../../../src/log/entries.js';
+import { SessionMaintenance } from '../../../../src/maintenance/session-maintenance.js';
+import type { StatsOptions } from '../../../../src/maintenance/options.js';
+import type { SessionStats } from '../../../../src/maintenance/stats.js';
+import type { FindOpenCallsRequest } from '../../../../src/sessions/open-calls.js';
+import type { FindSessionsRequest } from '../../../../src/sessions/summaries.js';
+import { SessionNotFoundError } from '../../../../src/model/errors.js';
+import { namesOf } from '../../../../src/model/pages.js';
+import { revisionOf } from '../../../../src/sessions/handle.js';
+import { MikroOrmSessionService } from '../../../../src/sessions/session-service.js';
+import { changeLine, eventLines } from '../conversation.js';
+import { nextApp } from '../../../../src/database/statements/walk.js';
+import { readerOf } from '../../../studio/src/operations/reader.js';
+import type { Context, SessionWork, Work } from '../run.js';
+import { UsageError } from '../errors.js';
+import { countOf, noteEmpty } from './owner.js';
+import {
+  bytes,
+  counted,
+  json,
+  number,
+  printable,
+  quoted,
+  shortened,
+  shownTime,
+} from '../../../studio/src/operations/words.js';
+
+export const stats: Work<[StatsOptions & { byApp?: true }]> = async ({ em, terminal }, { byApp, ...owner }) => {
+  const maintenance = new SessionMaintenance(em, { timeoutMs: 0 });
+  if (byApp) {
+    const apps = await maintenance.stats({ ...owner, groupBy: 'app' });
+    if (apps.length === 0) await noteEmpty({ em, terminal }, owner);
+    const head = ['app', 'sessions', 'users', 'events', 'events’ size', 'state', 'artifacts', 'newest update'];
+    const rows = apps.map((each) => [
+      ...[each.appName, each.sessions, each.users, each.events],
+      ...[each.eventBytes, each.stateBytes, each.artifactBytes].map(bytes),
+      shownTime(each.newestUpdate),
+    ]);
+    return terminal.result(apps, () => terminal.table([head, ...rows]));
+  }
+  const all = await maintenance.stats(owner);
+  if (all.sessions === 0) await noteEmpty({ em, terminal }, owner);
+  await terminal.result(all, () => statsLines(all).map(([name, value]) => `${terminal.dim(name.padEnd(18))}${value}`));
+};
+
+function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string][] {
+  const { mean, median, percentile95, largest } = eventsPerSession;
+  return [
+    [
+      'sessions',
+      number(all.sessions) + (all.deletedSessions > 0 ? `, ${number(all.deletedSessions)} of them soft-deleted` : ''),
+    ],
+    ['users', number(all.users)],
+    ['events', `${number(all.events)}, ${bytes(all.eventBytes)}`],
+    ['state', bytes(all.stateBytes)],
+    [
+      'artifacts',
+      `${number(all.artifacts)}, ${bytes(all.artifactBytes)}` +
+        (all.uploads > 0 ? `, ${counted(all.uploads, 'stream')} not saved to the end` : ''),
+    ],
+    ['memories', `${number(all.memories)}, ${bytes(all.memoryBytes)}`],
+    [
+      'events a session',
+      `mean ${number(mean)}, median ${number(median)}, 95th percentile ${number(percentile95)}, largest ${number(largest)}`,
+    ],
+    ['updates', `from ${shownTime(all.oldestUpdate)} to ${shownTime(all.newestUpdate)}`],
+  ];
+}
+
+/** The names of the apps that have sessions. */
+async function appNames(em: EntityManager): Promise<string[]> {
+  const { read } = readerOf(em, 'list');
+  const names: string[] = [];
+  for await (const name of namesOf(undefined, (after) => read((sql) => nextApp(sql, after, 'sessions'))))
+    names.push(name);
+  return names;
+}
+
+type Filter = Omit<FindSessionsRequest, 'appName' | 'status' | 'order'>;
+
+export const list: Work<[Filter & { appName?: string; deleted?: true; oldestFirst?: true }]> = async (
+  { em, terminal },
+  options,
+) => {
+  const { appName, deleted, oldestFirst, ...filter } = options;
+  if (appName === undefined) {
+    if (Object.keys(options).length > 0)
+      throw new UsageError('Without --app, list prints the names of the apps: name one.');
+    const names = await appNames(em);
+    return terminal.result(names, () => terminal.table([['app'], ...names.map((name) => [name])]));
+  }
+  const page = await new MikroOrmSessionService(em).findSessions({
+    ...{ ...filter, appName, status: deleted ? 'deleted' : 'active', order: oldestFirst ? 'asc' : 'desc' },
+  });
+  const rows = page.sessions.map(({ userId, sessionId, eventCount, lastUpdateTime, title, labels }) => [
+    ...[userId, sessionId, eventCount, shownTime(lastUpdateTime)],
+    [title ?? '', ...Object.entries(labels).map(([name, value]) => `${name}=${value}`)].join(' ').trim(),
+  ]);
+  await terminal.result(page, () =>
+    terminal.table([['user', 'session', 'events', 'last update (UTC)', 'title'], ...rows]),
+  );
+  if (rows.length === 0) await noteEmpty({ em, terminal }, options, 'No session matches.');
+  noteNext(terminal, page);
+};
+
+export const waiting: Work<[FindOpenCallsRequest]> = async ({ em, codec, terminal }, request) => {
+  const page = await new MikroOrmSessionService(em, codec).findOpenCalls(request);
+  const rows = page.calls.map(({ timestamp, userId, sessionId, name, args, id }) => [
+    ...[shownTime(timestamp), userId, sessionId, name],
+    ...[args === undefined ? 'cannot be read' : shortened(JSON.stringify(args), MOST_ARGUMENTS), id],
+  ]);
+  await terminal.result(page, () =>
+    terminal.table([['since (UTC)', 'user', 'session', 'call', 'arguments', 'id'], ...rows]),
+  );
+  if (rows.length === 0) await noteEmpty({ em, terminal }, request, 'No call waits for a person.');
+  noteNext(terminal, page);
+};
+
+function noteNext(terminal: Context['terminal'], { next }: { next?: string | undefined }): void {
+  if (next !== undefined) terminal.note(`There are more: --after ${quoted(next)}`);
+}
+
+const MOST_ARGUMENTS = 80;
+
+export const show: SessionWork<{ numRecentEvents?: number }> = async ({ em, codec, terminal }, key, config) => {
+  const { appName, userId, sessionId } = key;
+  const session = await new MikroOrmSessionService(em, codec).getSession({ ...key, config });
+  if (!session) throw new SessionNotFoundError(sessionId);
+  const { read } = readerOf(em, 'show');
+  const title = (await read((sql) => transferredSession(sql, key)))?.title ?? undefined;
+  const first = (revisionOf(session)?.seq ?? session.events.length) - session.events.length + 1;
+  await terminal.result({ ...session, title }, () => [
+    ...(title === undefined ? [] : [terminal.bold(printable(title))]),
+    `${terminal.bold([appName, userId, sessionId].map(printable).join(' / '))}  ${terminal.dim(`updated ${shownTime(session.lastUpdateTime)} UTC`)}`,
+    ...session.events.flatMap((event, i) => eventLines(terminal, first + i, event)),
+    ...Object.entries(session.state).map(([key, value]) => terminal.cyan(`${printable(key)} = ${json(value)}`)),
+  ]);
+};
+
+export const tail: Work<[LogFilter & { from?: LogCursor | number }]> = async (
+  { em, codec, terminal, signal },
+  { from, ...filter },
+) => {
+  const isLimited = filter.appName !== undefined || filter.userId !== undefined;
+  if (isLimited && (await countOf({ em }, filter)).sessions === 0) await noteEmpty({ em, terminal }, filter);
+  const log = new EventLog(em, codec).complete();
+  const cursor = from ?? (await log.head());
+  for await (const entry of log.watch(cursor, filter, { signal })) await emit(terminal, entry);
+};
+
+function emit(terminal: Context['terminal'], entry: LogEntry | LogChange): Promise<void> {
+  const { appName, userId, sessionId, seq } = entry;
+  const key = terminal.dim([appName, userId, sessionId].map(printable).join(' / '));
+  if (entry.change) return terminal.result(entry, () => [key, changeLine(terminal, entry)]);
+  const { event, error } = entry;
+  if (event) return terminal.result(entry, () => [key, ...eventLines(terminal, seq, event)]);
+  return terminal.result({ ...entry, error: error?.message }, () => [
+    key,
+    terminal.red(`${seq}  ${printable(error?.message ?? '')}`),
+  ]);
+}

@@ -1,0 +1,112 @@
+import { SessionProjection } from '../../../../src/log/session-projection.js';
+import { MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from '../../../../src/memory/memory-service.js';
+import { textOf } from '../../../../src/memory/memory-content.js';
+import { countProjected, type MemoryProjectionOptions } from '../../../../src/memory/memory-projection.js';
+import { aPlainObject, condition, object } from '../../../../src/model/arguments.js';
+import { given } from '../../../../src/model/json.js';
+import { counted, quoted, shownTime } from '../../../studio/src/operations/words.js';
+import { readerOf } from '../../../studio/src/operations/reader.js';
+import { Unfinished, UsageError } from '../errors.js';
+import { defaultExportOf } from '../files.js';
+import type { Context, Work } from '../run.js';
+
+export const search: Work<[string, string, string, { sessionId?: string; since?: number; limit?: number }]> = async (
+  { em, codec, terminal },
+  ...[appName, userId, query, filter]
+) => {
+  const service = new MikroOrmMemoryService(em, codec);
+  const { memories } = await service.searchMemory({ appName, userId, query, ...filter });
+  const rows = memories.map(({ score, timestamp, sessionId = '', id, content }) => [
+    ...[score.toFixed(2), timestamp === undefined ? '' : shownTime(Date.parse(timestamp)), sessionId, id],
+    shortened(textOf(content)),
+  ]);
+  await terminal.result({ memories }, () => terminal.table([['score', 'time', 'session', 'id', 'text'], ...rows]));
+  if (memories.length === 0) terminal.note('No memory has a word of this question.');
+};
+
+/** How many characters of a memory are shown in a line. */
+const SHOWN = 100;
+
+function shortened(text: string): string {
+  const line = Array.from(text.replace(/\s+/g, ' '));
+  return line.length > SHOWN ? `${line.slice(0, SHOWN - 1).join('')}…` : line.join('');
+}
+
+interface ForgetFlags {
+  memoryId?: string;
+  sessionId?: string;
+  before?: number;
+  all?: true;
+  dryRun?: true;
+}
+
+export const forget: Work<[string, string | undefined, ForgetFlags]> = async (
+  { em, codec, terminal, confirm },
+  ...[appName, userId, { dryRun, ...what }]
+) => {
+  const { all, before } = what;
+  const isRestricted = Object.keys(what).some((name) => name !== 'all');
+  if (isRestricted === (all === true)) throw new UsageError('forget needs --id, --session or --before, or --all.');
+  const service = new MikroOrmMemoryService(em, codec);
+  const which = { appName, ...given({ userId }), ...what };
+  const found = await service.forget({ ...which, dryRun: true });
+  const whose = userId === undefined ? `the app ${quoted(appName)}` : quoted(userId);
+  const amount = (memories: number) => `${counted(memories, 'memory', 'memories')} of ${whose}`;
+  if (found === 0 && before === undefined) throw new Unfinished(`There is no such memory of ${whose}.`);
+  if (dryRun) return terminal.result({ memories: found }, () => [`This would delete ${amount(found)}.`]);
+  await confirm(`This deletes ${amount(found)}. Continue?`);
+  const memories = await service.forget(which);
+  await terminal.result({ memories }, () => [`Deleted ${amount(memories)}.`]);
+};
+
+interface RebuildFlags {
+  options?: string;
+  vectors?: true;
+  dryRun?: true;
+}
+
+interface RebuildOptions {
+  service?: MikroOrmMemoryServiceOptions;
+  projection?: MemoryProjectionOptions;
+}
+
+/** The service and the projection check their own options. */
+const checkOptions = object<RebuildOptions>({ service: condition(aPlainObject), projection: condition(aPlainObject) });
+
+export const rebuild: Work<[RebuildFlags]> = async (context, { options: file, vectors, dryRun }) => {
+  const { em, codec, terminal, signal, confirm } = context;
+  const options = file === undefined ? {} : checkOptions(await defaultExportOf(file), `The default export of ${file}`);
+  const { service = {}, projection: what = {} } = options;
+  const memory = new MikroOrmMemoryService(em, { ...codec, ...service });
+  if (vectors) return rebuildVectors(context, memory, dryRun);
+  const projection = memory.projection(what);
+  const { name = 'memory' } = what;
+  const count = () => readerOf(em, 'rebuild').read((sql) => countProjected(sql, what));
+  if (!(await SessionProjection.list(em)).some((each) => each.name === name))
+    throw new Unfinished(`There is no projection ${quoted(name)}.`);
+  const forgotten = await count();
+  const amount = counted(forgotten, 'memory', 'memories');
+  if (dryRun) return terminal.result({ forgotten }, () => [`This would forget ${amount}, and read the log again.`]);
+  const lost = 'What trimmed events said is not in the log any more.';
+  await confirm(`This forgets ${amount}, and reads the log again. ${lost} Continue?`);
+  await projection.rebuild();
+  await projection.catchUp({ signal });
+  const remembered = await count();
+  await terminal.result({ forgotten, remembered }, () => [
+    `Forgot ${amount}, and remembers ${counted(remembered, 'memory', 'memories')} now.`,
+  ]);
+  if (signal.aborted) throw new Unfinished('This is not all: the projection continues when it runs.');
+};
+
+async function rebuildVectors(
+  { terminal, signal }: Context,
+  memory: MikroOrmMemoryService,
+  dryRun?: true,
+): Promise<void> {
+  const rebuilt = await memory.rebuildVectors({ signal, ...(dryRun && { dryRun }) });
+  const amount = counted(rebuilt, 'memory', 'memories');
+  await terminal.result({ vectors: rebuilt }, () => [
+    dryRun ? `${amount} would get a vector.` : `${amount} got a vector.`,
+  ]);
+  if (signal.aborted) throw new Unfinished();
+}

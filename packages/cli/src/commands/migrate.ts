@@ -1,0 +1,58 @@
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import type { EntityManager, MikroORM } from '@mikro-orm/core';
+import { supportedDialect } from '../../../../entities/dialect-name.js';
+import { passingOf } from '../../../../src/model/failures.js';
+import { migrate } from '../../../../migrations/migrate.js';
+import { migrationStatus, statementsOf } from '../../../../migrations/status.js';
+import { databaseTime } from '../../../../src/database/statements/clock.js';
+import { readerOf } from '../../../studio/src/operations/reader.js';
+import { printableLines } from '../../../studio/src/operations/words.js';
+import type { Work } from '../run.js';
+
+export const runMigrations: Work<[{ dryRun?: true }]> = async ({ orm, em, terminal }, { dryRun: isDryRun = false }) => {
+  if (isDryRun) makeNoFile(orm);
+  const { pending, statements } = await throughOutages(em, isDryRun, async () => {
+    const { pending } = await migrationStatus(orm);
+    if (isDryRun) return { pending, statements: await statementsOf(em, pending) };
+    await migrate(orm);
+    return { pending };
+  });
+  await terminal.result({ migrations: pending, ...(statements && { statements }) }, () => {
+    if (pending.length === 0) return [`${statements ? '-- ' : ''}The tables are up to date.`];
+    if (!statements) return pending.map((name) => `Ran ${name}`);
+    // The output is a script that a database can run.
+    return [...pending.map((name) => `-- ${name}`), ...statements.flatMap((sql) => printableLines(`${sql};`))];
+  });
+};
+
+/** Opening a missing SQLite file would create it, so an empty database in memory replaces it. */
+function makeNoFile({ config, em }: MikroORM): void {
+  const file = config.get('dbName')?.replace(/^file:(\/\/)?/, '');
+  const isFile = supportedDialect(em.getPlatform()) === 'sqlite' && file !== undefined && !/^[a-z]{2,}:/i.test(file);
+  if (isFile && !existsSync(path.resolve(config.get('baseDir'), file))) config.set('dbName', ':memory:');
+}
+
+/** How long to retry a migration that an outage interrupts: as long as a call of the services. */
+const OUTAGE_MS = 30_000;
+
+/**
+ * Retries while a server is starting or failing over.
+ *
+ * @param isReadOnly whether the database stays as it is, its settings included.
+ * @param work may run several times.
+ */
+async function throughOutages<T>(em: EntityManager, isReadOnly: boolean, work: () => Promise<T>): Promise<T> {
+  const { database, read } = readerOf(em, 'migrate', { isForeign: isReadOnly });
+  let outageBegan: number | undefined;
+  for (;;) {
+    await read(databaseTime);
+    try {
+      return await work();
+    } catch (error) {
+      outageBegan ??= performance.now();
+      const isOutage = passingOf(database.failureOf(error)) === 'outage';
+      if (!isOutage || performance.now() - outageBegan > OUTAGE_MS) throw error;
+    }
+  }
+}

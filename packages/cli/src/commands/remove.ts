@@ -1,0 +1,73 @@
+import type { BatchOptions, EraseUserOptions, PruneOptions, TrimOptions } from '../../../../src/maintenance/options.js';
+import { SessionMaintenance } from '../../../../src/maintenance/session-maintenance.js';
+import { UserNotErasedError } from '../../../../src/model/errors.js';
+import type { MaintenanceResult } from '../../../../src/model/results.js';
+import { Unfinished } from '../errors.js';
+import { Progress } from '../progress.js';
+import type { Context, Work } from '../run.js';
+import { counted, quoted } from '../../../studio/src/operations/words.js';
+
+type Remove = (maintenance: SessionMaintenance, how: BatchOptions) => Promise<MaintenanceResult>;
+
+export const prune: Work<[PruneOptions]> = (context, options) =>
+  remove(context, options, (maintenance, how) => maintenance.prune({ ...options, ...how }));
+
+export const trim: Work<[TrimOptions]> = (context, options) =>
+  remove(context, options, (maintenance, how) => maintenance.trim({ ...options, ...how }));
+
+export const eraseUser: Work<[string, Omit<EraseUserOptions, 'userId'>]> = async (context, userId, options) => {
+  let isKnown = false;
+  await remove(context, options, async (maintenance, how) => {
+    const done = await maintenance.eraseUser({ ...options, userId, ...how });
+    isKnown ||= done.sessions + done.stateKeys + done.artifacts + done.memories + done.credentials > 0;
+    return done;
+  });
+  if (!isKnown) throw new Unfinished(`There is no user ${quoted(userId)}.`);
+};
+
+/** Counts, asks and deletes. */
+async function remove(
+  { em, codec, terminal, signal, confirm }: Context,
+  { dryRun }: BatchOptions,
+  work: Remove,
+): Promise<void> {
+  const maintenance = new SessionMaintenance(em, codec);
+  const planned = await work(maintenance, { signal, dryRun: true });
+  if (dryRun) return terminal.result(planned, () => [`This would delete ${amount(planned)}.`]);
+  await confirm(`This deletes ${amount(planned)}. Continue?`);
+  const progress = new Progress(planned.sessions + planned.events);
+  let left: UserNotErasedError | undefined;
+  const onProgress = (done: MaintenanceResult) => progress.show(done.sessions + done.events, amount(done));
+  const removed = work(maintenance, { signal, onProgress }).finally(() => progress.end());
+  const result = await removed.catch((error: unknown) => {
+    if (!(error instanceof UserNotErasedError)) throw error;
+    left = error;
+    return error.done;
+  });
+  await terminal.result(result, () => [`Deleted ${amount(result)}.`]);
+  if (left) throw new Unfinished(left.message);
+  if (result.skipped > 0)
+    terminal.note(
+      `Left: ${counted(result.skipped, 'session')}. Somebody is at work in them; the same command again takes them up.`,
+    );
+  noteMore(terminal, result, signal);
+}
+
+/** @throws Unfinished if there is more, unless that was asked for with --max-batches. */
+export function noteMore(terminal: Context['terminal'], { more }: MaintenanceResult, signal: AbortSignal): void {
+  if (!more) return;
+  const text = 'This is not all: run the same command again to continue.';
+  if (signal.aborted) throw new Unfinished(text);
+  terminal.note(text);
+}
+
+function amount(done: MaintenanceResult): string {
+  const more = [
+    done.stateKeys && `${counted(done.stateKeys, 'key')} of the user’s state`,
+    done.artifacts && counted(done.artifacts, 'artifact'),
+    done.uploads && `${counted(done.uploads, 'stream')} not saved to the end`,
+    done.memories && counted(done.memories, 'memory', 'memories'),
+    done.credentials && counted(done.credentials, 'credential'),
+  ].filter(Boolean);
+  return [`${counted(done.events, 'event')} in ${counted(done.sessions, 'session')}`, ...more].join(' and ');
+}

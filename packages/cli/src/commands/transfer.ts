@@ -1,0 +1,237 @@
+import { existsSync } from 'node:fs';
+import { rename } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { importFrom, type ImportFromOptions } from '../../../import/src/import-from.js';
+import { SessionMaintenance } from '../../../../src/maintenance/session-maintenance.js';
+import { InvalidArgumentError, SessionNotFoundError } from '../../../../src/model/errors.js';
+import { decodeExactly } from '../../../../src/model/exact-json.js';
+import type { SessionKey } from '../../../../src/model/keys.js';
+import { given, isRecord } from '../../../../src/model/json.js';
+import type { ImportResult } from '../../../../src/model/results.js';
+import { adkServices } from '../../../../src/services.js';
+import type { SavedNames } from '../../../import/src/saved-session.js';
+import { connectForeign } from '../connect.js';
+import { Unfinished, UsageError } from '../errors.js';
+import { checkExists, inWords, openFile } from '../files.js';
+import { Progress } from '../progress.js';
+import type { Context, Work } from '../run.js';
+import { countOf, ownerOf } from './owner.js';
+import { counted, printable } from '../../../studio/src/operations/words.js';
+
+/** The export is written beside the file with this suffix until it is complete. */
+const UNFINISHED = '.part';
+
+interface ExportFlags extends Partial<SessionKey> {
+  format?: 'session';
+  asStored?: true;
+}
+
+export const exportSessions: Work<[string | undefined, ExportFlags]> = async (context, file, flags) => {
+  if (file !== undefined && file !== '-' && existsSync(file)) throw new UsageError(`The file ${file} exists.`);
+  const { appName, userId, sessionId, format, asStored } = flags;
+  if (format === undefined && sessionId === undefined) return exportRecords(context, file, flags);
+  if (format === undefined || appName === undefined || userId === undefined || sessionId === undefined)
+    throw new UsageError('--format session needs --app, --user and --session, and --session needs --format session.');
+  if (asStored) throw new UsageError('--format session has no texts as they are stored.');
+  return saveSession(context, file, { appName, userId, sessionId });
+};
+
+/** Writes one session as `adk run --save_session` does; `adk run --resume` reads it. */
+async function saveSession({ em, codec, terminal }: Context, file: string | undefined, key: SessionKey): Promise<void> {
+  const session = await adkServices(em, codec).sessionService.getSession(key);
+  if (!session) throw new SessionNotFoundError(key.sessionId);
+  const text = `${JSON.stringify(session, undefined, 2)}\n`;
+  if (file === undefined || file === '-') {
+    await pipeline(Readable.from([text]), process.stdout, { end: false });
+  } else {
+    const opened = await openFile(file, 'wx');
+    try {
+      await opened.writeFile(text);
+    } catch (error) {
+      throw inWords(file, 'written', error);
+    } finally {
+      await opened.close();
+    }
+  }
+  terminal.note(`Exported ${counted(session.events.length, 'event')}.`);
+}
+
+async function exportRecords(
+  { em, codec, terminal, signal }: Context,
+  file: string | undefined,
+  { asStored, ...flags }: ExportFlags,
+): Promise<void> {
+  const maintenance = new SessionMaintenance(em, codec);
+  const isFile = file !== undefined && file !== '-';
+  const { sessions, events } = await countOf({ em }, flags);
+  const progress = new Progress(sessions + events);
+  let records = 0;
+  async function* lines() {
+    for await (const record of maintenance.exportSessions({ ...ownerOf(flags), texts: asStored && 'asStored' })) {
+      if (signal.aborted) return;
+      yield `${JSON.stringify(record)}\n`;
+      progress.show(++records, counted(records, 'record'));
+    }
+  }
+  const unfinished = `${file}${UNFINISHED}`;
+  const output = isFile ? (await openFile(unfinished, 'w')).createWriteStream() : process.stdout;
+  const reader = lines();
+  try {
+    await pipeline(Readable.from(reader), output, { end: isFile });
+  } catch (error) {
+    throw isFile ? inWords(unfinished, 'written', error) : error;
+  } finally {
+    progress.end();
+    // If writing the file fails, a query that is still under way would open the pool again after the ORM is closed.
+    await reader.return();
+  }
+  if (isFile && !signal.aborted) await rename(unfinished, file);
+  if (signal.aborted)
+    throw new Unfinished(`Ended before the end. ${isFile ? `What was read is in ${unfinished}.` : ''}`.trim());
+  terminal.note(`Exported ${counted(records, 'record')}.`);
+}
+
+interface ImportFlags extends Partial<SessionKey>, Pick<ImportFromOptions, 'keepAnnulled' | 'dryRun' | 'batchSize'> {
+  from?: string;
+  asStored?: true;
+  keepState?: true;
+}
+
+export const importSessions: Work<[string | undefined, ImportFlags]> = async (context, file, flags) => {
+  const { from, asStored } = flags;
+  if ((file === undefined) === (from === undefined))
+    throw new UsageError('import takes a file (- for the standard input), or --from with the URL of another store.');
+  if (from === undefined) return importFile(context, file ?? '-', flags);
+  if (asStored) throw new UsageError('--as-stored is for a file.');
+  if (namesOf(flags)) throw new UsageError('--app, --user and --session are for a file with saved sessions.');
+  const source = await connectForeign(from);
+  try {
+    await importForeign(context, flags, { from: source.em });
+  } finally {
+    await source.close(true);
+  }
+};
+
+/** The new names for saved sessions. */
+function namesOf({ appName, userId, sessionId }: ImportFlags): SavedNames | undefined {
+  const names = given({ appName, userId, sessionId });
+  return Object.keys(names).length > 0 ? names : undefined;
+}
+
+async function importFile(context: Context, file: string, flags: ImportFlags): Promise<void> {
+  const isFile = file !== '-';
+  if (isFile) checkExists(file);
+  const opened = isFile ? await openFile(file, 'r') : undefined;
+  const input = opened?.createReadStream() ?? process.stdin;
+  const progress = new Progress((await opened?.stat())?.size);
+  let bytes = 0;
+  const lines = linesIn(input, (length) => (bytes += length));
+  try {
+    const first = await firstLine(lines);
+    if (!isRecordLine(first)) {
+      let text = first;
+      for (let next = await lines.next(); !next.done; next = await lines.next()) text += `\n${next.value}`;
+      await importForeign(context, flags, { from: text, as: namesOf(flags) });
+      return;
+    }
+    const { dryRun, keepAnnulled, batchSize, asStored, keepState } = flags;
+    if (dryRun || keepAnnulled || namesOf(flags))
+      throw new UsageError('--dry-run, --keep-annulled, --app, --user and --session are not for a file of export.');
+    const { em, codec, signal } = context;
+    const done = await new SessionMaintenance(em, codec).importSessions(records(first, lines), {
+      ...{ signal, batchSize, texts: asStored && 'asStored', sharedState: keepState && 'keep' },
+      onProgress: (done) => progress.show(bytes, written(done)),
+    });
+    progress.end();
+    await report(context, done);
+  } catch (error) {
+    throw inWords(file, 'read', error);
+  } finally {
+    progress.end();
+    input.destroy();
+  }
+}
+
+/** Since Node.js 24 `readline` also ends lines at U+2028 and U+2029. Texts may contain these, and JSON does not escape them. */
+async function* linesIn(input: AsyncIterable<unknown>, onRead: (bytes: number) => void): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let line = '';
+  for await (const chunk of input) {
+    const bytes = chunk as Buffer;
+    onRead(bytes.length);
+    const [end = '', ...others] = decoder.decode(bytes, { stream: true }).split('\n');
+    line += end;
+    for (const next of others) {
+      yield line;
+      line = next;
+    }
+  }
+  yield line + decoder.decode();
+}
+
+/** @returns the first line that is not empty. */
+async function firstLine(lines: AsyncIterator<string>): Promise<string> {
+  let next = await lines.next();
+  while (!next.done && next.value.trim() === '') next = await lines.next();
+  return next.done ? '' : next.value;
+}
+
+/** Whether a file with this first line comes from `export`. A saved session is one value, often in many lines. */
+function isRecordLine(line: string): boolean {
+  const record = decodeExactly(line)?.value;
+  return line === '' || (isRecord(record) && Object.hasOwn(record, 'type'));
+}
+
+/** @throws InvalidArgumentError for a line that is not JSON. */
+async function* records(first: string, lines: AsyncIterator<string>): AsyncGenerator {
+  let next: IteratorResult<string, unknown> = { value: first };
+  for (let number = 1; !next.done; number++) {
+    if (next.value.trim() !== '') {
+      // Our exports have no integer that JavaScript changes; if a file of another program has one, it is refused with its path.
+      const record = decodeExactly(next.value);
+      if (!record) throw new InvalidArgumentError(`Line ${number} is not JSON, so it is not a record of an export.`);
+      yield record.value;
+    }
+    next = await lines.next();
+  }
+}
+
+async function importForeign(
+  context: Context,
+  { dryRun, batchSize, keepState, keepAnnulled }: ImportFlags,
+  source: Pick<ImportFromOptions, 'from' | 'as'>,
+): Promise<void> {
+  const { em, codec, terminal, signal } = context;
+  const progress = new Progress(undefined);
+  const done = await importFrom({
+    ...source,
+    to: em,
+    ...codec,
+    ...{ signal, dryRun, batchSize, keepAnnulled, sharedState: keepState && 'keep' },
+    onProgress: (done) => progress.show(done.records, written(done)),
+    onRefused: ({ reason, ...row }) =>
+      terminal.note(printable(`not taken: ${Object.values(row).join(' / ')}: ${reason}`)),
+  }).finally(() => progress.end());
+  await report(context, done, dryRun);
+}
+
+async function report({ terminal, signal }: Context, done: ImportResult, isDryRun?: boolean): Promise<void> {
+  const verb = isDryRun ? 'This would write' : 'Wrote';
+  await terminal.result(done, () => [`${verb} ${written(done)}; read ${counted(done.records, 'record')}.`]);
+  if (signal.aborted) terminal.note('Ended before the end: the same import again makes it whole.');
+  if (done.annulled > 0)
+    terminal.note(
+      `Left out, since they were rewound: ${counted(done.annulled, 'event')} (--keep-annulled takes them).`,
+    );
+  if (done.refused > 0) terminal.note(`Not taken: ${counted(done.refused, 'row')}.`);
+  if (signal.aborted || done.refused > 0) throw new Unfinished();
+}
+
+const written = ({ sessions, events, artifactVersions, memories }: ImportResult) =>
+  [
+    counted(sessions, 'session'),
+    counted(events, 'event'),
+    ...(artifactVersions > 0 ? [counted(artifactVersions, 'artifact version')] : []),
+    ...(memories > 0 ? [counted(memories, 'memory', 'memories')] : []),
+  ].join(', ');

@@ -1,0 +1,37 @@
+import { once } from 'node:events';
+import path from 'node:path';
+import { migrationStatus } from '../../../../migrations/status.js';
+import { SchemaError } from '../../../../src/model/errors.js';
+import { MikroOrmSessionService } from '../../../../src/sessions/session-service.js';
+import type { Work } from '../run.js';
+import { UsageError } from '../errors.js';
+import { checkExists } from '../files.js';
+
+/** Serves ADK's development page and API until Ctrl-C. It changes no table, since others may use the database. */
+export const web: Work<[string, { port?: number }]> = async (
+  { orm, em, codec, terminal, signal },
+  folder,
+  { port = 8_000 },
+) => {
+  checkExists(folder, 'folder');
+  const { AdkApiServer } = await devtools();
+  const { problem } = await migrationStatus(orm);
+  if (problem !== undefined) throw new SchemaError(problem);
+  const sessionService = new MikroOrmSessionService(em, codec);
+  const server = new AdkApiServer({ agentsDir: path.resolve(folder), port, serveDebugUI: true, sessionService });
+  await server.start();
+  terminal.note(`The page: ${server.url}/dev-ui/`);
+  if (!signal.aborted) await once(signal, 'abort');
+  await server.stop();
+};
+
+async function devtools() {
+  try {
+    return await import('@google/adk-devtools');
+  } catch (cause) {
+    throw new UsageError(
+      "ADK's page needs a package that could not be loaded: npm install --save-dev @google/adk-devtools",
+      { cause },
+    );
+  }
+}

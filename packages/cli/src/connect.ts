@@ -1,0 +1,74 @@
+import { MikroORM, type Options } from '@mikro-orm/core';
+import type { DialectName } from '../../../entities/dialect-name.js';
+import { adkEntities } from '../../../entities/index.js';
+import { LAZILY, hostOrm } from './mikro-orm.js';
+import { UsageError } from './errors.js';
+import { checkExists } from './files.js';
+
+/** Where the database is. If both are left out, MikroORM's own rules find the host's config. */
+export interface ConnectionOptions {
+  config?: string;
+  url?: string;
+}
+
+/**
+ * @param mayCreate whether to create a SQLite file that does not exist.
+ * @returns an ORM that knows the entities of this package; the caller closes it.
+ * @throws UsageError if there is no config, no driver or no file.
+ */
+export async function connect({ config, url }: ConnectionOptions, mayCreate: boolean): Promise<MikroORM> {
+  if (url !== undefined) return open(url, { entities: adkEntities() }, mayCreate);
+  if (config !== undefined) checkExists(config);
+  return hostOrm(config);
+}
+
+/**
+ * @param url the database of another store, which is only read.
+ * @returns an ORM without entities; the caller closes it.
+ */
+export function connectForeign(url: string): Promise<MikroORM> {
+  return open(url, { entities: [], discovery: { warnWhenNoEntities: false } }, false);
+}
+
+async function open(url: string, options: Partial<Options>, mayCreate: boolean): Promise<MikroORM> {
+  const database = await databaseOptions(url);
+  const { dbName, clientUrl } = database;
+  if (clientUrl === undefined && dbName !== undefined && dbName !== ':memory:' && !mayCreate) checkExists(dbName);
+  return MikroORM.init({ ...database, ...options, ...LAZILY });
+}
+
+/** By the scheme of a URL, which is also the end of the package's name. */
+const DRIVERS: Readonly<Record<DialectName, (url: string) => Promise<Partial<Options>>>> = {
+  sqlite: async (url) => ({
+    driver: (await import('@mikro-orm/sqlite')).SqliteDriver,
+    dbName: url.replace(/^sqlite:(\/\/)?/, ''),
+  }),
+  postgresql: async (url) => ({ driver: (await import('@mikro-orm/postgresql')).PostgreSqlDriver, clientUrl: url }),
+  mysql: async (url) => ({ driver: (await import('@mikro-orm/mysql')).MySqlDriver, clientUrl: url }),
+  mariadb: async (url) => ({ driver: (await import('@mikro-orm/mariadb')).MariaDbDriver, clientUrl: url }),
+};
+
+const isScheme = (name: string): name is DialectName => Object.hasOwn(DRIVERS, name);
+
+/**
+ * Turns a database URL into options for `MikroORM.init`. Loads that database's driver and no other.
+ *
+ * @param url `sqlite:<file>`, `sqlite::memory:`, `postgresql://…`, `mysql://…` or `mariadb://…`.
+ * @returns the driver and where it connects to; add entities and whatever else you want.
+ * @throws UsageError if the URL begins with something else, or the driver is not installed.
+ */
+export async function databaseOptions(url: string): Promise<Partial<Options>> {
+  const scheme = url.slice(0, url.indexOf(':')).replace(/^postgres$/, 'postgresql');
+  if (!isScheme(scheme)) {
+    const schemes = Object.keys(DRIVERS).map((name) => `${name}:`);
+    // The message does not show the URL, which can hold a password.
+    throw new UsageError(`The database URL has to begin with ${schemes.slice(0, -1).join(', ')} or ${schemes.at(-1)}`);
+  }
+  try {
+    return await DRIVERS[scheme](url);
+  } catch (cause) {
+    throw new UsageError(`This URL needs a driver that could not be loaded: npm install @mikro-orm/${scheme}`, {
+      cause,
+    });
+  }
+}

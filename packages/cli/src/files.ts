@@ -1,0 +1,53 @@
+import { existsSync } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { driverCodeOf } from '../../../src/model/errors.js';
+import { isObject } from '../../../src/model/json.js';
+import { UsageError } from './errors.js';
+
+/** The system's error codes for files, in words. */
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file or folder',
+  EEXIST: 'it exists already',
+  EISDIR: 'it is a folder',
+  ENOTDIR: 'a part of its path is not a folder',
+  EACCES: 'no permission',
+  EPERM: 'no permission',
+  EROFS: 'the disk is read-only',
+  ENOSPC: 'the disk is full',
+};
+
+/** @param flags `r` to read the file, `w` to overwrite it, `wx` to write it if it does not exist. */
+export async function openFile(path: string, flags: 'r' | 'w' | 'wx'): Promise<FileHandle> {
+  try {
+    return await open(path, flags);
+  } catch (error) {
+    throw inWords(path, flags === 'r' ? 'read' : 'written', error);
+  }
+}
+
+/** The error of a file for the terminal. */
+export function inWords(path: string, verb: 'read' | 'written', cause: unknown): Error {
+  const reason = REASONS[driverCodeOf(cause) ?? ''];
+  return reason === undefined && cause instanceof Error
+    ? cause
+    : new Error(`${path} cannot be ${verb}: ${reason}.`, { cause });
+}
+
+/** @throws UsageError if there is no such file or folder. */
+export function checkExists(path: string, what: 'file' | 'folder' = 'file'): void {
+  if (!existsSync(path)) throw new UsageError(`There is no ${what} ${path}.`);
+}
+
+/**
+ * @param file a JavaScript module.
+ * @returns what it exports as default.
+ * @throws UsageError when there is no such file, and what the module throws.
+ */
+export async function defaultExportOf(file: string): Promise<unknown> {
+  checkExists(file);
+  const loaded = (await import(pathToFileURL(path.resolve(file)).href)) as { default?: unknown };
+  // Node.js puts the exports of a file in CommonJS into `default`, and so does TypeScript.
+  return isObject(loaded.default) && 'default' in loaded.default ? loaded.default.default : loaded.default;
+}

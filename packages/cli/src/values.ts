@@ -1,0 +1,54 @@
+import { InvalidArgumentError } from 'commander';
+import type { LogCursor } from '../../../src/model/log-history.js';
+
+const UNITS: Readonly<Record<string, number>> = {
+  s: 1_000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 24 * 3_600_000,
+  w: 7 * 24 * 3_600_000,
+};
+
+/** @param text a number with one of the units `s`, `m`, `h`, `d` and `w`. @returns ms. */
+export function duration(text: string): number {
+  const [, number = '', unit = ''] = /^(\d+(?:\.\d+)?)([smhdw])$/.exec(text) ?? [];
+  const factor = UNITS[unit];
+  if (factor === undefined) throw new InvalidArgumentError('It takes a number and s, m, h, d or w, such as 90d.');
+  return Number(number) * factor;
+}
+
+/** @param text an ISO date or time. @returns ms since 1970. */
+export function time(text: string): number {
+  const ms = /^\d{4}-\d\d/.test(text) ? Date.parse(text) : NaN;
+  if (Number.isNaN(ms)) throw new InvalidArgumentError('It takes a date or a time, such as 2026-11-22T10:00:00Z.');
+  return ms;
+}
+
+export function wholeNumber(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('It takes a whole number.');
+  return Number(text);
+}
+
+/** @returns a port of TCP; 0 leaves the choice to the system. */
+export function port(text: string): number {
+  const number = wholeNumber(text);
+  if (number > 65_535) throw new InvalidArgumentError('It takes a port from 0 to 65535.');
+  return number;
+}
+
+/** A position of the event log, or the JSON of an entry's `cursor`, whose content is checked later. */
+export function logCursor(text: string): LogCursor | number {
+  if (!text.startsWith('{')) return wholeNumber(text);
+  try {
+    return JSON.parse(text) as LogCursor;
+  } catch {
+    throw new InvalidArgumentError('It takes a position, or the cursor of an entry as JSON.');
+  }
+}
+
+/** Collects `name=value` of an option that may be given several times. */
+export function label(text: string, before: Readonly<Record<string, string>> = {}): Record<string, string> {
+  const at = text.indexOf('=');
+  if (at < 1) throw new InvalidArgumentError('It takes name=value.');
+  return { ...before, [text.slice(0, at)]: text.slice(at + 1) };
+}

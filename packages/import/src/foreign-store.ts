@@ -1,0 +1,141 @@
+import type { Dialect, Sql } from '../../../src/database/dialects/dialect.js';
+import { SESSION_WHERE, placeholders, sessionValues } from '../../../src/database/sql/tables.js';
+import type { SessionKey } from '../../../src/model/keys.js';
+
+/** A row of another program, as the driver returns it, with JSON as text. */
+export type ForeignRow = Readonly<Record<string, unknown>>;
+
+interface ForeignColumn {
+  table: string;
+  column: string;
+  /** As the database declares it, with its length. */
+  type: string;
+}
+
+/** Where a page of events ends, in the order in which events are read. */
+export type EventCursor = SessionKey & { id: string };
+
+const TABLES = ['adk_internal_metadata', 'sessions', 'events', 'app_states', 'user_states'];
+/** Selected as text: a driver that parses JSON, or reads a number of SQLite, would change long integers. */
+const JSON_COLUMNS = new Set([
+  ...['state', 'event_data'],
+  ...['content', 'grounding_metadata', 'custom_metadata', 'usage_metadata', 'citation_metadata'],
+  ...['long_running_tool_ids_json', 'routes_json', 'output_json', 'node_info_json', 'requested_input_json'],
+]);
+
+const SESSION = ['app_name', 'user_id', 'id'];
+const EVENT = ['id', 'app_name', 'user_id', 'session_id'];
+
+/** The statements on the tables of ADK's own session stores. They read, and lock nothing. */
+export class ForeignStore {
+  readonly #dialect: Dialect;
+  readonly #quote: (name: string) => string;
+  #columns: readonly ForeignColumn[] = [];
+
+  constructor(dialect: Dialect, quote: (name: string) => string) {
+    this.#dialect = dialect;
+    this.#quote = quote;
+  }
+
+  /** @returns the columns of the tables that exist. Call it before the other methods. */
+  async columns(sql: Sql): Promise<ForeignColumn[]> {
+    const rows = await sql.all<{ table_name: string; column_name: string; type: string }>(
+      this.#dialect.sql.columns(`('${TABLES.join("', '")}')`),
+    );
+    this.#columns = rows.map((row) => ({ table: row.table_name, column: row.column_name, type: row.type }));
+    return [...this.#columns];
+  }
+
+  #select(table: string, ...others: string[]): string {
+    const columns = this.#columns
+      .filter((each) => each.table === table)
+      .map(({ column }) => {
+        const name = this.#quote(column);
+        return JSON_COLUMNS.has(column) ? `${this.#dialect.sql.asText(name)} as ${name}` : name;
+      });
+    return `select ${[...columns, ...others].join(', ')} from ${table}`;
+  }
+
+  #selectEvents(): string {
+    const { insertionOrder } = this.#dialect.sql;
+    return this.#select('events', ...(insertionOrder ? [`${insertionOrder} as insertion_order`] : []));
+  }
+
+  metadata(sql: Sql): Promise<ForeignRow[]> {
+    return sql.all('select * from adk_internal_metadata');
+  }
+
+  /** @returns the actions of some event; undefined if no event has any. */
+  async someActions(sql: Sql): Promise<unknown> {
+    const [row] = await sql.all<ForeignRow>('select actions from events where actions is not null limit 1');
+    return row?.['actions'];
+  }
+
+  sessions(sql: Sql, after: SessionKey | undefined, limit: number): Promise<ForeignRow[]> {
+    const values = after && sessionValues(after);
+    return sql.all(`${this.#select('sessions')} ${page(SESSION, values)} limit ${limit}`, values);
+  }
+
+  /** Reads the events of some sessions in an order that has an index in most stores, not in the order of their times. */
+  events(
+    sql: Sql,
+    sessions: readonly SessionKey[],
+    after: EventCursor | undefined,
+    limit: number,
+  ): Promise<ForeignRow[]> {
+    const isMeant = `(${isOneOf(sessions)})`;
+    const given = sessions.flatMap(sessionValues);
+    if (!after) return sql.all(`${this.#selectEvents()} ${page(EVENT, undefined, isMeant)} limit ${limit}`, given);
+    const cursor = [after.id, after.appName, after.userId, after.sessionId];
+    // MySQL uses only the first condition to find the start of the page.
+    const text = `${this.#selectEvents()} ${page(EVENT, cursor, `id >= ? and ${isMeant}`)} limit ${limit}`;
+    return sql.all(text, [after.id, ...given, ...cursor]);
+  }
+
+  /** Reads events of one session by their ids. */
+  eventsById(sql: Sql, session: SessionKey, ids: readonly string[]): Promise<ForeignRow[]> {
+    return sql.all(`${this.#selectEvents()} where ${isOneOf([session])} and id in (${placeholders(ids.length)})`, [
+      ...sessionValues(session),
+      ...ids,
+    ]);
+  }
+
+  /** @param owner the app's name, and the user's id. */
+  async sharedState(sql: Sql, scope: 'app' | 'user', owner: readonly string[]): Promise<ForeignRow | undefined> {
+    const { table, key } = SHARED[scope];
+    const [row] = await sql.all<ForeignRow>(
+      `${this.#select(table)} where ${key.map((name) => `${name} = ?`).join(' and ')}`,
+      owner,
+    );
+    return row;
+  }
+
+  /** Reads state of apps or users that have no session. */
+  stateAlone(
+    sql: Sql,
+    scope: 'app' | 'user',
+    after: readonly string[] | undefined,
+    limit: number,
+  ): Promise<ForeignRow[]> {
+    const { table, key } = SHARED[scope];
+    const isSame = key.map((name) => `sessions.${name} = ${table}.${name}`).join(' and ');
+    const isAlone = `not exists (select 1 from sessions where ${isSame})`;
+    return sql.all(`${this.#select(table)} ${page(key, after, isAlone)} limit ${limit}`, after);
+  }
+}
+
+const SHARED = {
+  app: { table: 'app_states', key: ['app_name'] },
+  user: { table: 'user_states', key: ['app_name', 'user_id'] },
+} as const;
+
+const isOneOf = (sessions: readonly SessionKey[]) => sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
+
+function page(key: readonly string[], after: readonly unknown[] | undefined, condition?: string): string {
+  const columns = key.join(', ');
+  const conditions = [
+    ...(condition ? [condition] : []),
+    ...(after ? [`(${columns}) > (${placeholders(after.length)})`] : []),
+  ];
+  return `${conditions.length > 0 ? `where ${conditions.join(' and ')} ` : ''}order by ${columns}`;
+}

@@ -1,0 +1,52 @@
+import {
+  EventTooLargeError,
+  InvalidArgumentError,
+  InvalidKeyError,
+  SessionExistsError,
+  UnserializableValueError,
+} from '../../../src/model/errors.js';
+import type { SessionKey } from '../../../src/model/keys.js';
+import type { Import } from '../../../src/transfer/import.js';
+import type { TransferRecord } from '../../../src/transfer/records.js';
+import type { RefusedRow } from './found-event.js';
+
+const REFUSALS = [
+  EventTooLargeError,
+  InvalidArgumentError,
+  InvalidKeyError,
+  SessionExistsError,
+  UnserializableValueError,
+];
+
+/** Writes the records of another store. A session that cannot be written is reported, and the import continues. */
+export async function writeForeign(
+  records: AsyncIterable<TransferRecord> | Iterable<TransferRecord>,
+  target: Import,
+  onRefused: (row: RefusedRow) => void,
+  onRecord: () => boolean,
+): Promise<void> {
+  /** The session whose records follow; undefined if they are refused. */
+  let session: SessionKey | undefined;
+  const attempt = async (owner: Omit<RefusedRow, 'reason'>, work: Promise<void>) => {
+    try {
+      await work;
+    } catch (error) {
+      if (!(error instanceof Error && REFUSALS.some((refusal) => error instanceof refusal))) throw error;
+      session = undefined;
+      target.drop();
+      onRefused({ ...owner, reason: error.message });
+    }
+  };
+  for await (const record of records) {
+    if (record.type !== 'event') {
+      if (session) await attempt(session, target.end());
+      const { appName, ...rest } = record;
+      session = record.type === 'session' ? { appName, userId: record.userId, sessionId: record.sessionId } : undefined;
+      await attempt(session ?? ('userId' in rest ? { appName, userId: rest.userId } : { appName }), target.add(record));
+    } else if (session) {
+      await attempt(session, target.add(record));
+    }
+    if (!onRecord()) return;
+  }
+  if (session) await attempt(session, target.end());
+}

@@ -1,0 +1,111 @@
+import type { EntityManager } from '@mikro-orm/core';
+import { CallInParts } from '../../../src/database/calls/call-in-parts.js';
+import { Database } from '../../../src/database/calls/database.js';
+import { ForeignStore } from './foreign-store.js';
+import { aBoolean, aFunction, anything, keyConditions, object } from '../../../src/model/arguments.js';
+import { InvalidArgumentError } from '../../../src/model/errors.js';
+import { callHost } from '../../../src/model/host-callbacks.js';
+import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../../../src/model/options.js';
+import type { ImportResult } from '../../../src/model/results.js';
+import { writeForeign } from './import-foreign.js';
+import { reasonOf, type Refuse, type RefusedRow } from './found-event.js';
+import { ForeignReader } from './read-foreign.js';
+import { recognise } from './recognise.js';
+import { savedSessions, type SavedNames } from './saved-session.js';
+import { Import } from '../../../src/transfer/import.js';
+import type { TransferRecord } from '../../../src/transfer/records.js';
+import { IMPORT_OPTIONS, batchSizeOf, type ImportOptions } from '../../../src/maintenance/options.js';
+
+export interface ImportFromOptions extends Omit<ImportOptions, 'texts'>, CommonOptions {
+  /**
+   * The `EntityManager` of any MikroORM on the database with ADK's store; it need not know the tables. Or the text of a file that
+   * `adk run --save_session` or the page of `adk web` wrote, in TypeScript or Python: a session, or an array of sessions.
+   */
+  from: EntityManager | string;
+  /** The `EntityManager` of the MikroORM with our tables, which may be the same one. */
+  to: EntityManager;
+  /** Other names for the sessions of a text. */
+  as?: SavedNames;
+  /**
+   * Also imports the events that a rewind of adk-python has annulled, and its markers; false by default: ADK for TypeScript does
+   * not know the markers, so its agents would see the annulled events.
+   */
+  keepAnnulled?: boolean;
+  /** Only reads and counts: nothing is written. */
+  dryRun?: boolean;
+  /** Gets each row that cannot be imported, with the reason. The import continues, even if this function throws. */
+  onRefused?: (row: RefusedRow) => void;
+}
+
+const checkOptions = object<ImportFromOptions>(
+  {
+    ...{ ...COMMON_OPTIONS, ...IMPORT_OPTIONS, from: anything, to: anything },
+    as: object<SavedNames>(keyConditions),
+    ...{ keepAnnulled: aBoolean, dryRun: aBoolean, onRefused: aFunction },
+  },
+  'from',
+  'to',
+);
+
+/**
+ * Copies the sessions of one of ADK's own stores (contract L2): `DatabaseSessionService` of `@google/adk` and of adk-python,
+ * adk-python's `SqliteSessionService`, and adk-go's service. It is recognised by its tables, which are only read and may be in
+ * use.
+ *
+ * ```ts
+ * const { sessions, refused } = await importFrom({ from: source.em, to: orm.em, dryRun: true });
+ * ```
+ *
+ * Another call imports what is new since. Events are numbered by their times: if a session has got an event between older ones,
+ * it is reported to `onRefused` and left as it is. State of a session is overwritten unless it has more events here, and state
+ * of apps and users unless `sharedState` is `keep`. Titles, labels and soft deletions stay. A session that was deleted here
+ * permanently is imported again.
+ *
+ * @returns what was written, or would be with `dryRun`; what existed does not count.
+ * @throws InvalidArgumentError if an option is unknown or its value is invalid.
+ * @throws SchemaError if the tables are not those of a store (the message names them), or our tables are missing.
+ * @throws DatabaseError, CodecError as the methods of `SessionMaintenance`.
+ * @throws InsideTransactionError inside a transaction of one of the two.
+ */
+export async function importFrom(options: ImportFromOptions): Promise<ImportResult> {
+  options = checkOptions(options, 'The options of importFrom');
+  const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress, sharedState, as = {} } = options;
+  if (options.as && typeof from !== 'string')
+    throw new InvalidArgumentError('as is for the text of saved sessions; the rows of a store keep their names.');
+  const context: ErrorContext = { operation: 'importFrom', key: {} };
+  const database = new Database(to, options);
+  const call = new CallInParts(database, context);
+  const left = { refused: 0, annulled: 0 };
+  const onRefusedRow = (row: RefusedRow) => {
+    left.refused++;
+    callHost(onRefused, row);
+  };
+  const refuse: Refuse = (what, error) => onRefusedRow({ ...what, reason: reasonOf(error) });
+  const onAnnulled = options.keepAnnulled ? undefined : (count: number) => (left.annulled += count);
+  const records =
+    typeof from === 'string'
+      ? savedSessions(from, { as, refuse, onAnnulled })
+      : await storedSessions(from, options, { refuse, onAnnulled });
+  const mode = { batchSize: batchSizeOf(options, 500), isDryRun, isForeign: true, sharedState };
+  const target = new Import(call, mode);
+  const done = () => ({ ...target.result, ...left });
+  return call.run(done, () =>
+    writeForeign(records, target, onRefusedRow, () => {
+      callHost(onProgress, done());
+      return signal?.aborted !== true;
+    }),
+  );
+}
+
+/** The sessions in the tables of another store. */
+async function storedSessions(
+  from: EntityManager,
+  options: CommonOptions,
+  reading: ConstructorParameters<typeof ForeignReader>[3],
+): Promise<AsyncIterable<TransferRecord>> {
+  const foreign = new Database(from, { ...options, codec: undefined, isForeign: true });
+  const { read } = new CallInParts(foreign, { operation: 'importFrom', key: {} });
+  const store = new ForeignStore(foreign.dialect, (name) => from.getPlatform().quoteIdentifier(name));
+  const kind = await read((sql) => recognise(sql, store, from));
+  return new ForeignReader(read, store, kind, reading).records();
+}

@@ -1,0 +1,309 @@
+import type { Sql } from '../../../src/database/dialects/dialect.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  allOf,
+  ifGiven,
+  isSameSession,
+  originOf,
+  perTables,
+  placeholders,
+  sessionColumnsOf,
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+  numberOf,
+  optionalNumberOf,
+  optionalTextOf,
+  textOf,
+} from '../../../src/database/sql/tables.js';
+import { decodedData, type ChangeKind } from '../../../src/database/statements/changes.js';
+import { contentOf } from '../../../src/database/statements/session-reader.js';
+import { sessionIdentity, type SessionKey } from '../../../src/model/keys.js';
+import type { Scope } from '../../../src/model/state.js';
+import type { Undecoded } from '../../../src/model/stored-texts.js';
+
+/** An app or a user, with the time of its last update. */
+export interface NamedUpdate {
+  name: string;
+  /** Undefined if all its sessions are soft-deleted. */
+  lastUpdateTime: number | undefined;
+}
+
+/** The size of a session; an estimate from its newest events if it has many. */
+export interface Size {
+  /** In UTF-8. */
+  bytes: number;
+  isEstimate: boolean;
+}
+
+/** A change of a session, or of the state of a user or an app, with its time. */
+export interface TimedChange {
+  kind: ChangeKind;
+  /** The number of the session's newest event at that time. */
+  seq: number;
+  /** The number of the event that was rewritten. */
+  eventSeq: number | null;
+  /** By the database's clock, in ms. */
+  time: number;
+  /** JSON of what was set; null of other changes. */
+  data: string | null;
+}
+
+/** An event that wrote to the state. */
+export interface WritingEvent {
+  session: SessionKey;
+  id: string;
+  seq: number;
+  timestamp: number;
+  /** Null if the event is too large to read for the name of its author. */
+  json: string | null;
+}
+
+/** A lease that somebody holds. */
+export interface HeldLease {
+  session: SessionKey;
+  holder: string;
+  token: number;
+  /** In ms, by the database's clock. */
+  remainsMs: number;
+}
+
+/** The app and the user whose rows a visitor may see; all if undefined. */
+interface VisibleRows {
+  appName?: string | undefined;
+  userId?: string | undefined;
+}
+
+/** How many events of a session are measured, so that a page of long sessions is as fast as one of short sessions. */
+const SAMPLED = 50;
+
+/** How many sessions, the last updated first, are searched for the writer of shared state. */
+const SEARCHED = 100;
+
+/** The largest event that is read to name its author, in bytes. */
+const MOST_READ = 65_536;
+
+/** @returns at most `limit` apps that have sessions and whose name is greater than `after`, in the order of their names. */
+export async function appsAfter(sql: Sql, after: string, limit: number): Promise<NamedUpdate[]> {
+  const rows = await sql.all(texts(sql).selectApps, [after, limit]);
+  return rows.map(namedUpdateOf);
+}
+
+/** @returns at most `limit` users of an app that have sessions and whose id is greater than `after`, in the order of their ids. */
+export async function usersAfter(sql: Sql, appName: string, after: string, limit: number): Promise<NamedUpdate[]> {
+  const { pagesAlone, skipsToNextName } = sql.dialect.sql;
+  const owners = pagesAlone ? [appName] : [appName, appName];
+  const values = [...owners, after, ...(pagesAlone || skipsToNextName ? [] : [appName]), limit];
+  return (await sql.all(texts(sql).selectUsers, values)).map(namedUpdateOf);
+}
+
+/** @param sessions of one app. @returns their sizes, by `sessionIdentity`. */
+export async function sampledSizes(
+  sql: Sql,
+  sessions: readonly (SessionKey & { eventCount: number })[],
+): Promise<Map<string, Size>> {
+  const [first] = sessions;
+  if (!first) return new Map();
+  const { selectSize, selectPartSizes } = texts(sql);
+  const rows = await sql.all(
+    sessions.map((_, i) => selectSize(i)).join(' union all '),
+    sessions.flatMap((key) => sessionValues(key)),
+  );
+  const sampled = new Map(rows.map((row) => [numberOf(row['ordinal']), row]));
+  const where = sessions.map(() => '(s.user_id = ? and s.session_id = ?)').join(' or ');
+  const values = [first.appName, ...sessions.flatMap(({ userId, sessionId }) => [userId, sessionId])];
+  const parts = selectPartSizes
+    ? await sql.all<Row>(`${selectPartSizes} where s.app_name = ? and (${where})`, values)
+    : [];
+  const inParts = new Map(parts.map((row) => [sessionIdentity(sessionKeyOf(row)), numberOf(row['bytes'])]));
+  return new Map(
+    sessions.map((session, i) => {
+      const id = sessionIdentity(session);
+      const row = sampled.get(i);
+      const [events, bytes] = row ? [numberOf(row['events']), numberOf(row['bytes']) + (inParts.get(id) ?? 0)] : [0, 0];
+      const isEstimate = session.eventCount > SAMPLED && events > 0;
+      return [id, { bytes: isEstimate ? (bytes / events) * session.eventCount : bytes, isEstimate }];
+    }),
+  );
+}
+
+/**
+ * @param owner a session; or a user (the session id is empty), or an app (the user id is empty, too).
+ * @returns the newest changes whose `seq` is in the range, at most `limit`, the oldest first.
+ */
+export async function changesOf(
+  sql: Sql,
+  owner: SessionKey,
+  { from, upTo, limit }: { from: number; upTo: number; limit: number },
+): Promise<Undecoded<TimedChange[]>> {
+  return timedChangesOf(
+    await sql.all<ChangeRow>(texts(sql).selectChanges, [...sessionValues(owner), from, upTo, limit]),
+  );
+}
+
+/**
+ * Like `changesOf`, but for the sessions that were updated last: they may have set the state of a user or an app.
+ *
+ * @param visible what the visitor may see.
+ */
+export async function changesElsewhere(
+  sql: Sql,
+  { appName, userId }: SessionKey,
+  scope: Scope,
+  visible: VisibleRows,
+  limit: number,
+): Promise<Undecoded<TimedChange[]>> {
+  const ofUser = scope === 'user' ? userId : visible.userId;
+  const values = [appName, ...(ofUser === undefined ? [] : [ofUser]), limit];
+  return timedChangesOf(await sql.all<ChangeRow>(texts(sql).selectChangesElsewhere(ofUser !== undefined), values));
+}
+
+/**
+ * Finds events by their ids in the session, and for state of a user or an app also in the sessions that were updated last.
+ *
+ * @param visible what the visitor may see.
+ */
+export async function writersOf(
+  sql: Sql,
+  session: SessionKey,
+  scope: Scope,
+  eventIds: readonly string[],
+  visible: VisibleRows,
+): Promise<Undecoded<WritingEvent[]>> {
+  if (eventIds.length === 0) return () => [];
+  const ids = placeholders(eventIds.length);
+  const own = await sql.all<Row>(`${texts(sql).selectWriters} where ${SESSION_WHERE} and event_id in (${ids})`, [
+    ...sessionValues(session),
+    ...eventIds,
+  ]);
+  const missing =
+    scope === 'session' ? [] : eventIds.filter((id) => !own.some((row) => textOf(row['event_id']) === id));
+  const rows = missing.length === 0 ? own : [...own, ...(await elsewhere(sql, session, scope, missing, visible))];
+  return (texts) =>
+    rows.map((row) => {
+      const [known, id] = [knownIn(row), textOf(row['event_id'])];
+      const { json = null } = contentOf(texts, known, id, optionalTextOf(row['data']) ?? undefined);
+      const session = sessionKeyOf(row);
+      return { session, id, seq: numberOf(row['seq']), timestamp: numberOf(row['happened']), json };
+    });
+}
+
+async function elsewhere(
+  sql: Sql,
+  { appName, userId }: SessionKey,
+  scope: Scope,
+  eventIds: readonly string[],
+  visible: VisibleRows,
+): Promise<Row[]> {
+  const ofUser = scope === 'user' ? userId : visible.userId;
+  return sql.all<Row>(
+    `${texts(sql).selectElsewhere(ofUser !== undefined)} and e.event_id in (${placeholders(eventIds.length)})`,
+    [appName, ...(ofUser === undefined ? [] : [ofUser]), ...eventIds],
+  );
+}
+
+/** Reads the row of every visible session. @returns at most `limit` leases, those that expire first at the beginning. */
+export async function heldLeases(sql: Sql, { appName, userId }: VisibleRows, limit: number): Promise<HeldLease[]> {
+  const { now } = sql.dialect.sql;
+  const { where, values } = allOf(ifGiven('app_name = ?', appName), ifGiven('user_id = ?', userId), [
+    `lease_expires > ${now}`,
+  ]);
+  const rows = await sql.all<Row>(
+    `select ${SESSION_COLUMNS}, lease_holder, lease_token, lease_expires as expires, ${now} as now
+      from ${sql.tables.sessions} where ${where} order by lease_expires limit ?`,
+    [...values, limit],
+  );
+  return rows.map((row) => ({
+    session: sessionKeyOf(row),
+    holder: textOf(row['lease_holder']),
+    token: numberOf(row['lease_token']),
+    remainsMs: numberOf(row['expires']) - numberOf(row['now']),
+  }));
+}
+
+/** A row with a session's key and other columns. */
+type Row = SessionKeyRow & Readonly<Record<string, unknown>>;
+
+const namedUpdateOf = ({ name, updated }: Readonly<Record<string, unknown>>): NamedUpdate => ({
+  name: textOf(name),
+  lastUpdateTime: optionalNumberOf(updated),
+});
+
+type ChangeRow = Row & { kind: ChangeKind };
+
+/** @returns what the texts of a row are bound to. State of a user or an app has no origin. */
+const knownIn = (row: Row) => ({ ...sessionKeyOf(row), origin: optionalTextOf(row['origin']) ?? '' });
+
+/** @param rows the newest first. */
+const timedChangesOf =
+  (rows: readonly ChangeRow[]): Undecoded<TimedChange[]> =>
+  (texts) =>
+    rows.toReversed().map((row) => {
+      const change = {
+        kind: row.kind,
+        seq: numberOf(row['seq']),
+        eventSeq: optionalNumberOf(row['event_seq']) ?? null,
+      };
+      const data = decodedData(texts, knownIn(row), change, optionalTextOf(row['data']));
+      return { ...change, time: numberOf(row['changed']), data };
+    });
+
+const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
+  const { sessions, events, eventParts, changes, select } = tables;
+  const columns = sessionColumnsOf('s');
+  // The column is unsigned on MariaDB, where a negative difference is an error.
+  const newest = `case when s.last_seq > ${SAMPLED} then s.last_seq - ${SAMPLED} else 0 end`;
+  const sizes = {
+    // Without the order PostgreSQL chooses the other index, and reads all events of a long session.
+    selectSize: (
+      ordinal: number,
+    ) => `select ${ordinal} as ordinal, count(*) as events, coalesce(sum(n.bytes), 0) as bytes
+      from (select ${sql.byteLength('data')} as bytes from ${events} where ${SESSION_WHERE}
+        order by seq desc limit ${SAMPLED}) as n`,
+    selectPartSizes: limits
+      ? `select ${columns}, (select coalesce(sum(${sql.byteLength('p.text')}), 0) from ${eventParts} as p
+          where ${isSameSession('p', 's')} and p.seq > ${newest}) as bytes from ${sessions} as s`
+      : undefined,
+  };
+  // One statement jumps from name to name in the index: one statement for each name would be a round trip each.
+  const names = (column: string, where: string) => {
+    const after = `from ${sessions} where ${where}${column} >`;
+    if (sql.pagesAlone)
+      return `select ${column} as name, max(case when status = 'active' then last_update_time end) as updated
+        ${after} ? group by ${column} order by ${column} limit ?`;
+    const found = sql.skipsToNextName
+      ? `select distinct ${column} as name ${after} ? order by ${column} limit ?`
+      : `with recursive names (name, step) as (
+          select min(${column}), 1 ${after} ?
+          union all select (select min(${column}) ${after} names.name), step + 1
+            from names where name is not null and step < ?)
+        select name from names where name is not null`;
+    // Names all columns of the index: otherwise MySQL sorts all sessions of the app.
+    const newest = [...(where === '' ? [] : ['app_name']), column, 'last_update_time'].map((each) => `${each} desc`);
+    return `select name, (select last_update_time from ${sessions} where ${where}${column} = found.name and status = 'active'
+        order by ${newest.join(', ')} limit 1) as updated
+      from (${found}) as found order by name`;
+  };
+  const newestSessions = (ofUser: boolean) => `(select ${SESSION_COLUMNS} from ${sessions}
+      where app_name = ?${ofUser ? ' and user_id = ?' : ''} and status = 'active'
+      order by last_update_time desc limit ${SEARCHED}) as s`;
+  const change = `kind, seq, event_seq, time as changed,
+    case when kind in ('created', 'state') then ${select.data} end as data, ${originOf(tables, 'c')} as origin`;
+  const writer = `event_id, seq, timestamp as happened,
+    case when ${sql.byteLength('data')} <= ${MOST_READ} then ${select.data} end as data,
+    ${originOf(tables, 'e')} as origin`;
+  return {
+    selectApps: names('app_name', ''),
+    selectUsers: names('user_id', 'app_name = ? and '),
+    ...sizes,
+    selectChanges: `select ${SESSION_COLUMNS}, ${change} from ${changes} as c where ${SESSION_WHERE} and seq >= ? and seq <= ? order by change_id desc limit ?`,
+    selectChangesElsewhere: (ofUser: boolean) =>
+      `select ${columns}, ${change} from ${newestSessions(ofUser)} join ${changes} as c on ${isSameSession('c', 's')}
+        where kind in ('created', 'state') order by c.time desc, change_id desc limit ?`,
+    selectWriters: `select ${SESSION_COLUMNS}, ${writer} from ${events} as e`,
+    selectElsewhere: (ofUser: boolean) =>
+      `select ${columns}, ${writer} from ${newestSessions(ofUser)}
+        join ${events} as e on ${isSameSession('e', 's')} where 1 = 1`,
+  };
+});

@@ -1,0 +1,209 @@
+import { version as adkVersion } from '@google/adk';
+import { Utils, type EntityManager } from '@mikro-orm/core';
+import { migrationStatus } from '../../../../migrations/status.js';
+import { layoutOf } from '../../../../src/database/dialects/citus-layout.js';
+import type { Dialect, Run } from '../../../../src/database/dialects/dialect.js';
+import type { ServerSetting } from '../../../../src/database/dialects/server-settings.js';
+import { databaseTime } from '../../../../src/database/statements/clock.js';
+import { incompleteVersions } from '../../../../src/artifacts/incomplete.js';
+import { countAbandoned } from '../../../../src/artifacts/uploads.js';
+import { AdkMikroOrmError } from '../../../../src/model/errors.js';
+import { countPending, largestMemories, miscounted, serverSetting } from './health.js';
+import { readerOf } from './reader.js';
+import { schemaDifferences } from './schema-differences.js';
+import { packageVersion } from './version.js';
+import { counted, number, quoted } from './words.js';
+
+export interface Finding {
+  check: string;
+  /** `advice`: safety or speed could be better. `wrong`: something does not work. */
+  state: 'ok' | 'advice' | 'wrong';
+  found: string;
+  /** What to do. */
+  advice?: string;
+}
+
+interface Subject {
+  em: EntityManager;
+  read: Run;
+  dialect: Dialect;
+  poolMax: number;
+}
+
+/** One check. @returns also its name, if that depends on the result; undefined if it does not apply. */
+type Check = (subject: Subject) => Promise<Found | undefined> | Found;
+type Found = Omit<Finding, 'check'> & Partial<Pick<Finding, 'check'>>;
+
+/** A difference between the clocks that people would notice in lists of sessions. */
+const CLOCK_MS = 2_000;
+
+/** How many rows are counted, and sessions named, at most. */
+const MOST = 10_000;
+const MOST_NAMED = 10;
+
+/** Searching this many memories takes about 50 ms. */
+const MANY_MEMORIES = 20_000;
+
+/**
+ * Checks everything that must be right, and says what to do about what is not. Nothing is written.
+ *
+ * @param options.readsAll false leaves out the checks that read the keys of all events and changes.
+ */
+export async function* examine(
+  em: EntityManager,
+  { readsAll = true }: { readsAll?: boolean } = {},
+): AsyncGenerator<Finding> {
+  // Without retries: whether the server answers is one of the questions.
+  const { database, read } = readerOf(em, 'doctor', { retry: { attempts: 1 }, timeoutMs: 0 });
+  const { dialect } = database;
+  const poolMax = em.config.get('pool')?.max ?? dialect.connections.defaultPoolMax;
+  const subject: Subject = { em, read, dialect, poolMax };
+  for (const [check, examineIt] of checksOf(dialect, readsAll)) {
+    try {
+      const found = await examineIt(subject);
+      if (!found) continue;
+      const finding = { check, ...found };
+      yield finding;
+      // The following checks would fail for the same reason.
+      if (finding.state === 'wrong') return;
+    } catch (error) {
+      if (!(error instanceof AdkMikroOrmError)) throw error;
+      yield { check, state: 'wrong', found: 'failed', advice: error.message };
+      return;
+    }
+  }
+}
+
+/** The checks in order, with the name that one has if it fails. */
+const checksOf = ({ connections, distributed }: Dialect, readsAll: boolean): [string, Check][] => [
+  ['versions', versions],
+  ['connection', connection],
+  ['pool', pool],
+  ...connections.serverSettings.map((setting): [string, Check] => ['settings', settingOf(setting)]),
+  ['clock', clock],
+  ['tables', tables],
+  ['indexes, keys and collations', schema],
+  ...(distributed ? [['distribution', distribution] satisfies [string, Check]] : []),
+  ['event log', eventLog],
+  ...(readsAll ? READING_ALL : []),
+];
+
+const versions: Check = () => {
+  const ours = `adk-mikro-orm ${packageVersion}, @google/adk ${adkVersion}, MikroORM ${Utils.getORMVersion()}`;
+  return { state: 'ok', found: `${ours}, Node.js ${process.versions.node}` };
+};
+
+const connection: Check = async ({ read }) => {
+  const began = performance.now();
+  await read(databaseTime);
+  const took = performance.now() - began;
+  return { state: 'ok', found: `answered in ${took.toFixed(took < 10 ? 1 : 0)} ms` };
+};
+
+const pool: Check = ({ poolMax }) => ({ state: 'ok', found: `${poolMax} connections at most` });
+
+const settingOf =
+  (setting: ServerSetting): Check =>
+  async ({ read, poolMax }) => {
+    const found = await read((sql) => serverSetting(sql, setting));
+    const advice = setting.advice(found, poolMax);
+    const state = advice === undefined ? 'ok' : setting.isRequired ? 'wrong' : 'advice';
+    return { check: setting.name, state, found, advice };
+  };
+
+const clock: Check = async ({ read }) => {
+  const before = Date.now();
+  const now = await read(databaseTime);
+  const ahead = Math.round(now - (before + Date.now()) / 2);
+  const found = `the database's is ${Math.abs(ahead)} ms ${ahead < 0 ? 'behind' : 'ahead'}`;
+  if (Math.abs(ahead) < CLOCK_MS) return { state: 'ok', found };
+  return { state: 'advice', found, advice: 'Synchronise the clocks: times of both are compared.' };
+};
+
+const tables: Check = async ({ em }) => {
+  const { pending, problem } = await migrationStatus({ em });
+  if (problem !== undefined) return { state: 'wrong', found: 'not as this version needs them', advice: problem };
+  if (pending.length === 0) return { state: 'ok', found: 'as this version needs them' };
+  // The host has migrations of its own, or generated the schema.
+  return { state: 'ok', found: `as this version needs them, made without ${pending.join(', ')}` };
+};
+
+const schema: Check = async ({ em, dialect, read }) => {
+  const statements = await schemaDifferences(em, dialect, read);
+  if (statements.length === 0) return { state: 'ok', found: 'as the entities have them' };
+  const advice = ['Run:', ...statements].join('\n');
+  return { state: 'wrong', found: 'the tables lack what the entities have', advice };
+};
+
+const distribution: Check = async ({ read }) => {
+  const layout = await read(layoutOf);
+  if (!layout) return undefined;
+  const { placed, unplaced, nodes, shards } = layout;
+  if (placed.size === 0) return { state: 'ok', found: 'Citus is here, and distributes none of the tables' };
+  const where = [...placed].map(([placement, tables]) => `${tables} tables ${placement}`).join(', ');
+  const found = `${where}; ${shards} shards, ${nodes} nodes`;
+  if (unplaced.length === 0) return { state: 'ok', found };
+  const by = placed.has('with the schema') ? 'schema' : 'user';
+  const advice = `Stop what writes to them, and run: npx adk-mikro-orm distribute --by ${by} --move`;
+  return { state: 'advice', found: `${found}; not placed: ${unplaced.join(', ')}`, advice };
+};
+
+const eventLog: Check = async ({ read }) => {
+  const count = await read((sql) => countPending(sql, MOST));
+  return { state: 'ok', found: `${shown(count)} entries have no position yet; the next reader gives it to them` };
+};
+
+const sessions: Check = async ({ read }) => {
+  const damaged = await read((sql) => miscounted(sql, MOST_NAMED));
+  if (damaged.length === 0)
+    return { state: 'ok', found: 'each has the events that its row counts (contents were not read)' };
+  const commands = damaged.map(({ appName, userId, sessionId }) =>
+    ['repair', ...[appName, userId, sessionId].map(quoted), '--dry-run'].join(' '),
+  );
+  const most = damaged.length === MOST_NAMED ? 'at least ' : '';
+  const found = `${most}${damaged.length} have other events than their rows count`;
+  return { state: 'wrong', found, advice: ['See what is missing:', ...commands].join('\n') };
+};
+
+const artifacts: Check = async ({ read }) => {
+  const damaged = await incompleteVersions(read, MOST_NAMED);
+  if (damaged.length > 0) {
+    const most = damaged.length === MOST_NAMED ? 'at least ' : '';
+    const names = damaged.map(({ appName, userId, sessionId, filename, version }) =>
+      [...[appName, userId, sessionId, filename].map(quoted), version].join(' '),
+    );
+    const advice = 'Restore their rows from a backup, or save them again. App, user, session, name and version:';
+    const found = `${most}${counted(damaged.length, 'version')} lack parts of their content`;
+    return { state: 'wrong', found, advice: [advice, ...names].join('\n') };
+  }
+  const count = await read((sql) => countAbandoned(sql, MOST));
+  if (count === 0) return { state: 'ok', found: 'each version has its parts (they were not read)' };
+  return {
+    state: 'advice',
+    found: `${shown(count)} saves from streams were abandoned; nobody sees their parts, which take up space`,
+    advice: 'Remove them: prune --idle-for 36500d --yes.',
+  };
+};
+
+const memory: Check = async ({ read }) => {
+  const large = await read((sql) => largestMemories(sql, MANY_MEMORIES, MOST_NAMED));
+  if (large.length === 0) return { state: 'ok', found: `nobody has more than ${number(MANY_MEMORIES)} memories` };
+  const names = large.map(
+    ({ appName, userId, memories }) =>
+      `${number(memories)} of ${userId === '' ? '' : `${quoted(userId)} in `}${quoted(appName)}`,
+  );
+  return {
+    state: 'advice',
+    found: `a search reads many memories: ${names.join(', ')}`,
+    advice: 'Forget old ones: memory forget <app> <user> --before <time>, or ttlMs and prune.',
+  };
+};
+
+const READING_ALL: [string, Check][] = [
+  ['artifacts', artifacts],
+  ['sessions', sessions],
+  ['memory', memory],
+];
+
+/** A number that was counted up to `MOST`. */
+const shown = (count: number) => (count >= MOST ? `${MOST} or more` : String(count));

@@ -1,0 +1,213 @@
+import { REQUEST_CONFIRMATION_FUNCTION_CALL_NAME, createEvent } from '@google/adk';
+import { labelsIn } from '../../../../src/model/description.js';
+import { InvalidArgumentError, SessionNotFoundError } from '../../../../src/model/errors.js';
+import { decode, decodeEvent, isRecord } from '../../../../src/model/json.js';
+import { partsOf } from '../../../../src/model/turn.js';
+import type { TransferredSession } from '../../../../src/transfer/transferred-sessions.js';
+import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
+import { fieldValue, html, type Content, type Html } from '../html.js';
+import { eventNumber, notFound, type Visit } from '../visit.js';
+import { labelText, labelsOf } from './lists.js';
+import { page } from './layout.js';
+
+/** A change that a visitor may make to a session: its form, and what it does. */
+interface Change {
+  title: string;
+  /** Whether it applies to soft-deleted sessions, and only to them. */
+  isOfDeleted?: boolean;
+  /** Says what will happen, and has the fields of the form. */
+  fields: (session: TransferredSession, visit: Visit) => Content | Promise<Content>;
+  button: string;
+  /** Whether it deletes something. */
+  isDangerous?: boolean;
+  /** @returns the page to show next. */
+  apply(visit: Visit, form: URLSearchParams): Promise<string>;
+}
+
+const CHANGES: Readonly<Record<string, Change>> = {
+  '/describe': {
+    title: 'Edit title and labels',
+    fields: ({ title, labels }) => {
+      const lines = Object.entries(labelsIn(labels)).map(([name, value]) => labelText(name, value));
+      // As the browser will send them: its field for a title removes line breaks.
+      const shown = { title: (title ?? '').replace(/[\r\n]/g, ''), labels: lines.join('\n') };
+      return html`<input type="hidden" name="shown" value="${fieldValue(JSON.stringify(shown))}" />
+        <label>Title<input name="title" maxlength="255" value="${fieldValue(shown.title)}" /></label>
+        <label
+          >Labels, one name=value to a line<textarea name="labels" rows="4">${fieldValue(shown.labels)}</textarea>
+        </label>`;
+    },
+    button: 'Save',
+    async apply({ reading, session, links }, form) {
+      const before = decode(form.get('shown') ?? '')?.value;
+      const shown: Readonly<Record<string, unknown>> = isRecord(before) ? before : {};
+      const title = form.get('title') ?? '';
+      const text = (form.get('labels') ?? '').replaceAll('\r\n', '\n');
+      const labels = labelsOf(text.split('\n').filter((line) => line.trim() !== ''));
+      // Writes only what was edited: the rest may have been changed by somebody else meanwhile.
+      await reading.service.describeSession(session, {
+        ...(title !== shown['title'] && { title: title === '' ? null : title }),
+        ...(text !== shown['labels'] && { labels: Object.keys(labels).length === 0 ? null : labels }),
+      });
+      return links.ofSession('/session', session);
+    },
+  },
+  '/answer': {
+    title: 'Answer instead of the person',
+    async fields(_, visit) {
+      const { id, name, args } = await askedCall(visit);
+      const answer = name === REQUEST_CONFIRMATION_FUNCTION_CALL_NAME ? { confirmed: true } : { answer: '' };
+      return html`<p>
+          <code><bdi>${name}</bdi></code> was called with:
+        </p>
+        <pre>${JSON.stringify(args, undefined, 2)}</pre>
+        <input type="hidden" name="call" value="${fieldValue(id)}" />
+        <input type="hidden" name="name" value="${fieldValue(name)}" />
+        <label
+          >Response, as a JSON object<textarea name="response" rows="4">${fieldValue(JSON.stringify(answer))}</textarea>
+        </label>
+        <p>It is stored as an event of the user. The agent continues when your application runs it next.</p>`;
+    },
+    button: 'Answer',
+    async apply({ reading, session, links }, form) {
+      const response = decode(form.get('response') ?? '')?.value;
+      if (!isRecord(response)) throw new InvalidArgumentError('The response must be a JSON object.');
+      const functionResponse = { id: form.get('call') ?? '', name: form.get('name') ?? '', response };
+      const handle = await reading.service.getSession({ ...session, config: { numRecentEvents: 1 } });
+      if (!handle) throw notFound();
+      const event = createEvent({ author: 'user', content: { role: 'user', parts: [{ functionResponse }] } });
+      await reading.service.appendEvent({ session: handle, event });
+      return links.ofSession('/session', session);
+    },
+  },
+  '/delete': {
+    title: 'Delete this session',
+    fields: () =>
+      html`<p>
+        It is gone from lists and for agents, and can be restored until its id is used again or prune deletes it for
+        good.
+      </p>`,
+    button: 'Delete',
+    isDangerous: true,
+    async apply({ reading, session, links }) {
+      await reading.service.deleteSession(session);
+      return links.to('/sessions', { app: session.appName, status: 'deleted' });
+    },
+  },
+  '/restore': {
+    title: 'Restore this session',
+    isOfDeleted: true,
+    fields: () => html`<p>It will be as it was when it was deleted.</p>`,
+    button: 'Restore',
+    async apply({ reading, session, links }) {
+      await reading.service.restoreSession(session);
+      return links.ofSession('/session', session);
+    },
+  },
+  '/fork': {
+    title: 'Fork this session',
+    fields: ({ firstSeq, lastSeq }, visit) =>
+      html`<p>
+          A new session gets the events up to one of them, and the session’s own state as it was then. This session
+          stays as it is.
+        </p>
+        ${pointField(firstSeq, lastSeq, visit.number('at') ?? lastSeq)}
+        <label>Id of the new session, empty for a random one<input name="as" maxlength="191" /></label>`,
+    button: 'Fork',
+    async apply({ reading, session, links }, form) {
+      const as = form.get('as') ?? '';
+      const made = await reading.service.forkSession(session, { at: pointOf(form), ...(as !== '' && { as }) });
+      return links.ofSession('/session', { ...session, sessionId: made.id });
+    },
+  },
+  '/rewind': {
+    title: 'Rewind this session',
+    fields: ({ firstSeq, lastSeq }, visit) =>
+      html`<p>
+          The events after one of them are deleted for good, and the session’s own state becomes what it was then.
+        </p>
+        ${pointField(firstSeq, lastSeq, visit.number('at') ?? lastSeq)}`,
+    button: 'Delete the later events',
+    isDangerous: true,
+    async apply({ reading, session, links }, form) {
+      await reading.service.rewindSession(session, { at: pointOf(form) });
+      return links.ofSession('/session', session);
+    },
+  },
+};
+
+/** @returns the call that the page is about. @throws Refusal of 404 if the event has no such call. */
+async function askedCall(visit: Visit) {
+  const { reading, session, params } = visit;
+  const json = await reading.eventJson(session, visit.number('at') ?? 0);
+  const event = decodeEvent(json);
+  const calls = (event ? partsOf(event) : []).map(({ functionCall }) => functionCall).filter(isRecord);
+  const found = calls.find(({ id }) => id === params.get('call'));
+  if (!found) throw new Refusal(404, 'There is no such call. It was answered, or its event is gone.');
+  return { id: String(found['id']), name: String(found['name']), args: found['args'] ?? {} };
+}
+
+export const isChange = (path: string) => Object.hasOwn(CHANGES, path);
+
+/** Shows the form of a change (GET), or makes the change (POST). */
+export async function changePage(visit: Visit): Promise<Response> {
+  const change = CHANGES[visit.path];
+  if (!change || !visit.mayChange) throw new Refusal(403, 'Nothing can be changed here. It takes allowChanges.');
+  const { session: key, reading, request } = visit;
+  if (request.method === 'POST') return changed(visit, (form) => change.apply(visit, form));
+  const session = await reading.session(key);
+  if (!session || (session.deletedAt !== undefined) !== (change.isOfDeleted ?? false)) throw notFound();
+  return formPage(visit, change, session);
+}
+
+/** Makes the change that a form of the studio requests. @param apply returns the page to show next. */
+export async function changed(
+  { request }: Visit,
+  apply: (form: URLSearchParams) => Promise<string>,
+): Promise<Response> {
+  if (!/^application\/x-www-form-urlencoded\b/.test(request.headers.get('content-type') ?? ''))
+    throw new Refusal(415, 'This is not a form.');
+  const form = new URLSearchParams(await request.text());
+  checkForm(request, form);
+  if (!form.get('confirm')) throw new Refusal(400, 'The change was not confirmed. Go back, and tick the box.');
+  try {
+    const location = await apply(form);
+    return new Response(null, { status: 303, headers: { ...SECURITY_HEADERS, location } });
+  } catch (error) {
+    if (error instanceof SessionNotFoundError) throw notFound();
+    throw error;
+  }
+}
+
+async function formPage(
+  visit: Visit,
+  { title, fields, button, isDangerous }: Change,
+  session: TransferredSession,
+): Promise<Response> {
+  const { links, path } = visit;
+  const { key } = session;
+  const name = session.title ?? key.sessionId;
+  const back = links.ofSession('/session', key);
+  const body = html`<h1>${title}</h1>
+    <form class="form" method="post" action="${links.ofSession(path, key)}">
+      ${visit.tokenField}
+      <p>
+        <strong><bdi>${name}</bdi></strong> <span class="id"><bdi>${key.sessionId}</bdi></span>
+      </p>
+      ${await fields(session, visit)}
+      <label class="check"><input type="checkbox" name="confirm" value="yes" required />Yes, change this session</label>
+      <div class="actions">
+        <button class="${isDangerous ? 'danger' : 'primary'}">${button}</button>
+        <a class="button" href="${back}">Cancel</a>
+      </div>
+    </form>`;
+  return page(visit, { title, appName: key.appName, crumbs: [{ text: name, href: back }], body });
+}
+
+function pointField(firstSeq: number, lastSeq: number, value: number): Html {
+  return html`<label
+    >Last event to keep<input type="number" name="at" min="${firstSeq - 1}" max="${lastSeq}" value="${value}" required
+  /></label>`;
+}
+
+const pointOf = (form: URLSearchParams) => eventNumber('at', form.get('at') ?? '');

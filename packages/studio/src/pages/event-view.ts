@@ -1,0 +1,432 @@
+import { PairedCalls, type PairedCall } from '../../../../src/conversation/calls.js';
+import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../../../../src/conversation/tokens.js';
+import { IMAGES } from '../../../../src/http/file.js';
+import { isRecord } from '../../../../src/model/json.js';
+import { beginsTurn, partsOf } from '../../../../src/model/turn.js';
+import { bytes, number } from '../operations/words.js';
+import type { SessionKey } from '../../../../src/model/keys.js';
+import { html, type Content, type Html } from '../html.js';
+import type { Links } from '../links.js';
+import type { Markdown } from '../markdown.js';
+import type { Entry } from '../reading.js';
+import { chip, codeOf, definition, hue, time } from './layout.js';
+
+/** A stored event may hold anything, whatever ADK's types promise. */
+type Loose = Readonly<Record<string, unknown>>;
+
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
+export const recordOf = (value: unknown): Loose => (isRecord(value) ? value : {});
+
+/** How many characters of a text or of JSON are shown. The page of the event has the rest. */
+const MOST_TEXT = 4_000;
+const MOST_JSON = 1_500;
+
+/** The same on a page that has become large. */
+const FEW = 160;
+
+/** How many parts of an event are shown. */
+const MOST_PARTS = 20;
+
+/** How many characters of an author's name are shown. */
+const MOST_AUTHOR = 80;
+
+/** After how many bytes of markup the next events are shown in brief. */
+const LARGE_PAGE = 110_000;
+
+/** How many bytes of markup the events of a page have at most. An event beyond is a link to its own page. */
+const LARGEST_PAGE = 140_000;
+
+/** How many bytes of markup are made of whole events at most, shown or not: making it takes time. */
+const MOST_MADE = 1_000_000;
+
+/** The largest image that is shown, in bytes. */
+export const LARGEST_IMAGE = 512 * 1024;
+
+/** @returns the author of an event, cut to what a page shows. */
+export function authorOf(event: unknown): string {
+  return cut(textOf(recordOf(event)['author']) ?? 'unknown', MOST_AUTHOR)[0];
+}
+
+/** The page around an event: its session, its links and what the page shows of other events. */
+interface Surroundings {
+  links: Links;
+  session: SessionKey;
+  /** The event whose state is shown. */
+  at?: number | undefined;
+  /** Whether the page has the newest events: only then is a call without an answer here known to have none. */
+  isNewest: boolean;
+  /** Renders texts of models; if absent, they are shown as they are. */
+  markdown?: Markdown | undefined;
+}
+
+/** The events of a page; answers are shown in their calls. */
+export function eventList(entries: readonly Entry[], surroundings: Surroundings): Map<number, Html> {
+  const pairs = new Pairs(entries);
+  const turns = tokensOfTurns(entries, surroundings);
+  let [length, made] = [0, 0];
+  const views = new Map<number, Html>();
+  for (const entry of entries) {
+    const isBrief = length > LARGE_PAGE || made > MOST_MADE;
+    const around = new EventView(surroundings, pairs, isBrief, turns.get(entry.seq));
+    const whole = around.view(entry);
+    made += whole.bytes;
+    const view = entry.event && length + whole.bytes > LARGEST_PAGE ? around.link(entry) : whole;
+    length += view.bytes;
+    views.set(entry.seq, view);
+  }
+  return views;
+}
+
+/** The tokens of each turn with several calls of models that is complete on the page, by the number of its last event. */
+function tokensOfTurns(entries: readonly Entry[], { isNewest }: Surroundings): Map<number, TokenCounts> {
+  const turns = new Map<number, TokenCounts>();
+  let turn: { sum: TokenCounts; calls: number; last: number } | undefined;
+  const end = () => {
+    if (turn && turn.calls > 1) turns.set(turn.last, turn.sum);
+  };
+  for (const { seq, event } of entries) {
+    const loose = recordOf(event);
+    if (beginsTurn(loose)) {
+      end();
+      turn = { sum: { ...NO_TOKENS }, calls: 0, last: seq };
+    }
+    const tokens = tokensOf(loose);
+    if (!turn || !tokens) continue;
+    addTokens(turn.sum, tokens);
+    turn.calls++;
+    turn.last = seq;
+  }
+  if (isNewest) end();
+  return turns;
+}
+
+/** @returns an empty text if no tokens were counted. */
+export function tokensText({ inputTokens, cachedTokens, outputTokens, thoughtsTokens }: TokenCounts): string {
+  if (inputTokens + outputTokens + thoughtsTokens === 0) return '';
+  const cached = cachedTokens > 0 ? ` (${number(cachedTokens)} cached)` : '';
+  const thoughts = thoughtsTokens > 0 ? `, ${number(thoughtsTokens)} of thoughts` : '';
+  return `${number(inputTokens)} tokens in${cached}, ${number(outputTokens)} out${thoughts}`;
+}
+
+/** A call, and the responses on the page. */
+interface ShownCall {
+  seq: number;
+  paired: PairedCall;
+  responses: { seq: number; response: unknown }[];
+}
+
+/** Pairs the calls of a page with their responses. */
+class Pairs {
+  readonly #paired = new PairedCalls();
+  readonly #calls = new Map<PairedCall, ShownCall>();
+  /** By the number of the calling event. */
+  readonly #made = new Map<number, ShownCall[]>();
+
+  constructor(entries: readonly Entry[]) {
+    for (const { seq, event } of entries) {
+      if (!event) continue;
+      try {
+        const made = this.#paired.add(event).filter(({ isMissing }) => !isMissing);
+        const shown = made.map((call): ShownCall => ({ seq, paired: call, responses: [] }));
+        for (const each of shown) this.#calls.set(each.paired, each);
+        this.#made.set(seq, shown);
+      } catch {
+        // The event has a shape that ADK cannot read: it is shown without calls.
+      }
+      for (const { functionResponse } of partsOf(recordOf(event)))
+        this.answeredBy(functionResponse)?.responses.push({ seq, response: recordOf(functionResponse)['response'] });
+    }
+  }
+
+  /** @param nth the index of the call among those of the event. */
+  call(seq: number, nth: number): ShownCall | undefined {
+    return this.#made.get(seq)?.[nth];
+  }
+
+  /** @returns the call that a response is shown in. */
+  answeredBy(functionResponse: unknown): ShownCall | undefined {
+    const call = this.#paired.answered.get(functionResponse);
+    return call && this.#calls.get(call);
+  }
+}
+
+class EventView {
+  #seq = 0;
+
+  /** @param turn the tokens of the turn, if the event is its last one. */
+  constructor(
+    readonly around: Surroundings,
+    readonly pairs: Pairs,
+    readonly isBrief: boolean,
+    readonly turn: TokenCounts | undefined,
+  ) {}
+
+  view({ seq, to, event }: Entry): Html {
+    this.#seq = seq;
+    if (!event) {
+      const numbers = to === seq ? `Event ${seq}` : `Events ${seq} to ${to}`;
+      return html`<li class="event damaged" id="e${seq}" data-seq="${to}">
+        <p>${numbers} cannot be read. <a href="${this.#link('/repair')}">See what is damaged</a></p>
+      </li>`;
+    }
+    const loose = recordOf(event);
+    const author = authorOf(event);
+    const isUser = author === 'user';
+    const branch = textOf(loose['branch']);
+    const depth = branch === undefined ? 0 : Math.min(branch.split('.').length - 1, 3);
+    const parts = partsOf(loose);
+    const content = [
+      ...this.#compaction(loose),
+      ...parts
+        .slice(0, MOST_PARTS)
+        .map((part, i) => this.#part(part, i, loose, parts.slice(0, i).filter((each) => each['functionCall']).length)),
+    ];
+    const rest = [this.#transcription(loose), this.#error(loose), this.#actions(loose)].flat();
+    // An event that only answers calls stays in the list: links lead to it, and to the state as of it.
+    const isFolded = parts.length > 0 && parts.every((part) => this.pairs.answeredBy(part['functionResponse']));
+    const isSlim = isFolded && !isUser && rest.every((each) => each === false || each === undefined);
+    const isCurrent = this.around.at === seq;
+    return html`<li
+      class="event ${isUser ? 'user' : 'agent'} depth-${depth} ${hue(author)} ${isCurrent && 'current'} ${isSlim && 'slim'}"
+      id="e${seq}"
+      data-seq="${seq}"
+      data-branch="${branch}"
+    >
+      <div class="meta">
+        <span class="author"><bdi>${author}</bdi></span>
+        ${branch !== undefined && chip(html`<bdi>${branch}</bdi>`, 'branch')} ${time(numberOf(loose['timestamp']))}
+        <span class="tools">
+          <a href="${this.#link('/session', { at: seq })}#e${seq}" title="The state as of this event">#${seq}</a>
+          <a href="${this.#link('/event', { seq })}">JSON<span class="hidden"> of event ${seq}</span></a>
+        </span>
+      </div>
+      <div class="body">
+        ${content} ${parts.length > MOST_PARTS && this.#rest(`${parts.length - MOST_PARTS} more parts`)} ${rest}
+      </div>
+    </li>`;
+  }
+
+  /** A link to the page of an event, for an event that is too large for this page. */
+  link({ seq, event }: Entry): Html {
+    this.#seq = seq;
+    const author = authorOf(event);
+    return html`<li
+      class="event ${author === 'user' ? 'user' : 'agent'} depth-0 ${hue(author)}"
+      id="e${seq}"
+      data-seq="${seq}"
+    >
+      <div class="meta">
+        <span class="author"><bdi>${author}</bdi></span>
+      </div>
+      <div class="body">${this.#rest(`Show event #${seq}`)}</div>
+    </li>`;
+  }
+
+  #link(path: string, query?: Record<string, number>): string {
+    return this.around.links.ofSession(path, this.around.session, query);
+  }
+
+  #rest(text: string): Html {
+    return html`<p><a href="${this.#link('/event', { seq: this.#seq })}">${text}</a></p>`;
+  }
+
+  #compaction({ isCompacted, compactedContent, startTime, endTime }: Loose): Html[] {
+    if (isCompacted !== true) return [];
+    const span = html`${time(numberOf(startTime))} to ${time(numberOf(endTime))}`;
+    return [
+      html`<p class="note">Compaction: for the model this replaces the events from ${span}.</p>`,
+      this.#written(textOf(compactedContent) ?? ''),
+    ];
+  }
+
+  #part(part: Loose, index: number, { author, longRunningToolIds }: Loose, nthCall: number): Html {
+    const { text, thought, functionCall, functionResponse, inlineData, fileData, executableCode, codeExecutionResult } =
+      part;
+    if (isRecord(functionCall))
+      return this.#call(functionCall, this.pairs.call(this.#seq, nthCall), longRunningToolIds);
+    if (isRecord(functionResponse)) return this.#response(functionResponse);
+    if (typeof text === 'string') {
+      const view = author === 'user' ? this.#text(text) : this.#written(text);
+      return thought === true ? fold('thought', 'Thought', view) : view;
+    }
+    if (isRecord(inlineData)) return this.#file(inlineData, index);
+    if (isRecord(fileData)) return this.#reference(fileData);
+    if (isRecord(executableCode))
+      return fold(
+        'code',
+        html`Code <bdi>${textOf(executableCode['language'])}</bdi>`,
+        this.#pre(String(executableCode['code'])),
+      );
+    if (isRecord(codeExecutionResult))
+      return fold(
+        'code',
+        html`Result of the code: <bdi>${textOf(codeExecutionResult['outcome'])}</bdi>`,
+        this.#pre(String(codeExecutionResult['output'])),
+      );
+    return this.#json(part);
+  }
+
+  #call({ id, name, args }: Loose, shown: ShownCall | undefined, longRunningToolIds: unknown): Html {
+    const callId = textOf(id) ?? '';
+    const responses = shown?.responses ?? [];
+    const isLongRunning = callId !== '' && Array.isArray(longRunningToolIds) && longRunningToolIds.includes(callId);
+    const waits = isLongRunning && shown?.paired.isAnswered !== true;
+    const last = responses.at(-1);
+    const status = waits
+      ? chip(this.around.isNewest ? 'waits for an answer' : 'long-running', 'warn pending')
+      : last
+        ? isFailed(last.response) && chip('failed', 'bad')
+        : chip(this.around.isNewest ? 'no answer yet' : 'no answer on this page', 'pending');
+    return fold(
+      'call',
+      html`<span class="what">Call</span> ${codeOf(textOf(name) ?? 'a function')} ${inLine(args)} ${status}`,
+      html`<h4>Arguments</h4>
+        ${this.#json(args ?? {})}
+        ${responses.map(
+          ({ seq, response }) =>
+            html`<h4>Answer <a href="#e${seq}">#${seq}</a></h4>
+              ${this.#json(response)}`,
+        )}`,
+      callId,
+    );
+  }
+
+  #response(functionResponse: Loose): Html {
+    const { id, name, response } = functionResponse;
+    const call = this.pairs.answeredBy(functionResponse);
+    if (call)
+      return html`<p class="note">
+        Answer of <code><bdi>${textOf(name)}</bdi></code> to <a href="#e${call.seq}">#${call.seq}</a>
+      </p>`;
+    return html`<div class="answer" data-answer="${textOf(id)}">
+      ${fold(
+        'call',
+        html`<span class="what">Answer of</span> ${codeOf(textOf(name) ?? 'a function')}
+          ${isFailed(response) && chip('failed', 'bad')}`,
+        this.#json(response),
+      )}
+    </div>`;
+  }
+
+  #file({ mimeType, data, displayName }: Loose, index: number): Html {
+    const length = typeof data === 'string' ? Math.floor((data.length * 3) / 4) : 0;
+    const name = textOf(displayName) ?? textOf(mimeType) ?? 'File';
+    const href = this.#link('/part', { seq: this.#seq, part: index });
+    const link = html`<a href="${href}" download>Download <bdi>${name}</bdi></a>
+      <span class="dim">${bytes(length)}</span>`;
+    if (!IMAGES.includes(mimeType) || length > LARGEST_IMAGE) return html`<p class="file">${link}</p>`;
+    return html`<figure>
+      <img src="${href}" alt="${name}" loading="lazy" />
+      <figcaption>${link}</figcaption>
+    </figure>`;
+  }
+
+  #reference({ fileUri, mimeType, displayName }: Loose): Html {
+    const uri = textOf(fileUri) ?? '';
+    const name = html`<bdi>${textOf(displayName) ?? uri}</bdi>`;
+    // Another scheme may run code.
+    const link = /^https?:\/\//i.test(uri)
+      ? html`<a href="${uri}" rel="noreferrer noopener nofollow" target="_blank">${name}</a>`
+      : name;
+    return html`<p class="file">File ${link} <span class="dim">${textOf(mimeType)}</span></p>`;
+  }
+
+  #transcription({ inputTranscription, outputTranscription }: Loose): Content {
+    const text = textOf(recordOf(inputTranscription)['text']) ?? textOf(recordOf(outputTranscription)['text']);
+    return (
+      text !== undefined &&
+      html`<p class="note">Spoken:</p>
+        ${this.#text(text)}`
+    );
+  }
+
+  #error({ errorCode, errorMessage, interrupted }: Loose): Content {
+    const what = [textOf(errorCode), textOf(errorMessage)].filter((text) => text !== undefined).join(': ');
+    return [
+      what !== '' && html`<p class="error"><strong>Error</strong> <bdi>${cut(what, MOST_JSON)[0]}</bdi></p>`,
+      interrupted === true && chip('interrupted', 'warn'),
+    ];
+  }
+
+  #actions(event: Loose): Content {
+    const {
+      stateDelta,
+      artifactDelta,
+      transferToAgent,
+      escalate,
+      requestedAuthConfigs,
+      requestedToolConfirmations,
+      endOfAgent,
+    } = recordOf(event['actions']);
+    const tokens = tokensText(tokensOf(event) ?? NO_TOKENS);
+    const chips = [
+      textOf(transferToAgent) !== undefined && chip(html`hands over to <bdi>${textOf(transferToAgent)}</bdi>`),
+      escalate === true && chip('escalates'),
+      endOfAgent === true && chip('agent has ended'),
+      Object.keys(recordOf(requestedToolConfirmations)).length > 0 && chip('asks for a confirmation', 'warn'),
+      Object.keys(recordOf(requestedAuthConfigs)).length > 0 && chip('asks for a login', 'warn'),
+      ...Object.entries(recordOf(artifactDelta))
+        .slice(0, MOST_PARTS)
+        .map(([name, version]) => chip(html`artifact <bdi>${name}</bdi> ${String(version)}`)),
+      tokens !== '' && chip(tokens, 'quiet'),
+      this.turn !== undefined && chip(`in this turn ${tokensText(this.turn)}`, 'quiet'),
+    ];
+    const delta = Object.entries(recordOf(stateDelta));
+    const state = delta
+      .slice(0, MOST_PARTS)
+      .map(([key, value]) => definition(key, codeOf(cut(JSON.stringify(value) ?? '', FEW)[0])));
+    return [
+      chips.some((each) => each !== false) && html`<p class="chips">${chips}</p>`,
+      delta.length > 0 && html`<dl class="delta" aria-label="State written">${state}</dl>`,
+      delta.length > MOST_PARTS && this.#rest(`${delta.length - MOST_PARTS} more keys of the state`),
+    ];
+  }
+
+  /** A text of a model. */
+  #written(text: string): Html {
+    return this.#text(text, this.around.markdown);
+  }
+
+  #text(text: string, markdown?: Markdown): Html {
+    const [shown, isCut] = cut(text, this.isBrief ? FEW : MOST_TEXT);
+    const whole = isCut ? `${shown}…` : shown;
+    return html`${markdown ? markdown(whole) : html`<div class="text" dir="auto">${whole}</div>`}
+    ${isCut && this.#rest(`Show all (${bytes(text.length)})`)}`;
+  }
+
+  #json(value: unknown): Html {
+    return this.#pre(JSON.stringify(value, null, 2) ?? 'undefined');
+  }
+
+  #pre(text: string): Html {
+    const [shown, isCut] = cut(text, this.isBrief ? FEW : MOST_JSON);
+    return html`<pre tabindex="0" dir="auto">${shown}${isCut && '…'}</pre>
+      ${isCut && this.#rest(`Show all (${bytes(text.length)})`)}`;
+  }
+}
+
+/** The arguments of a call, in the line of its name. */
+export function inLine(args: unknown): Content {
+  const text = Object.entries(recordOf(args))
+    .map(([name, value]) => `${name}: ${JSON.stringify(value) ?? 'undefined'}`)
+    .join(', ');
+  const [shown, isCut] = cut(text, FEW);
+  return text !== '' && html`<span class="args"><bdi>${shown}${isCut && '…'}</bdi></span>`;
+}
+
+const numberOf = (value: unknown) => (typeof value === 'number' ? value : undefined);
+
+/** Tools report errors to the model in this way. */
+const isFailed = (response: unknown) => recordOf(response)['error'] !== undefined;
+
+function fold(kind: string, summary: Content, content: Html, call?: string): Html {
+  return html`<details class="fold ${kind}" ${call !== undefined && call !== '' && html`data-call="${call}"`}>
+    <summary>${summary}</summary>
+    <div>${content}</div>
+  </details>`;
+}
+
+/** @returns the first characters of a text, and whether any were cut off. */
+function cut(text: string, length: number): [string, boolean] {
+  return text.length <= length ? [text, false] : [text.slice(0, length), true];
+}

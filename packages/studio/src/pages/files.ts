@@ -1,0 +1,80 @@
+import { isOfUser } from '../../../../src/artifacts/artifact-name.js';
+import { fileResponse } from '../../../../src/artifacts/artifact-handler.js';
+import { IMAGES } from '../../../../src/http/file.js';
+import { bytes } from '../operations/words.js';
+import { Refusal } from '../guard.js';
+import { html, type Html } from '../html.js';
+import { PAGE } from '../reading.js';
+import { notFound, type Visit } from '../visit.js';
+import { LARGEST_IMAGE } from './event-view.js';
+import { ago, empty, firstOf, nextLink, page, table } from './layout.js';
+
+interface ShownFile {
+  filename: string;
+  version: number;
+  mimeType?: string | undefined;
+  size?: number | undefined;
+  createTime: number;
+}
+
+/** The artifacts of a session and of its user, or the versions of one of them. */
+export async function filesPage(visit: Visit): Promise<Response> {
+  const { links, session: key, params, reading } = visit;
+  if (!(await reading.session(key))) throw notFound();
+  const filename = params.get('file');
+  const { files, next } =
+    filename === null ? await listed(visit) : { files: await versionsOf(visit, filename), next: undefined };
+  const columns: Parameters<typeof table<ShownFile>>[1] = {
+    [filename === null ? 'File' : 'Version']: (file) => nameOf(visit, file, filename === null),
+    Type: ({ mimeType, size }) => mimeType ?? (size === undefined ? 'a reference' : ''),
+    '#Size': ({ size }) => size !== undefined && bytes(size),
+    '#Saved': ({ createTime }) => ago(createTime),
+    Versions:
+      filename === null &&
+      (({ filename, version }) =>
+        html`<a href="${links.ofSession('/files', key, { file: filename })}">${version + 1}</a>`),
+  };
+  const none = empty('No files', 'Neither the session nor its user has artifacts here.');
+  const body = html`<h1>${filename === null ? 'Files' : html`Versions of <bdi>${filename}</bdi>`}</h1>
+    ${table(files, columns, none)}
+    ${nextLink(next === undefined ? undefined : links.ofSession('/files', key, { after: next }))}`;
+  const crumbs = [
+    { text: key.sessionId, href: links.ofSession('/session', key) },
+    ...(filename === null ? [] : [{ text: 'Files', href: links.ofSession('/files', key) }]),
+  ];
+  return page(visit, { title: filename ?? 'Files', appName: key.appName, crumbs, body });
+}
+
+async function listed({ session: key, params, reading }: Visit) {
+  const name = params.get('after');
+  const after = name === null ? undefined : { filename: name, ...(!isOfUser(name) && { sessionId: key.sessionId }) };
+  const { rows, last } = firstOf(await reading.artifacts.list({ ...key, limit: PAGE + 1, ...(after && { after }) }));
+  return { files: rows, next: last?.filename };
+}
+
+/** The newest first. */
+async function versionsOf({ session, reading }: Visit, filename: string): Promise<ShownFile[]> {
+  const versions = await reading.artifacts.listArtifactVersions({ ...session, filename });
+  return versions.map((version) => ({ filename, ...version })).reverse();
+}
+
+function nameOf({ links, session }: Visit, file: ShownFile, isNewest: boolean): Html {
+  const { filename, version, mimeType, size } = file;
+  const href = links.ofSession('/file', session, { file: filename, version });
+  const name = isNewest ? html`<bdi>${filename}</bdi>` : html`${version}`;
+  const isShown = IMAGES.includes(mimeType) && size !== undefined && size <= LARGEST_IMAGE;
+  return html`${size === undefined ? name : html`<a href="${href}" download>${name}</a>`}
+  ${isShown && html`<img src="${href}" alt="" loading="lazy" />`}`;
+}
+
+/** The content of a version. Images can be displayed; everything else is a download. */
+export async function artifactFile(visit: Visit): Promise<Response> {
+  const { session, params, reading, request } = visit;
+  const filename = params.get('file') ?? '';
+  const version = visit.number('version');
+  const content = await reading.artifacts.read({ ...session, filename, ...(version !== undefined && { version }) });
+  if (!content) throw new Refusal(404, 'There is no such file.');
+  return fileResponse(request, content, filename, (error) =>
+    reading.database.report(error, { operation: 'studio', key: session }),
+  );
+}

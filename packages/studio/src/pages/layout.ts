@@ -1,0 +1,207 @@
+import { bytes, shownTime } from '../operations/words.js';
+import { SCRIPT, STYLES } from '../assets/assets.js';
+import { SECURITY_HEADERS, setFormCookie } from '../guard.js';
+import { fieldValue, html, type Content, type Html } from '../html.js';
+import type { Links } from '../links.js';
+import type { Size } from '../browsing.js';
+import { PAGE } from '../reading.js';
+import { namesField, type Visit } from '../visit.js';
+
+/** A link above the heading, to the page above this one. */
+interface Crumb {
+  text: string;
+  href: string;
+}
+
+interface Page {
+  title: string;
+  /** The app that the page is about. */
+  appName?: string;
+  /** The pages between the list of apps, or the app, and this page. */
+  crumbs?: readonly Crumb[];
+  /** The part of the studio that the navigation marks. */
+  section?: 'sessions' | 'operations';
+  body: Html;
+}
+
+export function page(visit: Visit, { title, appName, crumbs, section = 'sessions', body }: Page): Response {
+  const { links, cookie } = visit;
+  const current = (name: Page['section']) => name === section && html` aria-current="true"`;
+  const nav = html`<nav aria-label="Studio">
+    <a href="${links.to('/')}" ${current('sessions')}>Sessions</a>
+    <a href="${links.to('/operations')}" ${current('operations')}>Operations</a>
+  </nav>`;
+  const all = [
+    { text: 'Apps', href: links.to('/') },
+    ...(appName === undefined ? [] : [{ text: appName, href: links.sessions(appName) }]),
+    ...(crumbs ?? []),
+  ];
+  const path =
+    crumbs &&
+    html`<nav class="crumbs" aria-label="Breadcrumbs">
+      <ol>
+        ${all.map(
+          ({ text, href }) =>
+            html`<li>
+              <a href="${href}"><bdi>${text}</bdi></a>
+            </li>`,
+        )}
+      </ol>
+    </nav>`;
+  const response = documentOf(links, { title, status: 200, nav, main: html`${path}${body}` });
+  if (cookie !== undefined) response.headers.append('set-cookie', setFormCookie(cookie, links.base));
+  return response;
+}
+
+/** A page with an error. It needs no visit: the request may have been refused before there was one. */
+export function errorPage(links: Links, status: number, title: string, message: string): Response {
+  const main = html`<section class="empty" role="alert">
+    <h1>${title}</h1>
+    <p>${message}</p>
+    <p><a class="button" href="${links.to('/')}">All sessions</a></p>
+  </section>`;
+  return documentOf(links, { title, status, main });
+}
+
+function documentOf(
+  links: Links,
+  { title, status, nav, main }: { title: string; status: number; nav?: Html; main: Html },
+): Response {
+  const text = html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="color-scheme" content="light dark" />
+        <title>${title} – adk-mikro-orm studio</title>
+        <link rel="icon" href="${links.to('/assets/icon.svg')}" type="image/svg+xml" />
+        <link rel="stylesheet" href="${links.to(STYLES.path)}" />
+        <script src="${links.to(SCRIPT.path)}" defer></script>
+      </head>
+      <body>
+        <a class="skip" href="#main">Skip to the content</a>
+        <header class="top">
+          <a class="brand" href="${links.to('/')}"><span aria-hidden="true"></span>Studio</a>${nav}
+        </header>
+        <main id="main" tabindex="-1">${main}</main>
+      </body>
+    </html> `.text;
+  return new Response(text, { status, headers: { ...SECURITY_HEADERS, 'content-type': 'text/html; charset=utf-8' } });
+}
+
+/** A time for a person to read. Its title has the exact time. */
+export function time(ms: number | undefined, text = `${shownTime(ms)} UTC`): Html {
+  const date = new Date(ms ?? NaN);
+  if (ms === undefined || Number.isNaN(date.getTime())) return html`<span class="dim">–</span>`;
+  return html`<time datetime="${date.toISOString()}" title="${shownTime(ms)} UTC">${text}</time>`;
+}
+
+const STEPS: readonly [ms: number, name: string][] = [
+  [86_400_000, 'day'],
+  [3_600_000, 'hour'],
+  [60_000, 'minute'],
+  [1_000, 'second'],
+];
+
+/** How long ago something happened; after a month, the date. */
+export function ago(ms: number | undefined): Html {
+  if (ms === undefined) return time(ms);
+  const passed = Date.now() - ms;
+  if (passed < 1_000 || passed > 30 * 86_400_000)
+    return time(ms, passed < 1_000 && passed > -60_000 ? 'just now' : undefined);
+  const [unit, name] = STEPS.find(([each]) => passed >= each) ?? [1_000, 'second'];
+  const count = Math.floor(passed / unit);
+  return time(ms, `${count} ${name}${count === 1 ? '' : 's'} ago`);
+}
+
+export const size = ({ bytes: count, isEstimate }: Size = { bytes: 0, isEstimate: false }): Html =>
+  html`${isEstimate && '≈ '}${bytes(count)}`;
+
+/** What a page shows instead of an empty list. */
+export function empty(title: string, ...text: readonly Content[]): Html {
+  return html`<section class="empty">
+    <h2>${title}</h2>
+    <p>${text}</p>
+  </section>`;
+}
+
+export const chip = (text: Content, kind = ''): Html => html`<span class="chip ${kind}">${text}</span>`;
+
+export const labelChips = (labels: Readonly<Record<string, string>>): Html[] =>
+  Object.entries(labels).map(([name, value]) => chip(html`<bdi>${name}=${value}</bdi>`));
+
+/** @returns one of eight colors for a name, the same on every page. */
+export function hue(name: string): string {
+  let sum = 0;
+  for (const character of name) sum = (sum * 31 + (character.codePointAt(0) ?? 0)) % 9_973;
+  return `hue-${sum % 8}`;
+}
+
+/** Columns by heading. A heading that begins with `#` is one of numbers; `false` leaves the column out. */
+type Columns<Row> = Readonly<Record<string, ((row: Row) => Content) | false>>;
+
+/** @param none shown if there are no rows. @param kind a class of the style sheet. */
+export function table<Row>(rows: readonly Row[], columns: Columns<Row>, none?: Html, kind = ''): Content {
+  if (rows.length === 0) return none;
+  const shown = Object.entries(columns).flatMap(([heading, of]) => (of ? [{ heading, of }] : []));
+  const numeric = (heading: string) => heading.startsWith('#') && html`class="number"`;
+  const name = (heading: string) => heading.replace(/^#/, '');
+  const head = shown.map(({ heading }) => html`<th scope="col" ${numeric(heading)}>${name(heading)}</th>`);
+  const cells = (row: Row) =>
+    shown.map(({ heading, of }, i) =>
+      i === 0
+        ? html`<th scope="row">${of(row)}</th>`
+        : html`<td ${numeric(heading)} data-label="${name(heading)}">${of(row)}</td>`,
+    );
+  return html`<table class="list ${kind}">
+    <thead>
+      <tr>
+        ${head}
+      </tr>
+    </thead>
+    <tbody>
+      ${rows.map(
+        (row) =>
+          html`<tr>
+            ${cells(row)}
+          </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}
+
+/** @param found the rows of a page, and one more if another page follows. @returns `last` only if one does. */
+export function firstOf<Row>(found: readonly Row[]): { rows: readonly Row[]; last: Row | undefined } {
+  const rows = found.slice(0, PAGE);
+  return { rows, last: found.length > PAGE ? rows.at(-1) : undefined };
+}
+
+/** @param href undefined on the last page. */
+export const nextLink = (href: string | undefined): Content =>
+  href !== undefined && html`<a class="button" href="${href}" rel="next">Next page</a>`;
+
+/** A field that shows the value in the page's address. */
+export const field = ({ params }: Visit, name: string, label: string, type = 'search', hint?: string): Html =>
+  html`<label
+    >${label}<input
+      type="${type}"
+      name="${name}"
+      value="${fieldValue(params.get(name) ?? '')}"
+      ${hint !== undefined && html`placeholder="${hint}"`}
+  /></label>`;
+
+/** A form that filters a list. @param names parameters that the form keeps. */
+export const searchForm = (href: string, names: Readonly<Record<string, string>>, fields: Content): Html =>
+  html`<form class="search" action="${href}" role="search">
+    ${namesField(names)} ${fields}
+    <button class="primary">Search</button>
+  </form>`;
+
+/** A name and its value in a list of definitions. */
+export const definition = (name: string, value: Content): Html =>
+  html`<div>
+    <dt><bdi>${name}</bdi></dt>
+    <dd>${value}</dd>
+  </div>`;
+
+export const codeOf = (text: string): Html => html`<code><bdi>${text}</bdi></code>`;

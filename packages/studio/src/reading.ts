@@ -1,0 +1,332 @@
+import type { Event } from '@google/adk';
+import { writtenState } from '../../../src/database/statements/state.js';
+import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../../../src/conversation/tokens.js';
+import type { EntityManager } from '@mikro-orm/core';
+import type { Database } from '../../../src/database/calls/database.js';
+import type { Run, Sql } from '../../../src/database/dialects/dialect.js';
+import { currentLease, type StoredLease } from '../../../src/database/statements/leases.js';
+import { loggedEvent, loggedEventOf } from '../../../src/database/statements/logged-events.js';
+import { stateThen } from '../../../src/database/statements/past.js';
+import { nextApp } from '../../../src/database/statements/walk.js';
+import { EventLog, MikroOrmArtifactService } from '../../../src/index.js';
+import { InvalidArgumentError } from '../../../src/model/errors.js';
+import { decode, decodeEvent, isRecord } from '../../../src/model/json.js';
+import { sessionIdentity, type SessionKey } from '../../../src/model/keys.js';
+import type { CodecOptions, ReportingOptions } from '../../../src/model/options.js';
+import { MAX_SEQ, gapsIn } from '../../../src/model/seq-ranges.js';
+import { SCOPES, prefixed, type Scope, type StateEntry } from '../../../src/model/state.js';
+import type { Undecoded } from '../../../src/model/stored-texts.js';
+import { miscountedAfter, type CheckedSessions } from './operations/health.js';
+import { readerOf } from './operations/reader.js';
+import { rangeIn, type ReadEventsRequest } from '../../../src/sessions/pages.js';
+import { MikroOrmSessionService } from '../../../src/sessions/session-service.js';
+import { findSummaries } from '../../../src/sessions/stored-summaries.js';
+import { transferredSession, type TransferredSession } from '../../../src/transfer/transferred-sessions.js';
+import {
+  appsAfter,
+  changesElsewhere,
+  changesOf,
+  heldLeases,
+  sampledSizes,
+  usersAfter,
+  writersOf,
+  type HeldLease,
+  type NamedUpdate,
+  type Size,
+  type TimedChange,
+  type WritingEvent,
+} from './browsing.js';
+import type { StudioScope } from './guard.js';
+
+/** How many rows a page of a list has. */
+export const PAGE = 50;
+
+/** How many events a page of a conversation has. */
+export const EVENTS = 40;
+
+/** How many events of a session are read at most to count its tokens, unless the visitor asks for it. */
+const COUNTED = 200;
+
+/** How many changes a page of a conversation has at most. */
+const CHANGES = 200;
+
+/** How many keys of the state are shown for each scope. */
+const KEYS = 200;
+
+/** How many events are read at most to compute the state as of an event. */
+export const MOST_REPLAYED = 10_000;
+
+/** An event of a conversation, or the range of events that cannot be read. */
+export type Entry = { seq: number; event: Event; to?: undefined } | { seq: number; to: number; event?: undefined };
+
+/** A value of the state, and who wrote it. */
+export interface ShownValue {
+  /** With the prefix of its scope. */
+  key: string;
+  json: string;
+  /** Absent if the value was set outside a run, or its event was not found. */
+  writer?: { session: SessionKey; seq: number; timestamp: number; author: string };
+  /** Whether an event wrote the value, but was not found. */
+  isFromElsewhere: boolean;
+  /** If it was set outside a run: when. */
+  setAt?: number;
+}
+
+export interface ShownState {
+  values: Record<Scope, ShownValue[]>;
+  /** How many keys of each scope are not shown. */
+  more: Record<Scope, number>;
+  /** Why the state as of an event may be incomplete: too many events come before it, or a row cannot be read. */
+  lacks?: 'tooMany' | 'damaged' | undefined;
+}
+
+export interface Conversation {
+  session: TransferredSession;
+  lease: StoredLease | undefined;
+  /** The numbers of the page's first and last event. */
+  from: number;
+  upTo: number;
+  entries: Entry[];
+  changes: TimedChange[];
+  state: ShownState;
+}
+
+/** Which part of a conversation is read. */
+interface Part {
+  /** The events before this number. */
+  before?: number | undefined;
+  /** The events after this number. */
+  after?: number | undefined;
+  /** The event whose state is shown. Without `before` and `after`, the page with this event is read. */
+  at?: number | undefined;
+}
+
+export class Reading {
+  readonly service: MikroOrmSessionService;
+  readonly artifacts: MikroOrmArtifactService;
+  readonly log: EventLog;
+  readonly database: Database;
+  readonly #read: Run;
+
+  constructor(
+    readonly em: EntityManager,
+    readonly options: ReportingOptions & CodecOptions,
+  ) {
+    this.service = new MikroOrmSessionService(em, {
+      ...options,
+      // So that what a visitor deletes can be restored, and only the first answer to a call counts.
+      ...{ deletion: 'soft', onAnsweredCall: 'reject' },
+      // The page names the events that cannot be read.
+      ...{ onDamagedEvent: 'skip', onDamage: () => undefined },
+    });
+    this.artifacts = new MikroOrmArtifactService(em, options);
+    this.log = new EventLog(em, options);
+    const { database, read } = readerOf(em, 'studio', options);
+    this.database = database;
+    this.#read = read;
+  }
+
+  /** @returns a page of the visible apps, and one more if another page follows. */
+  apps({ appName, userId }: StudioScope, after: string): Promise<NamedUpdate[]> {
+    return this.#read(async (sql) => {
+      if (appName !== undefined) return [await this.#update(sql, appName, { appName, userId })];
+      if (userId === undefined) return appsAfter(sql, after, PAGE + 1);
+      const apps: NamedUpdate[] = [];
+      for (let name = after; apps.length <= PAGE;) {
+        const next = await nextApp(sql, name, 'sessions');
+        if (next === undefined) break;
+        name = next;
+        const app = await this.#update(sql, name, { appName: name, userId });
+        // The visitor may not learn of apps in which the visible user has no sessions.
+        if (app.lastUpdateTime !== undefined) apps.push(app);
+      }
+      return apps;
+    });
+  }
+
+  /** @returns a page of the users of an app, and one more if another page follows. */
+  users(appName: string, { userId }: StudioScope, after: string): Promise<NamedUpdate[]> {
+    return this.#read(async (sql) =>
+      userId === undefined
+        ? usersAfter(sql, appName, after, PAGE + 1)
+        : [await this.#update(sql, userId, { appName, userId })],
+    );
+  }
+
+  async #update(sql: Sql, name: string, of: { appName: string; userId: string | undefined }): Promise<NamedUpdate> {
+    const page = { after: undefined, isDescending: true, limit: 1 };
+    const [newest] = await findSummaries(sql, { ...of, isSoftDeleted: false, labels: [] }, page);
+    return { name, lastUpdateTime: newest?.lastUpdateTime };
+  }
+
+  /** @returns a function that gives the size of each of these sessions. */
+  async sizes(
+    sessions: readonly (SessionKey & { eventCount: number })[],
+  ): Promise<(key: SessionKey) => Size | undefined> {
+    const sizes = await this.#read((sql) => sampledSizes(sql, sessions));
+    return (key) => sizes.get(sessionIdentity(key));
+  }
+
+  /** @returns the row of a session, soft-deleted or not, or undefined. */
+  session(key: SessionKey): Promise<TransferredSession | undefined> {
+    return this.#read((sql) => transferredSession(sql, key));
+  }
+
+  /** @returns the JSON of an event, or undefined. */
+  eventJson(key: SessionKey, seq: number): Promise<string | undefined> {
+    return this.#decoded(async (sql) => {
+      const stored = await loggedEvent(sql, key, seq);
+      return (texts) => (stored && loggedEventOf(texts, stored).json) ?? undefined;
+    });
+  }
+
+  /** @returns a page of a conversation, or undefined if there is no such session. */
+  async conversation(key: SessionKey, scope: StudioScope, part: Part): Promise<Conversation | undefined> {
+    const session = await this.session(key);
+    if (!session) return undefined;
+    const { from, upTo, entries } = await this.#entries(session, requestOf(session, part));
+    // A change follows the event with its number. On the first page there are also changes with 0, before any event.
+    const first = from <= session.firstSeq ? 0 : from;
+    const range = { from: first, upTo, limit: CHANGES };
+    const changes = await this.#decoded((sql) => changesOf(sql, key, range));
+    const lease = await this.#read((sql) => currentLease(sql, key));
+    const at = session.deletedAt === undefined ? part.at : undefined;
+    if (at !== undefined && (at > session.lastSeq || at < session.firstSeq - 1))
+      throw new InvalidArgumentError(`The events have the numbers ${session.firstSeq} to ${session.lastSeq}.`);
+    const state = await this.#state(session, scope, at);
+    return { session, from, upTo, entries, changes, lease, state };
+  }
+
+  async #entries(
+    session: TransferredSession,
+    request: ReadEventsRequest,
+  ): Promise<Pick<Conversation, 'from' | 'upTo' | 'entries'>> {
+    // The events of a soft-deleted session cannot be read until it is restored.
+    if (session.deletedAt !== undefined) return { ...rangeIn(session, request), entries: [] };
+    const page = await this.service.readEvents(session.key, request);
+    const range = rangeIn(page, request);
+    const numbers = page.events.map(({ seq }) => seq);
+    const missing = gapsIn(numbers, range.from - 1, range.upTo).map((gap): Entry => ({ seq: gap.from, to: gap.to }));
+    return { ...range, entries: [...page.events, ...missing].sort((a, b) => a.seq - b.seq) };
+  }
+
+  /** @returns the tokens of all events of a session; undefined if there are many and `readsAll` is false. */
+  async tokens(
+    { session, entries, from, upTo }: Conversation,
+    { readsAll }: { readsAll: boolean },
+  ): Promise<TokenCounts | undefined> {
+    const { key, firstSeq, lastSeq } = session;
+    const isWhole = from <= firstSeq && upTo >= lastSeq;
+    if (!isWhole && !readsAll && lastSeq - firstSeq >= COUNTED) return undefined;
+    const sum = { ...NO_TOKENS };
+    for await (const { event } of isWhole ? entries : this.log.session(key).since(0))
+      addTokens(sum, (event && tokensOf(event)) ?? NO_TOKENS);
+    return sum;
+  }
+
+  /** @param at shows the session's own state as it was after this event; state of user and app is always the current one. */
+  async #state(session: TransferredSession, scope: StudioScope, at: number | undefined): Promise<ShownState> {
+    const { key } = session;
+    const isFar = at !== undefined && at < session.lastSeq && at - session.firstSeq >= MOST_REPLAYED;
+    const past =
+      at === undefined
+        ? undefined
+        : isFar
+          ? { state: [], isWhole: true }
+          : await this.database.call({ operation: 'studio', key }, async () =>
+              this.database.code(await this.database.snapshot((sql) => stateThen(sql, session, at))),
+            );
+    const lacks = isFar ? 'tooMany' : past?.isWhole === false ? 'damaged' : undefined;
+    const values: Record<Scope, ShownValue[]> = { session: [], user: [], app: [] };
+    const more: Record<Scope, number> = { session: 0, user: 0, app: 0 };
+    for (const each of SCOPES) {
+      const isPast = each === 'session' && past !== undefined;
+      const stored = isPast ? past.state : await this.#decoded((sql) => writtenState(sql, key, each));
+      const entries = stored.toSorted((a, b) => (a.key < b.key ? -1 : 1)).slice(0, KEYS);
+      more[each] = stored.length - entries.length;
+      values[each] = await this.#withWriters(key, each, entries, scope);
+    }
+    return { values, more, lacks };
+  }
+
+  async #withWriters(
+    key: SessionKey,
+    scope: Scope,
+    entries: readonly StateEntry[],
+    visible: StudioScope,
+  ): Promise<ShownValue[]> {
+    const ids = [...new Set(entries.flatMap(({ eventId }) => eventId ?? []))];
+    const written = await this.#decoded((sql) => writersOf(sql, key, scope, ids, visible));
+    const writers = new Map(written.map((event) => [event.id, event]));
+    const setOutside = entries.filter(({ eventId }) => eventId === null).map((entry) => prefixed(scope, entry.key));
+    const times = await this.#timesOfChanges(key, scope, setOutside, visible);
+    return entries.map(({ key: name, json, eventId }): ShownValue => {
+      const event = eventId === null ? undefined : writers.get(eventId);
+      const setAt = eventId === null ? times.get(prefixed(scope, name)) : undefined;
+      return {
+        key: prefixed(scope, name),
+        json,
+        isFromElsewhere: eventId !== null && !event,
+        ...(event && { writer: writerOf(event) }),
+        ...(setAt !== undefined && { setAt }),
+      };
+    });
+  }
+
+  /** @returns when keys were set outside a run, if the newest changes of the session, the user, the app or other sessions say it. */
+  async #timesOfChanges(
+    key: SessionKey,
+    scope: Scope,
+    names: readonly string[],
+    visible: StudioScope,
+  ): Promise<Map<string, number>> {
+    const times = new Map<string, number>();
+    const note = (changes: readonly TimedChange[]) => {
+      for (const change of changes)
+        for (const name of Object.keys(stateOf(change))) times.set(name, Math.max(change.time, times.get(name) ?? 0));
+    };
+    if (names.length === 0) return times;
+    const owners: SessionKey[] = [key];
+    // State of user and app that was passed to `createSession` is recorded at the session.
+    if (scope !== 'session') owners.unshift({ ...key, sessionId: '', ...(scope === 'app' && { userId: '' }) });
+    const range = { from: 0, upTo: MAX_SEQ, limit: CHANGES };
+    for (const owner of owners) note(await this.#decoded((sql) => changesOf(sql, owner, range)));
+    if (scope !== 'session' && !names.every((name) => times.has(name)))
+      note(await this.#decoded((sql) => changesElsewhere(sql, key, scope, visible, CHANGES)));
+    return times;
+  }
+
+  /** Reads texts; decodes them after the connection has been given back. */
+  #decoded<T>(work: (sql: Sql) => Promise<Undecoded<T>>): Promise<T> {
+    return this.database.call({ operation: 'studio', key: {} }, () => this.database.read(work));
+  }
+
+  heldLeases(scope: StudioScope, limit: number): Promise<HeldLease[]> {
+    return this.#read((sql) => heldLeases(sql, scope, limit));
+  }
+
+  /** Checks the next sessions after one. @returns those whose row says another number of events than there are. */
+  miscounted(after: SessionKey | undefined): Promise<CheckedSessions> {
+    return this.#read((sql) => miscountedAfter(sql, after));
+  }
+}
+
+/** @returns the state that a change has set; keys have their prefixes. */
+export function stateOf({ kind, data }: TimedChange): Record<string, unknown> {
+  const recorded = data === null ? undefined : decode(data)?.value;
+  const set = kind === 'state' && isRecord(recorded) ? recorded['set'] : recorded;
+  return isRecord(set) && (kind === 'state' || kind === 'created') ? set : {};
+}
+
+function writerOf({ session, seq, timestamp, json }: WritingEvent): ShownValue['writer'] {
+  const author: unknown = decodeEvent(json ?? undefined)?.author;
+  return { session, seq, timestamp, author: typeof author === 'string' ? author : '' };
+}
+
+function requestOf({ lastSeq }: TransferredSession, { before, after, at }: Part): ReadEventsRequest {
+  if (before !== undefined) return { before, limit: EVENTS };
+  if (after !== undefined) return { after, limit: EVENTS };
+  // An event among the newest is shown on the newest page, which is the page that visitors know.
+  const isOlder = at !== undefined && at <= lastSeq - EVENTS;
+  return { ...(isOlder && { after: Math.max(0, at - EVENTS / 2) }), limit: EVENTS };
+}

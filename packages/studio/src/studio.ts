@@ -1,0 +1,175 @@
+import type { EntityManager } from '@mikro-orm/core';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { aBoolean, aFunction, condition, object, rule, strings } from '../../../src/model/arguments.js';
+import {
+  AdkMikroOrmError,
+  CallAnsweredError,
+  DamagedSessionError,
+  InvalidArgumentError,
+  InvalidKeyError,
+  LeaseHeldError,
+  SessionExistsError,
+  SessionNotFoundError,
+} from '../../../src/model/errors.js';
+import { CODEC_OPTIONS, type CodecOptions, type ErrorContext } from '../../../src/model/options.js';
+import { listenerOf } from '../../../src/http/listener.js';
+import { assetAt } from './assets/assets.js';
+import { Refusal, checkHost, checkScope, formCookie, hostsOf, newFormCookie, type StudioScope } from './guard.js';
+import { Links } from './links.js';
+import { liveEvents } from './live.js';
+import { changePage, isChange } from './pages/changes.js';
+import { conversationPage } from './pages/conversation.js';
+import { eventFile, eventPage, partFile } from './pages/event-page.js';
+import { artifactFile, filesPage } from './pages/files.js';
+import { errorPage } from './pages/layout.js';
+import { appsPage, sessionsPage, usersPage } from './pages/lists.js';
+import { waitingPage } from './pages/waiting.js';
+import { FORGET, forgetPage, memoryPage } from './pages/memory.js';
+import { doctorPage, nowPage, repairPage, statsPage } from './pages/operations.js';
+import { Reading } from './reading.js';
+import { Visit, type LogReaders } from './visit.js';
+
+export interface StudioOptions extends CodecOptions {
+  /** Gets the driver's own error, with SQL and stored values, for the host's log. Visitors see neither. */
+  onError?: (error: unknown, context: ErrorContext) => void;
+  /** The path at which it is mounted, such as `/studio`; the root by default. */
+  basePath?: string;
+  /**
+   * Says what the sender of a request may see: `{}` for everything, `{ appName }`, `{ userId }` or both for a part, `false` for
+   * nothing. It is called for each request, before anything is read. Any other result, such as `true` or a `Response`, shows
+   * nothing and is reported to `onError`. Without `authorize`, everybody sees everything, but only requests whose host is
+   * `localhost` or a loopback address are answered.
+   */
+  authorize?: (request: Request) => StudioScope | false | Promise<StudioScope | false>;
+  /**
+   * The host names that requests may have, with or without a port, such as `studio.example.com`. By default any with
+   * `authorize`, and without it `localhost` and the loopback addresses.
+   */
+  hosts?: readonly string[];
+  /**
+   * Whether a visitor may change what is stored; false by default. A visitor can then edit title and labels, soft-delete,
+   * restore, fork and rewind a session, answer a call that waits for a person, and forget memories. Each change is confirmed in
+   * a form (contract H5, K3, K4, K6).
+   */
+  allowChanges?: boolean;
+  /** Gives the positions of the host's readers of the event log, by name. They are shown. */
+  readers?: () => LogReaders | Promise<LogReaders>;
+}
+
+/** A handler of requests that answers with pages of what is stored. */
+export interface Studio {
+  /** Answers a request of the fetch standard, for Next, Hono and others. It never rejects. */
+  fetch(this: void, request: Request): Promise<Response>;
+  /** The same for `http.createServer` and Express. */
+  listener(this: void, request: IncomingMessage, response: ServerResponse): void;
+}
+
+const checkOptions = object<StudioOptions>({
+  basePath: rule(
+    "a path such as '/studio', without a slash at its end",
+    (value) => value === '' || (typeof value === 'string' && /^(\/[\w.~-]+)+$/.test(value)),
+  ),
+  authorize: condition(aFunction),
+  hosts: condition(strings),
+  allowChanges: aBoolean,
+  readers: aFunction,
+  onError: aFunction,
+  ...CODEC_OPTIONS,
+});
+
+type Route = (visit: Visit) => Response | Promise<Response>;
+
+const PAGES: Readonly<Record<string, Route>> = {
+  '/': appsPage,
+  '/users': usersPage,
+  '/sessions': sessionsPage,
+  '/waiting': waitingPage,
+  '/session': conversationPage,
+  '/event': eventPage,
+  '/event.json': eventFile,
+  '/part': partFile,
+  '/files': filesPage,
+  '/file': artifactFile,
+  '/live': liveEvents,
+  '/operations': nowPage,
+  '/operations/stats': statsPage,
+  '/operations/doctor': doctorPage,
+  '/repair': repairPage,
+  '/memory': memoryPage,
+  [FORGET]: forgetPage,
+};
+
+/**
+ * Makes pages of the stored sessions: lists, conversations with their state, and what is happening now. Visitors can change
+ * nothing, unless `allowChanges` is true.
+ *
+ * ```ts
+ * const studio = createStudio(orm.em, { basePath: '/studio', authorize });
+ * createServer(studio.listener).listen(8080, '127.0.0.1');
+ * ```
+ *
+ * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
+ * @throws InvalidArgumentError if an option is unknown or its value is invalid.
+ * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
+ */
+export function createStudio(em: EntityManager, options: StudioOptions = {}): Studio {
+  const {
+    basePath = '',
+    authorize,
+    hosts: named,
+    allowChanges = false,
+    readers = () => ({}),
+    ...readerOptions
+  } = checkOptions(options, 'The options of createStudio');
+  const links = new Links(basePath);
+  const reading = new Reading(em, readerOptions);
+  const hosts = hostsOf(named, authorize !== undefined);
+
+  const answer = async (request: Request): Promise<Response> => {
+    checkHost(request, hosts);
+    const path = pathOf(request, basePath);
+    const asset = assetAt(path);
+    if (asset) return asset;
+    const scope = authorize ? checkScope(await authorize(request)) : {};
+    const route = isChange(path) ? changePage : Object.hasOwn(PAGES, path) ? PAGES[path] : undefined;
+    if (!route) throw new Refusal(404, 'There is no such page.');
+    const methods = ['GET', 'HEAD', ...(isChange(path) || path === FORGET ? ['POST'] : [])];
+    if (!methods.includes(request.method)) throw new Refusal(405, 'This page can only be read.');
+    const cookie = allowChanges ? (formCookie(request) ?? newFormCookie()) : undefined;
+    return route(new Visit(request, path, scope, links, reading, readers, cookie));
+  };
+
+  const fetch = async (request: Request): Promise<Response> => {
+    try {
+      return await answer(request);
+    } catch (error) {
+      const [status, title] = statusOf(error);
+      if (status !== 500) return errorPage(links, status, title, messageOf(error));
+      reading.database.report(error, { operation: 'studio', key: {} });
+      return errorPage(links, status, title, 'Something has failed. The log of the server says what.');
+    }
+  };
+  return { fetch, listener: listenerOf(fetch) };
+}
+
+/** @throws Refusal of 404 for a path outside `basePath`. */
+function pathOf({ url }: Request, basePath: string): string {
+  const { pathname } = new URL(url);
+  if (pathname === basePath) return '/';
+  if (!pathname.startsWith(`${basePath}/`)) throw new Refusal(404, 'There is no such page.');
+  return pathname.slice(basePath.length);
+}
+
+const CONFLICTS = [SessionExistsError, LeaseHeldError, DamagedSessionError, CallAnsweredError];
+
+const messageOf = (error: unknown) => (error instanceof Error ? error.message : '');
+
+function statusOf(error: unknown): [status: number, title: string] {
+  if (error instanceof Refusal) return [error.status, error.status === 404 ? 'Not found' : 'Not answered'];
+  if (error instanceof InvalidKeyError || error instanceof InvalidArgumentError) return [400, 'This cannot be read'];
+  if (error instanceof SessionNotFoundError) return [404, 'Not found'];
+  if (CONFLICTS.some((conflict) => error instanceof conflict)) return [409, 'Not possible now'];
+  // The message is shown: it has neither SQL nor credentials (contract A12).
+  if (error instanceof AdkMikroOrmError) return [503, 'The database does not answer as expected'];
+  return [500, 'Something has failed'];
+}
