@@ -36,6 +36,11 @@ export const adkSession = ({ named, table }: Naming) =>
         leaseExpires: time('lease_expires').nullable(),
         /** When it was deleted with `deletion: 'soft'`, by the database's clock; null while it is active. */
         deletedAt: time('deleted_at').nullable(),
+        /**
+         * When somebody last restored, rewound or described it, set its state or rewrote an event, by the database's clock. Appends leave
+         * it as it is.
+         */
+        touchedAt: time('touched_at').nullable(),
         title: key('title', TITLE_LENGTH).nullable(),
         /** An object of strings. */
         labels: optionalJson('labels'),

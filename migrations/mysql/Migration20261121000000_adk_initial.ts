@@ -35,6 +35,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       lease_token bigint not null default 0,
       lease_expires double null,
       deleted_at double null,
+      touched_at double null,
       title varchar(255) collate ${collation} null,
       labels longtext null,
       primary key (app_name, user_id, session_id),

@@ -34,6 +34,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       lease_token bigint not null default 0,
       lease_expires double precision null,
       deleted_at double precision null,
+      touched_at double precision null,
       title varchar(255) collate "C" null,
       labels json null,
       constraint adk_sessions_pkey primary key (app_name, user_id, session_id)

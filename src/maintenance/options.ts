@@ -46,7 +46,10 @@ export interface BatchOptions {
 export interface PruneOptions extends BatchOptions {
   appName?: string;
   userId?: string;
-  /** Sessions last updated (`lastUpdateTime`) at least this long ago, in ms. */
+  /**
+   * Sessions that were last used at least this long ago, in ms: since their last event (`lastUpdateTime`), and since somebody last
+   * restored, rewound or described them, set their state or rewrote an event.
+   */
   idleFor?: number;
   /** Sessions created at least this long ago, in ms. */
   olderThan?: number;

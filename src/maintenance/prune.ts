@@ -17,8 +17,8 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
   const now = await run.read(databaseTime);
   const before = (ms: number | undefined) => (ms === undefined ? undefined : now - ms);
   const [idleSince, createdUpTo, deletedUpTo] = [before(idleFor), before(olderThan), before(deletedFor)];
-  const isMeant = ({ lastUpdateTime, createTime, deletedAt }: KeptSession) =>
-    (idleSince === undefined || lastUpdateTime <= idleSince) &&
+  const isMeant = ({ lastUpdateTime, touchedAt = 0, createTime, deletedAt }: KeptSession) =>
+    (idleSince === undefined || Math.max(lastUpdateTime, touchedAt) <= idleSince) &&
     (createdUpTo === undefined || createTime <= createdUpTo) &&
     (deletedUpTo === undefined || (deletedAt !== undefined && deletedAt <= deletedUpTo));
 

@@ -112,7 +112,7 @@ export async function describeStored(
   // The count of an update does not show whether the session exists: some drivers of hosts count only rows that changed.
   if (!(await lockSession(sql, key))) return false;
   const changed = given(texts);
-  if (Object.keys(changed).length > 0) await setColumns(sql, key, { ...changed });
+  if (Object.keys(changed).length > 0) await setColumns(sql, key, { ...changed }, { touches: true });
   return true;
 }
 

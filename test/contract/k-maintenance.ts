@@ -159,6 +159,44 @@ maintenanceSuite.own(
   },
 );
 
+maintenanceSuite.own('K1', 'prune leaves an idle session that somebody has handled since', async (context) => {
+  const { app, orm, service, query } = context;
+  const soft = new MikroOrmSessionService(orm.em, { deletion: 'soft' });
+  const handle: Record<string, (session: Session) => Promise<unknown>> = {
+    described: (session) => service.describeSession(keyOf(session), { title: 'Invoices' }),
+    restored: async (session) => {
+      await soft.deleteSession(keyOf(session));
+      await soft.restoreSession(keyOf(session));
+    },
+    'rewound to an event': (session) => service.rewindSession(keyOf(session), { at: 1 }),
+    'rewound to its beginning': (session) => service.rewindSession(keyOf(session), { at: 0 }),
+    'rewritten event': (session) =>
+      service.appendEvent({ session, event: saying('again', { id: 'e1', timestamp: 10 }) }),
+    'state set': (session) => service.updateState({ ...keyOf(session), set: { kept: 2 } }),
+  };
+  const times = `create_time = 5, last_update_time = 5`;
+  for (const [sessionId, change] of Object.entries(handle)) {
+    const session = await old(context, 3, { sessionId });
+    await query(`update adk_sessions set ${times} where ${OF_SESSION}`, Object.values(keyOf(session)));
+    await change(session);
+    await query(`update adk_sessions set ${times} where ${OF_SESSION}`, Object.values(keyOf(session)));
+  }
+  const maintenance = maintain(context);
+  const trimmed = await old(context, 3, { sessionId: 'trimmed' });
+  await maintenance.trim({ ...keyOf(trimmed), keepLast: 1 });
+
+  for (const userId of [undefined, 'alice']) {
+    const owner = { appName: app, ...(userId && { userId }) };
+    expect(await maintenance.prune({ ...owner, idleFor: DAY, dryRun: true })).toMatchObject({ sessions: 1 });
+  }
+  expect(await maintenance.prune({ appName: app, idleFor: DAY })).toMatchObject({ sessions: 1, skipped: 0 });
+  expect(await idsLeft(context)).toEqual(Object.keys(handle));
+  // By the database's clock, and only until they have been idle again.
+  const aged = 'update adk_sessions set touched_at = touched_at - ? where app_name = ?';
+  await query(aged, [2 * DAY, app]);
+  expect(await maintenance.prune({ appName: app, idleFor: DAY })).toMatchObject({ sessions: 6 });
+});
+
 maintenanceSuite.own('K1', 'prune without a time, or with unknown options, is refused', async (context) => {
   const { app } = context;
   await old(context);

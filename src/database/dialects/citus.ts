@@ -23,6 +23,7 @@ import { MOST, columns, givenSessions, lastSeqsOf, takeSeveral, waitsForSessionO
 import {
   addToLastSeq,
   appendCondition,
+  countChange,
   eventRows,
   insertTexts,
   stateRows,
@@ -74,11 +75,9 @@ export function onCitus(postgresql: Dialect): DistributedTables {
       ...postgresql.operations,
 
       async nextChange(sql, session) {
-        const { count, read } = changeTexts(sql);
-        const [row] = await sql.all<{ last_change: number | string }>(
-          session.isNew ? read : count,
-          sessionValues(session),
-        );
+        const { count, touch, read } = changeTexts(sql);
+        const text = session.isNew ? read : session.touches ? touch : count;
+        const [row] = await sql.all<{ last_change: number | string }>(text, sessionValues(session));
         return numberOf(row?.last_change);
       },
 
@@ -224,7 +223,12 @@ function insertsOf(sql: Sql, batches: readonly AppendBatch[], lastSeqs: readonly
   ];
 }
 
-const changeTexts = perTables(({ tables: { sessions } }: Sql) => ({
-  count: `update ${sessions} set last_change = last_change + 1 where ${SESSION_WHERE} returning last_change`,
-  read: `select last_change from ${sessions} where ${SESSION_WHERE}`,
-}));
+const changeTexts = perTables(({ dialect, tables: { sessions } }: Sql) => {
+  const count = (touches: boolean) =>
+    `update ${sessions} set ${countChange(dialect.sql, touches)} where ${SESSION_WHERE} returning last_change`;
+  return {
+    count: count(false),
+    touch: count(true),
+    read: `select last_change from ${sessions} where ${SESSION_WHERE}`,
+  };
+});

@@ -316,8 +316,9 @@ export interface DialectOperations {
    * Counts a change of a session whose row the caller has locked. Left out if an `insert` can read the count.
    *
    * @param session.isNew whether it was created with a first count.
+   * @param session.touches whether the change keeps `prune` from an idle session.
    */
-  nextChange?(sql: Sql, session: SessionKey & { isNew: boolean }): Promise<number>;
+  nextChange?(sql: Sql, session: SessionKey & { isNew: boolean; touches: boolean }): Promise<number>;
 
   /** How the database writes appends. */
   appends(tables: Tables): DialectAppends;

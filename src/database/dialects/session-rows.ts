@@ -40,6 +40,10 @@ export async function lockBySelect<Row extends object>(
   return row;
 }
 
+/** Sets what counts a change in a session's row. @param touches whether the change keeps `prune` from an idle session. */
+export const countChange = ({ now }: DialectSql, touches: boolean): string =>
+  `last_change = last_change + 1${touches ? `, touched_at = ${now}` : ''}`;
+
 /** A condition; its value is the token. */
 export const LEASE_IS_CURRENT = 'lease_token = ? and lease_holder is not null';
 

@@ -7,6 +7,7 @@ import type { PastChange } from '../../model/past-state.js';
 import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
 import { underLock } from '../dialects/event-parts.js';
+import { countChange } from '../dialects/session-rows.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -69,16 +70,21 @@ export async function recordChange(sql: Sql, change: NewChange): Promise<void> {
   const insert = (id: string) => `insert into ${changes}
     (${SESSION_COLUMNS}, change_id, kind, seq, event_seq, time, data) values (?, ?, ?, ${id}, ?, ?, ?, ${sql.dialect.sql.now}, ?)`;
   const isNew = kind === 'created';
-  const id = uncountedId(change) ?? (await sql.dialect.operations.nextChange?.(sql, { ...session, isNew }));
+  const touches = TOUCHING.has(kind);
+  const id = uncountedId(change) ?? (await sql.dialect.operations.nextChange?.(sql, { ...session, isNew, touches }));
   if (id !== undefined) {
     await sql.run(insert('?'), [...key, id, kind, seq, eventSeq, data]);
     return;
   }
   // Count in the row that the caller has locked: searching for the last change would lock the gap after it on InnoDB.
-  if (!isNew) await sql.run(`update ${sessions} set last_change = last_change + 1 where ${SESSION_WHERE}`, key);
+  if (!isNew)
+    await sql.run(`update ${sessions} set ${countChange(sql.dialect.sql, touches)} where ${SESSION_WHERE}`, key);
   const counted = insert(`(select last_change from ${sessions} where ${SESSION_WHERE})`);
   await sql.run(counted, [...key, ...key, kind, seq, eventSeq, data]);
 }
+
+/** What somebody does to a session that is in use, so that `prune` leaves it. A nightly trim is not among them. */
+const TOUCHING: ReadonlySet<ChangeKind> = new Set(['state', 'rewritten', 'restored', 'rewound']);
 
 /** Records changes in their order. */
 export async function recordChanges(sql: Sql, changes: readonly NewChange[]): Promise<void> {

@@ -161,9 +161,19 @@ export async function setRewound(
   );
 }
 
-/** Sets columns of a session's row. The caller holds the session's lock. */
-export async function setColumns(sql: Sql, session: SessionKey, columns: Readonly<Record<string, unknown>>) {
+/**
+ * Sets columns of a session's row. The caller holds the session's lock.
+ *
+ * @param touches whether the change keeps `prune` from an idle session.
+ */
+export async function setColumns(
+  sql: Sql,
+  session: SessionKey,
+  columns: Readonly<Record<string, unknown>>,
+  { touches = false } = {},
+): Promise<void> {
   const set = Object.keys(columns).map((column) => `${column} = ?`);
+  if (touches) set.push(`touched_at = ${sql.dialect.sql.now}`);
   const text = `update ${sql.tables.sessions} set ${set.join(', ')} where ${SESSION_WHERE}`;
   await sql.run(text, [...Object.values(columns), ...sessionValues(session)]);
 }

@@ -1,7 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Sql } from '../dialects/dialect.js';
 import { keysetAfter } from '../sql/keyset.js';
-import { SESSION_WHERE, sessionValues, booleanOf, optionalTextOf } from '../sql/tables.js';
+import { SESSION_WHERE, sessionValues, booleanOf, optionalNumberOf, optionalTextOf } from '../sql/tables.js';
 import {
   STORED_SESSION_COLUMNS,
   storedSessionOf,
@@ -13,6 +13,8 @@ import {
 export interface KeptSession extends StoredSession {
   /** Whether somebody holds its lease, by the database's clock. */
   isLeased: boolean;
+  /** When somebody last changed it other than by an event, by the database's clock, in ms. */
+  touchedAt: number | undefined;
 }
 
 /** A table in which to look for apps. */
@@ -29,7 +31,7 @@ export interface Walk {
 }
 
 const columnsOf = ({ dialect }: Sql) =>
-  `${STORED_SESSION_COLUMNS}, (lease_expires is not null and lease_expires > ${dialect.sql.now}) as leased`;
+  `${STORED_SESSION_COLUMNS}, touched_at as touched, (lease_expires is not null and lease_expires > ${dialect.sql.now}) as leased`;
 
 /**
  * Walks from app to app by the primary key, with one search of the index for each. An index by user only, or by time only, would be
@@ -101,6 +103,12 @@ function wayOf({ appName, userId, by, upTo = 1e308 }: Walk): { columns: Column[]
 
 interface KeptRow extends StoredSessionRow {
   leased: number | boolean;
+  /** A double, as a number or as text. */
+  touched: number | string | null;
 }
 
-const keptSessionOf = (row: KeptRow): KeptSession => ({ ...storedSessionOf(row), isLeased: booleanOf(row.leased) });
+const keptSessionOf = (row: KeptRow): KeptSession => ({
+  ...storedSessionOf(row),
+  isLeased: booleanOf(row.leased),
+  touchedAt: optionalNumberOf(row.touched),
+});
