@@ -1,9 +1,9 @@
-import { LEFT_TO_CI, hasTestsOfCi } from './test/support/left-to-ci.js';
+import { chosenTests, ignoredTests } from './test/support/selection.js';
 
 /** @type {import('jest').Config} */
 export default {
   testEnvironment: 'node',
-  testMatch: ['<rootDir>/test/**/*.test.ts'],
+  testMatch: chosenTests,
   moduleFileExtensions: ['js', 'ts', 'json', 'node'],
   // Sources are TypeScript and import each other with the extension of what they become.
   moduleNameMapper: {
@@ -23,16 +23,7 @@ export default {
     ],
   },
   modulePathIgnorePatterns: ['<rootDir>/dist/', '<rootDir>/test/mikro-orm-7/'],
-  testPathIgnorePatterns: [
-    '/node_modules/',
-    // Clusters of servers, which `npm run test:fire -- ha` starts.
-    '<rootDir>/test/faults/fire/ha/',
-    // They install packages or programs of others for minutes: with ADK_TEST_FULL, as in the scheduled run.
-    ...(process.env['ADK_TEST_FULL']
-      ? []
-      : ['<rootDir>/test/hosts/package/(frameworks|install)\\.test\\.ts$', '<rootDir>/test/hosts/runtimes/']),
-    ...(hasTestsOfCi ? [] : LEFT_TO_CI),
-  ],
+  testPathIgnorePatterns: ['/node_modules/', ...ignoredTests],
   setupFiles: ['<rootDir>/test/support/async-storages.ts'],
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
   globalTeardown: '<rootDir>/test/support/global-teardown.mjs',

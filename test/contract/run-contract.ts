@@ -5,7 +5,8 @@ import { watchStatements } from '../support/harnesses/statement-log.js';
 import { expectedFailures } from './citus.js';
 import { CrossingStatements } from './routing/crossing.js';
 import { nameOf, oncePerDialect } from './rule.js';
-import { suites } from './suites.js';
+import { coreSuites, suites } from './suites.js';
+import { isFirstRun } from '../support/run.js';
 
 /** Defines the tests of all suites for one harness. */
 export function runContract(harnessName: string): void {
@@ -26,7 +27,8 @@ export function runContract(harnessName: string): void {
 
     const failing = expectedFailures(harnessName);
     const areRepeated = !oncePerDialect(harness) && !process.env['ADK_TEST_FULL'];
-    for (const { rules, isOfDialect } of suites)
+    const isCoreOnly = isFirstRun() && harness.dialect !== 'sqlite';
+    for (const { rules, isOfDialect } of isCoreOnly ? coreSuites : suites)
       for (const rule of rules) {
         if (rule.where && !rule.where(harness)) continue;
         const testOfDriver = failing.has(nameOf(rule)) ? test.failing : test;

@@ -13,6 +13,9 @@ export const areChosen = () => Boolean(process.env['ADK_TEST_DATABASES']);
 export const isChosen = (name: string) =>
   !areChosen() || process.env['ADK_TEST_DATABASES']?.split(',').includes(name) === true;
 
+/** Whether this is a run of the tests that `selection.js` lists. */
+export const isFirstRun = () => process.env['ADK_TEST_FIRST'] === '1';
+
 /** Whether everything must run, as before a merge. */
 export const areAllRequired = () => process.env['ADK_TEST_REQUIRE'] === 'all';
 
