@@ -44,6 +44,10 @@ export const adkSession = ({ named, table }: Naming) =>
         title: key('title', TITLE_LENGTH).nullable(),
         /** An object of strings. */
         labels: optionalJson('labels'),
+        /** Of a fork: the session that it was copied from, of the same user in the same app. It may be gone. */
+        forkedFrom: key('forked_from', KEY_LENGTHS.sessionId).nullable(),
+        /** Of a fork: its events up to this number are copies. A rewind to an earlier one lowers it. */
+        forkedSeq: p.integer().fieldName('forked_seq').nullable(),
       },
       indexes: [
         { name: named('sessions_user_update'), properties: ['appName', 'userId', 'lastUpdateTime', 'id'] },

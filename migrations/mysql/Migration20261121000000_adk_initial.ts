@@ -38,6 +38,8 @@ export class Migration20261121000000_adk_initial extends Migration {
       touched_at double null,
       title varchar(255) collate ${collation} null,
       labels longtext null,
+      forked_from varchar(191) collate ${collation} null,
+      forked_seq int null,
       primary key (app_name, user_id, session_id),
       index adk_sessions_user_update (app_name, user_id, last_update_time, session_id),
       index adk_sessions_app_update (app_name, last_update_time, session_id, user_id)

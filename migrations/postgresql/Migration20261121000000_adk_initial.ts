@@ -37,6 +37,8 @@ export class Migration20261121000000_adk_initial extends Migration {
       touched_at double precision null,
       title varchar(255) collate "C" null,
       labels json null,
+      forked_from varchar(191) collate "C" null,
+      forked_seq int null,
       constraint adk_sessions_pkey primary key (app_name, user_id, session_id)
     )`);
     this.addSql(`create index if not exists adk_sessions_user_update

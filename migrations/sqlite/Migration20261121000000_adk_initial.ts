@@ -31,6 +31,8 @@ export class Migration20261121000000_adk_initial extends Migration {
       touched_at double null,
       title text null,
       labels text null,
+      forked_from text null,
+      forked_seq integer null,
       primary key (app_name, user_id, session_id)
     )`);
     this.addSql(`create index if not exists adk_sessions_user_update

@@ -24,7 +24,7 @@ import { encodedEvent, replaceEvent, supersededKeys } from '../database/statemen
 import { currentLease } from '../database/statements/leases.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
 import { readSession, type StateValue } from '../database/statements/session-reader.js';
-import { lockSession, setColumns, type SessionHead } from '../database/statements/sessions.js';
+import { lockSession, setBounds, type SessionHead } from '../database/statements/sessions.js';
 import { stateOfOwners } from '../database/statements/state.js';
 import { type KnownSession } from '../model/codec.js';
 import { AS_STORED, isEncoded, type StoredTexts, type Undecodable, type Undecoded } from '../model/stored-texts.js';
@@ -313,8 +313,7 @@ async function mend(sql: Sql, damaged: Damaged, texts: RepairTexts): Promise<voi
     await recordChange(sql, { session, kind: 'rewritten', seq: newest, eventSeq: seq });
   }
   for (const [from, filling] of texts.filling) await insertEvents(sql, session, from, filling);
-  if (firstSeq !== head.firstSeq || lastSeq !== head.lastSeq)
-    await setColumns(sql, session, { first_seq: firstSeq, last_seq: lastSeq });
+  if (firstSeq !== head.firstSeq || lastSeq !== head.lastSeq) await setBounds(sql, session, firstSeq, lastSeq);
   if (lastSeq < head.lastSeq) await forgetChangesAfter(sql, session, lastSeq);
   if (texts.trimmed) await recordTrim(sql, session, firstSeq, texts.trimmed);
   await recordChanges(sql, texts.state);

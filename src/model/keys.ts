@@ -7,6 +7,14 @@ export interface SessionKey {
   sessionId: string;
 }
 
+/** Where a fork comes from. */
+export interface ForkedFrom {
+  /** The session that it was copied from, of the same user in the same app. It may be deleted. */
+  sessionId: string;
+  /** The number of the last copied event. A rewind of the fork to an earlier event lowers it. */
+  at: number;
+}
+
 /** @returns the names of a session's key that are defined. */
 export function givenKey({ appName, userId, sessionId }: GivenKey): Partial<SessionKey> {
   return {

@@ -213,7 +213,8 @@ async function fork(
   // A soft-deleted session may have the id (contract K3).
   await deleteSoftDeleted(sql, key);
   const firstSeq = Math.min(head.firstSeq, seq + 1);
-  const row = { incarnation: origin, origin, firstSeq, lastSeq: seq, lastUpdateTime: Date.now() };
+  const forkedFrom = { sessionId: source.sessionId, at: seq };
+  const row = { incarnation: origin, origin, firstSeq, lastSeq: seq, lastUpdateTime: Date.now(), forkedFrom };
   await insertSession(sql, key, row);
   if (texts.areCopied) await copyEvents(sql, source, key.sessionId, seq);
   else await insertEvents(sql, key, firstSeq, texts.events);

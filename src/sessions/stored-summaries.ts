@@ -12,7 +12,8 @@ import {
   optionalTextOf,
 } from '../database/sql/tables.js';
 import { lockSession, setColumns } from '../database/statements/sessions.js';
-import type { SessionKey } from '../model/keys.js';
+import { FORK_COLUMNS, forkedFromOf, type ForkRow } from '../database/statements/stored-session.js';
+import type { ForkedFrom, SessionKey } from '../model/keys.js';
 import { given } from '../model/json.js';
 
 /** Which sessions to find: those that meet all conditions. */
@@ -51,6 +52,7 @@ export interface StoredSummary {
   createTime: number;
   lastUpdateTime: number;
   deletedAt: number | undefined;
+  forkedFrom: ForkedFrom | undefined;
 }
 
 /** How many sessions of an app are searched in the order of the index, before all are read and sorted. */
@@ -78,7 +80,7 @@ export async function findSummaries(
   const { sessions, select: selected } = sql.tables;
   const dialect = sql.dialect.sql;
   const shown = `${SESSION_COLUMNS}, title, ${selected.labels} as labels_json, last_seq - first_seq + 1 as events,
-    create_time as created, last_update_time as updated, deleted_at as deleted`;
+    create_time as created, last_update_time as updated, deleted_at as deleted, ${FORK_COLUMNS}`;
   const searched = [
     ifGiven(dialect.contains('title'), title),
     ...labels.map((label): Condition => [dialect.contains('labels'), label]),
@@ -116,7 +118,7 @@ export async function describeStored(
   return true;
 }
 
-interface SummaryRow extends SessionKeyRow {
+interface SummaryRow extends SessionKeyRow, ForkRow {
   title: string | null;
   labels_json: string | null;
   events: number | string;
@@ -134,5 +136,6 @@ function storedSummaryOf(row: SummaryRow): StoredSummary {
     createTime: numberOf(row.created),
     lastUpdateTime: numberOf(row.updated),
     deletedAt: optionalNumberOf(row.deleted),
+    forkedFrom: forkedFromOf(row),
   };
 }

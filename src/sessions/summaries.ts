@@ -2,7 +2,7 @@ import { once } from '../database/calls/once.js';
 import { describeStored, findSummaries, type StoredSummary, type SummaryCursor } from './stored-summaries.js';
 import { checkLabels, checkTitle, labelsIn } from '../model/description.js';
 import { SessionNotFoundError } from '../model/errors.js';
-import { checkKeys, checkedSessionKey, isKey, type SessionKey } from '../model/keys.js';
+import { checkKeys, checkedSessionKey, isKey, type ForkedFrom, type SessionKey } from '../model/keys.js';
 import { cursorText, parseCursor } from './page-cursor.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -44,6 +44,8 @@ export interface SessionSummary extends SessionKey {
   createTime: number;
   lastUpdateTime: number;
   deletedAt?: number;
+  /** Only of a fork. */
+  forkedFrom?: ForkedFrom;
 }
 
 /** A session's title and labels. A property that is left out does not change. */
@@ -107,13 +109,14 @@ function labelText(name: string, value: string): string {
   return `${JSON.stringify(name)}:${JSON.stringify(value)}`;
 }
 
-function summaryOf({ key, title, labels, deletedAt, ...numbers }: StoredSummary): SessionSummary {
+function summaryOf({ key, title, labels, deletedAt, forkedFrom, ...numbers }: StoredSummary): SessionSummary {
   return {
     ...key,
     ...(title !== null && { title }),
     labels: labelsIn(labels),
     ...numbers,
     ...(deletedAt !== undefined && { deletedAt }),
+    ...(forkedFrom && { forkedFrom }),
   };
 }
 

@@ -261,7 +261,7 @@ async function readSession(
 }
 
 function sessionRecord(
-  { key, createTime, lastUpdateTime, firstSeq, lastSeq, deletedAt, title, labels }: TransferredSession,
+  { key, createTime, lastUpdateTime, firstSeq, lastSeq, deletedAt, forkedFrom, title, labels }: TransferredSession,
   bound: { bound?: TextBinding },
   state: readonly StateEntry[],
   history: readonly RecordedChange[],
@@ -270,7 +270,12 @@ function sessionRecord(
     type: 'session',
     ...key,
     ...{ createTime, lastUpdateTime, firstSeq, lastSeq },
-    ...given({ deletedAt, title: title ?? undefined, labels: labels === null ? undefined : labelsIn(labels) }),
+    ...given({
+      deletedAt,
+      title: title ?? undefined,
+      labels: labels === null ? undefined : labelsIn(labels),
+      forkedFrom,
+    }),
     ...bound,
     state: state.map((entry) => stateRecord(entry, key)),
     ...pastOf(key, history),

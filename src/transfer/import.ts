@@ -348,9 +348,9 @@ export class Import {
     const { start, end, lastSeq } = plan;
     if (start === 'replace') await deleteSoftDeleted(sql, key);
     if (start !== 'keep') {
-      const { firstSeq, lastUpdateTime } = session;
+      const { firstSeq, lastUpdateTime, forkedFrom } = session;
       const head = { incarnation: randomUUID(), origin: key.origin, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
-      await insertSession(sql, key, head);
+      await insertSession(sql, key, { ...head, forkedFrom });
     }
     await recordChanges(sql, texts.created);
     await insertEvents(sql, key, lastSeq - plan.events.length + 1, texts.events);

@@ -21,7 +21,7 @@ import { isFramed, isWhole } from '../model/stored-texts.js';
 import { InvalidArgumentError, InvalidKeyError, UnserializableValueError } from '../model/errors.js';
 import { MOST_LEVELS, encode, isRecord } from '../model/json.js';
 import { withoutInternalMetadata } from '../model/internal-metadata.js';
-import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
+import { checkKeys, checkedSessionKey, type ForkedFrom, type SessionKey } from '../model/keys.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 import { beginsTurn, type LooseEvent } from '../model/turn.js';
@@ -85,6 +85,8 @@ export interface SessionRecord extends SessionKey {
   deletedAt?: number;
   title?: string;
   labels?: Record<string, string>;
+  /** Of a fork. */
+  forkedFrom?: ForkedFrom;
   /** Of an export of texts as they are stored. */
   bound?: TextBinding;
   /** Its own state. */
@@ -216,6 +218,8 @@ const someLabels: Check = (value, name) => {
   checkLabels(value as Record<string, unknown>);
 };
 
+const aForkPoint = object<ForkedFrom>({ sessionId: aString, at: seqFrom(0) }, 'sessionId', 'at');
+
 const encoded = rule('a text as a codec has stored it', (value) => typeof value === 'string' && isWhole(value));
 const bound = object<TextBinding>({ origin: aString, names: aString }, 'origin', 'names');
 
@@ -235,7 +239,7 @@ const CHECKS = {
   session: object<SessionRecord>(
     {
       ...{ ...named, ...ofState, createTime: aTime, lastUpdateTime: aTime, firstSeq: seqFrom(1), lastSeq: seqFrom(0) },
-      ...{ deletedAt: aTime, title: aTitle, labels: someLabels },
+      ...{ deletedAt: aTime, title: aTitle, labels: someLabels, forkedFrom: aForkPoint },
       ...{ created: aRecord, encodedCreated: encoded, changes: objects, openCalls: objects },
     },
     ...(['createTime', 'lastUpdateTime', 'firstSeq', 'lastSeq', 'state'] as const),
@@ -398,6 +402,10 @@ function storable(record: TransferRecord): StorableRecord {
     case 'session': {
       const owner = checkedSessionKey(record);
       if (record.firstSeq > record.lastSeq + 1) throw new InvalidArgumentError('firstSeq must be lastSeq + 1 at most.');
+      const { forkedFrom } = record;
+      if (forkedFrom) checkKeys({ sessionId: forkedFrom.sessionId });
+      if (forkedFrom && forkedFrom.at > record.lastSeq)
+        throw new InvalidArgumentError('forkedFrom.at must be lastSeq at most.');
       if (record.created) encode(record.created, 'created', RECORDED_LEVELS);
       for (const call of record.openCalls ?? []) checkCall(call, 'openCalls');
       for (const change of record.changes ?? []) {

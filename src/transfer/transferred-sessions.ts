@@ -25,7 +25,7 @@ export interface TransferredSession extends StoredSession {
 }
 
 /** What an import writes into a session's row. */
-export type DescribedSession = Omit<TransferredSession, 'incarnation' | 'origin' | 'status'>;
+export type DescribedSession = Omit<TransferredSession, 'incarnation' | 'origin' | 'status' | 'forkedFrom'>;
 
 const columnsOf = ({ tables }: Sql) => `${STORED_SESSION_COLUMNS}, title, ${tables.select.labels} as labels_json`;
 

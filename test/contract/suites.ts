@@ -18,6 +18,7 @@ import { openCallSuite } from './h-open-calls.js';
 import { damageSuite } from './i-damage.js';
 import { completeLogSuite } from './j-complete-log.js';
 import { projectionSuite } from './j-projections.js';
+import { forkSuite } from './k-forks.js';
 import { pastSuite } from './k-history.js';
 import { deletionSuite } from './k-deletion.js';
 import { interleavingSuite } from './k-interleaving.js';
@@ -70,6 +71,7 @@ export const suites: readonly Suite[] = [
   usageSuite,
   deletionSuite,
   interleavingSuite,
+  forkSuite,
   pastSuite,
   summarySuite,
   turnsSuite,

@@ -19,7 +19,7 @@ function batch(part: Partial<SessionBatch> = {}): SessionBatch {
 }
 
 function here(lastSeq: number, part: Partial<StoredHere['row']> = {}): StoredHere {
-  const described = { deletedAt: undefined, title: 'ours', labels: null };
+  const described = { deletedAt: undefined, title: 'ours', labels: null, forkedFrom: undefined };
   return {
     row: {
       key,

@@ -1,5 +1,5 @@
 import { StaleSessionError } from '../../model/errors.js';
-import { sessionIdentity, type SessionKey } from '../../model/keys.js';
+import { sessionIdentity, type ForkedFrom, type SessionKey } from '../../model/keys.js';
 import type { Sql } from '../dialects/dialect.js';
 import { underLock, type UnderLock } from '../dialects/event-parts.js';
 import {
@@ -16,6 +16,7 @@ import {
 import { recordChange, recordDeletion } from './changes.js';
 import { countRows } from './count.js';
 import {
+  FORK_COLUMNS,
   STORED_SESSION_COLUMNS,
   isUnfinished,
   storedSessionOf,
@@ -62,12 +63,16 @@ const HEAD = 'incarnation, origin, first_seq, last_seq, last_change, last_update
 const IS_THERE = `${SESSION_WHERE} and status = 'active'`;
 
 /** Fails with the database's unique violation if the session exists. The caller records the creation. */
-export async function insertSession(sql: Sql, session: SessionKey, head: SessionHead): Promise<void> {
+export async function insertSession(
+  sql: Sql,
+  session: SessionKey,
+  { forkedFrom, ...head }: SessionHead & { forkedFrom?: ForkedFrom | undefined },
+): Promise<void> {
   const seen = sql.behind && (await sessionVersion(sql, session));
   await sql.run(
     `insert into ${sql.tables.sessions}
-      (${SESSION_COLUMNS}, incarnation, origin, last_change, first_seq, last_seq, create_time, last_update_time)
-      values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      (${SESSION_COLUMNS}, incarnation, origin, last_change, first_seq, last_seq, create_time, last_update_time, ${FORK_COLUMNS})
+      values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     [
       ...sessionValues(session),
       head.incarnation,
@@ -78,6 +83,8 @@ export async function insertSession(sql: Sql, session: SessionKey, head: Session
       head.lastSeq,
       head.lastUpdateTime,
       head.lastUpdateTime,
+      forkedFrom?.sessionId ?? null,
+      forkedFrom?.at ?? null,
     ],
   );
   // Somebody has deleted an earlier session, whose rows the transaction still sees.
@@ -147,6 +154,9 @@ export async function sessionVersion(sql: Sql, session: SessionKey, options?: Un
   return row ? `${textOf(row.incarnation)} ${row.first_seq} ${row.last_seq} ${row.last_change}` : '';
 }
 
+/** Sets the last copied event of a fork that loses some; takes the number of the session's last event twice. */
+const LOWER_FORKED_SEQ = 'forked_seq = case when forked_seq > ? then ? else forked_seq end';
+
 /** Takes a session back to an event. For handles that were read before, it is then another session (contract E2). */
 export async function setRewound(
   sql: Sql,
@@ -155,10 +165,16 @@ export async function setRewound(
 ): Promise<void> {
   await sql.run(
     // A session without events has its time of creation (contract C5). The times of trimmed events are not stored.
-    `update ${sql.tables.sessions} set last_seq = ?, incarnation = ?,
+    `update ${sql.tables.sessions} set last_seq = ?, incarnation = ?, ${LOWER_FORKED_SEQ},
       last_update_time = coalesce(?, case when first_seq = 1 then create_time else last_update_time end) where ${SESSION_WHERE}`,
-    [to.lastSeq, to.incarnation, to.lastUpdateTime ?? null, ...sessionValues(session)],
+    [to.lastSeq, to.incarnation, to.lastSeq, to.lastSeq, to.lastUpdateTime ?? null, ...sessionValues(session)],
   );
+}
+
+/** Sets the numbers of a session's first and last event, for the caller that holds its lock. */
+export async function setBounds(sql: Sql, session: SessionKey, firstSeq: number, lastSeq: number): Promise<void> {
+  const text = `update ${sql.tables.sessions} set first_seq = ?, last_seq = ?, ${LOWER_FORKED_SEQ} where ${SESSION_WHERE}`;
+  await sql.run(text, [firstSeq, lastSeq, lastSeq, lastSeq, ...sessionValues(session)]);
 }
 
 /**

@@ -1,10 +1,11 @@
-import type { SessionKey } from '../../model/keys.js';
+import type { ForkedFrom, SessionKey } from '../../model/keys.js';
 import {
   SESSION_COLUMNS,
   sessionKeyOf,
   type SessionKeyRow,
   numberOf,
   optionalNumberOf,
+  optionalTextOf,
   textOf,
 } from '../sql/tables.js';
 import type { SessionHead } from './sessions.js';
@@ -22,6 +23,8 @@ export interface StoredSession extends SessionHead {
   status: SessionStatus;
   /** By the database's clock, in ms; undefined while it is active. */
   deletedAt: number | undefined;
+  /** Undefined unless it is a fork. */
+  forkedFrom: ForkedFrom | undefined;
 }
 
 /**
@@ -34,7 +37,7 @@ export const isUnfinished = ({ deletedAt, createTime }: Pick<StoredSession, 'del
   deletedAt === unfinishedAt(createTime);
 
 /** The columns of `storedSessionOf`. */
-export interface StoredSessionRow extends SessionKeyRow {
+export interface StoredSessionRow extends SessionKeyRow, ForkRow {
   incarnation: string;
   origin: string;
   status: SessionStatus;
@@ -46,8 +49,21 @@ export interface StoredSessionRow extends SessionKeyRow {
   deleted: number | string | null;
 }
 
+export const FORK_COLUMNS = 'forked_from, forked_seq';
+
+/** The columns of `forkedFromOf`. */
+export interface ForkRow {
+  forked_from: string | null;
+  forked_seq: number | null;
+}
+
+export function forkedFromOf(row: ForkRow): ForkedFrom | undefined {
+  const sessionId = optionalTextOf(row.forked_from);
+  return sessionId === null ? undefined : { sessionId, at: optionalNumberOf(row.forked_seq) ?? 0 };
+}
+
 export const STORED_SESSION_COLUMNS = `${SESSION_COLUMNS}, incarnation, origin, status, first_seq, last_seq, create_time as created,
-    last_update_time as updated, deleted_at as deleted`;
+    last_update_time as updated, deleted_at as deleted, ${FORK_COLUMNS}`;
 
 export function storedSessionOf(row: StoredSessionRow): StoredSession {
   return {
@@ -60,5 +76,6 @@ export function storedSessionOf(row: StoredSessionRow): StoredSession {
     createTime: numberOf(row.created),
     lastUpdateTime: numberOf(row.updated),
     deletedAt: optionalNumberOf(row.deleted),
+    forkedFrom: forkedFromOf(row),
   };
 }
