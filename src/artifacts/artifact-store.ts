@@ -91,10 +91,9 @@ export function savingVersion(
 
 /** Saves a version under the lock of the artifact's row, which numbers it. @returns the number. */
 export async function saveVersion(sql: Sql, key: ArtifactKey, textsFor: EncodedFor): Promise<number> {
-  const { operations, limits, sql: pieces } = sql.dialect;
+  const { operations, sql: pieces } = sql.dialect;
   const version = await operations.nextVersion(sql, sql.tables.artifacts, valuesOf(key), pieces.now);
   const encoded = textsFor({ version });
-  await limits?.refuseTooLarge(sql, encoded.info);
   await insertVersion(sql, { ...key, version }, encoded);
   return version;
 }
@@ -107,6 +106,7 @@ export async function insertVersion(
   createTime?: number,
 ): Promise<void> {
   const { insertNow, insertAt } = texts(sql);
+  await sql.dialect.limits?.refuseTooLarge(sql, info, inRow(parts));
   const values = [...valuesOf(key), key.version, info, inRow(parts), upload ?? null, written];
   await (createTime === undefined ? sql.run(insertNow, values) : sql.run(insertAt, [...values, createTime]));
   if (parts.length > 1) await insertParts(sql, [...valuesOf(key), upload ?? key.version], 0, parts);

@@ -50,7 +50,7 @@ export function newMemory(
 }
 
 /**
- * In characters. More is a file rather than something that was said, and with its words and its vector it would not fit into every
+ * In characters, with author and role. More is a file rather than something that was said, and with its words and its vector it would not fit into every
  * server's packet: a projection would end there for all users.
  */
 const MOST_REMEMBERED = 100_000;
@@ -70,7 +70,8 @@ export function memoryOfEvent(
   const { author } = event;
   const { role } = event.content ?? {};
   const content = { ...(role !== undefined && { role }), parts: said.map((text) => ({ text })) };
-  if (textOf(content).length > MOST_REMEMBERED) return undefined;
+  // Another program may store an author or a role of any length.
+  if (textOf(content).length + encode({ author, role }, 'memory').json.length > MOST_REMEMBERED) return undefined;
   const data: MemoryData = { content, ...(author && { author }), ...(customMetadata && { customMetadata }) };
   return newMemory(data, { ...rest, memoryId: event.id, time: timeOf(event.timestamp) });
 }

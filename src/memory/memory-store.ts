@@ -49,7 +49,7 @@ export interface Compared {
 const CONTENT = ['time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
 const WHERE_OWNER = 'app_name = ? and user_id = ?';
 
-/** As much as one statement may insert: with words and vectors far less than the smallest default of a packet, 4 MB. */
+/** As much as one statement may insert, far less than the smallest default of a packet, 4 MB. */
 const MOST_ROWS = 100;
 const MOST_CHARACTERS = 100_000;
 
@@ -67,7 +67,8 @@ export async function addMemories(sql: Sql, memories: readonly NewMemory[], sett
   const end = sql.dialect.sql.onSameKey(MEMORY_COLUMNS, settleMs === undefined ? CONTENT : ['seq', ...CONTENT]);
   const row = `(?, ?, ?, ?, ?, ?, ${now}, ${now} + ?, ${now} + ?, ?, ?, ?, ?)`;
   for (const batch of batchesOf(each)) {
-    for (const { data } of batch) await sql.dialect.limits?.refuseTooLarge(sql, data);
+    for (const { data, words, embedding } of batch)
+      await sql.dialect.limits?.refuseTooLarge(sql, data, words, embedding);
     await sql.run(
       `insert into ${sql.tables.memories} (${MEMORY_COLUMNS}, seq, time, create_time, settles, expires, words, model, embedding, data)
         values ${batch.map(() => row).join(', ')} ${end}`,
@@ -83,12 +84,13 @@ function* batchesOf(memories: readonly NewMemory[]): Generator<NewMemory[]> {
   let batch: NewMemory[] = [];
   let length = 0;
   for (const memory of memories) {
-    if (batch.length === MOST_ROWS || (batch.length > 0 && length + memory.data.length > MOST_CHARACTERS)) {
+    const own = memory.data.length + memory.words.length + (memory.embedding?.length ?? 0);
+    if (batch.length === MOST_ROWS || (batch.length > 0 && length + own > MOST_CHARACTERS)) {
       yield batch;
       [batch, length] = [[], 0];
     }
     batch.push(memory);
-    length += memory.data.length;
+    length += own;
   }
   if (batch.length > 0) yield batch;
 }

@@ -101,7 +101,6 @@ export async function importVersion(
   if (here && numberOf(here.create_time) !== createTime)
     throw new InvalidArgumentError(`${nameOf(key)} exists here, and was saved at another time.`);
   if (here) return false;
-  await sql.dialect.limits?.refuseTooLarge(sql, encoded.info);
   await sql.run(
     `update ${artifacts} set last_version = ?, update_time = ? where ${ARTIFACT_WHERE} and last_version < ?`,
     [version, createTime, ...values, version],

@@ -225,7 +225,7 @@ export async function importMemory(sql: Sql, memory: TransferredMemory): Promise
     memoryValues(key),
   );
   if (here && numberOf(here.create_time) >= createTime) return false;
-  await sql.dialect.limits?.refuseTooLarge(sql, data);
+  await sql.dialect.limits?.refuseTooLarge(sql, data, words, embedding);
   const content = [seq, time, createTime, settles, expires, words, model, embedding, data].map(
     (value) => value ?? null,
   );

@@ -278,8 +278,10 @@ memorySuite.own('Q2', 'an event that says nothing readable, or too much, is skip
       { parts: [null, 'x', { text: 5 }, { text: ['x'] }] },
     ],
     ...[{ parts: [{ text: `long${' long'.repeat(100_000)}` }] }, { role: 'user', parts: [null, { text: 'a word' }] }],
+    { role: 'user'.repeat(25_000), parts: [{ text: 'a word' }] },
   ];
   const events = contents.map((content, i) => ({ ...saying('', { id: `e${i}` }), content }) as Event);
+  events.push(saying('a word', { id: 'named', author: 'ada'.repeat(33_334) }));
   await context.service.appendEvents({ session, events });
   await service.addSessionToMemory(session);
   expect(await idsOf(context)).toEqual(['e5']);

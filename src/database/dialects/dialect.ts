@@ -392,12 +392,12 @@ interface DialectLimits {
   readonly maxTextLength: number;
 
   /**
-   * Called before a value is sent that cannot be split. If a packet is too large, the server sends an error and closes the
+   * Called before values are sent that cannot be split, with all of a row that may be large. If a packet is too large, the server sends an error and closes the
    * connection. A client that is still sending does not get the error, and would retry as after a lost connection.
    *
    * @throws EventTooLargeError if the server would refuse it.
    */
-  refuseTooLarge(sql: Sql, text: string): Promise<void>;
+  refuseTooLarge(sql: Sql, ...values: readonly (string | Uint8Array | null | undefined)[]): Promise<void>;
 }
 
 /** How the server notifies other connections of a commit (contract G2). */

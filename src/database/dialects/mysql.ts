@@ -351,11 +351,12 @@ export const mysql: Dialect = {
   limits: {
     maxTextLength: MAX_TEXT_LENGTH,
 
-    async refuseTooLarge(sql, text) {
-      if (text.length <= MAX_TEXT_LENGTH) return;
+    async refuseTooLarge(sql, ...values) {
+      if (values.reduce((sum, value) => sum + (value?.length ?? 0), 0) <= MAX_TEXT_LENGTH) return;
+      const bytes = values.reduce((sum, value) => sum + Buffer.byteLength(value ?? ''), 0);
       const [server] = await sql.all<{ bytes: number | string }>('select @@max_allowed_packet as bytes');
       // `literal` writes two hexadecimal digits for each byte.
-      if (2 * Buffer.byteLength(text) > numberOf(server?.bytes)) throw new EventTooLargeError();
+      if (2 * bytes > numberOf(server?.bytes)) throw new EventTooLargeError();
     },
   },
 };
