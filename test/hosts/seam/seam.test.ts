@@ -94,8 +94,8 @@ describe('on SQLite', () => {
     const service = new MikroOrmSessionService(orm.em);
     await service.createSession(KEY);
     await orm.close(true);
-    const again = await open();
-    await expect(new MikroOrmSessionService(again.em).getSession(KEY)).resolves.toBeDefined();
+    await orm.connect();
+    await expect(service.getSession(KEY)).resolves.toBeDefined();
   });
 
   test('a transaction is known to have ended', async () => {
