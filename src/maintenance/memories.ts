@@ -63,7 +63,7 @@ function page(sql: Sql, appName: string, meant: MeantMemories, limit: number): P
   return sql.all<KeyRow>(text, [...values, limit]);
 }
 
-/** Deletes memories of one session, unless they have been added again since: then they have another time. */
+/** Deletes memories of one session. Expired ones only if they still are: one that was added again has a new expiry. */
 async function remove(sql: Sql, appName: string, meant: MeantMemories, rows: readonly KeyRow[]): Promise<number> {
   const [first] = rows;
   if (!first) return 0;

@@ -49,9 +49,10 @@ import { usageIn, type Usage } from './usage.js';
  * const { sessions, more } = await maintenance.prune({ idleFor: 90 * 24 * 3_600_000, maxBatches: 1_000 });
  * ```
  *
- * Deletions work in short transactions of `batchSize` rows (contract K1). They never wait for a lock, and do not block writers of
- * other sessions. A session that somebody else has locked is left for the next call, and so is one that was created again,
- * rewound or used since it was read. A session whose lease somebody holds, by the database's clock, is skipped unless
+ * Deletions work in short transactions of `batchSize` rows (contract K1). They never wait for the lock of a session, and do not
+ * block writers of other sessions. A session that somebody else has locked is left for the next call, and so is one that was created
+ * again, rewound or used since it was read. What belongs to a user, such as `user:` state, credentials and artifacts, is deleted by
+ * plain statements, which do wait. A session whose lease somebody holds, by the database's clock, is skipped unless
  * `includeLeased` is true. After an interruption, call again to continue. `dryRun` only counts.
  *
  * Every method may throw `InvalidArgumentError` if an option is unknown or its value is invalid, `InvalidKeyError` for a name that

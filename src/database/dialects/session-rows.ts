@@ -17,7 +17,7 @@ import {
 import type { AppendBatch, Dialect, DialectAppends, DialectSql, SessionLock, Sql, StoredEvent } from './dialect.js';
 import { insertParts, needsParts } from './event-parts.js';
 
-// The row of a session, and the rows of its events and state: statements that work on all databases.
+// The row of a session, and the rows of its events and state: what the dialects share that write them by several statements.
 
 /**
  * The start of an `update` that locks a session's row and adds to its `last_seq`; a condition follows. Its values are the number

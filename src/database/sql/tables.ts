@@ -29,7 +29,7 @@ type Table = keyof typeof ENTITIES;
 
 const TABLES = Object.keys(ENTITIES) as Table[];
 
-/** The quoted names of the tables in the host's database. Only the entities name columns. */
+/** The quoted names of the tables in the host's database. Columns have the names that the entities give them, so SQL writes them out. */
 export type Tables = Readonly<Record<Table, string>> & {
   readonly select: SelectedColumns;
   /** The quoted name of the index of events by id. */
