@@ -144,8 +144,11 @@ function comparedOf(
   const isOfModel = model !== undefined && row.model === model && row.embedding !== null;
   const vector = isOfModel ? decodedBytes(texts, key, 'embedding', bytesOf(row.embedding)) : undefined;
   if (vector instanceof Undecodable) return vector;
-  // Both are empty while a codec has not answered yet.
-  const areOurs = (words.length === 0 || isWordList(words)) && (!vector?.length || isVector(vector));
+  // What is read is empty while a codec has not answered yet; what is stored never is.
+  const isAwaited = (read: Buffer, stored: unknown) => read.length === 0 && bytesOf(stored).length > 0;
+  const areOurs =
+    (isAwaited(words, row.words) || isWordList(words)) &&
+    (!vector || isAwaited(vector, row.embedding) || isVector(vector));
   return areOurs ? { words, vector } : CHANGED;
 }
 

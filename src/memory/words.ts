@@ -153,8 +153,9 @@ export function wordList(words: readonly string[]): Buffer {
   return list;
 }
 
-/** Whether bytes are a list of this version of the package, not encoded. */
-export const isWordList = (bytes: Uint8Array): boolean => bytes[0] === VERSION && bytes.length % ENTRY === 0;
+/** Whether bytes are a list of this version of the package, not encoded. A memory has at least one word. */
+export const isWordList = (bytes: Uint8Array): boolean =>
+  bytes[0] === VERSION && bytes.length > ENTRY && bytes.length % ENTRY === 0;
 
 /** @returns the number of all words in the text. */
 export const lengthOf = (list: Buffer): number => entryAt(list, 0) >>> 8;

@@ -445,6 +445,22 @@ memorySuite.own(
   },
 );
 
+memorySuite.own('Q12', 'an emptied list of words, and an emptied vector, is damage of that memory', async (context) => {
+  const { app, query } = context;
+  const damaged: string[] = [];
+  const options = { embed: { model: 'm', vectors: async (texts: readonly string[]) => texts.map(() => [1, 0]) } };
+  const { say, search } = memoryOf(context, { ...options, onDamage: ({ memoryId }) => damaged.push(memoryId) });
+  await say('s', 'the first word', 'another word', 'one word more', 'no word of all');
+  const where = 'where app_name = ? and memory_id = ?';
+  const [row] = await query<{ words: Uint8Array }>(`select words from adk_memories ${where}`, [app, 's1']);
+  const header = Buffer.from(row!.words).subarray(0, 4);
+  await query(`update adk_memories set words = ? ${where}`, [Buffer.alloc(0), app, 's0']);
+  await query(`update adk_memories set words = ? ${where}`, [header, app, 's1']);
+  await query(`update adk_memories set embedding = ? ${where}`, [Buffer.alloc(0), app, 's2']);
+  expect(await search('which word')).toEqual(['no word of all']);
+  expect(damaged).toEqual(['s0', 's1', 's2']);
+});
+
 memorySuite.own('Q5', 'other forms of a word are found, after memories with the word itself', async (context) => {
   const { say, search } = memoryOf(context);
   const texts = ['an allergic child', 'two allergies of hers', 'an alarm', 'in 20261', 'she was in Москве'];
