@@ -1,6 +1,7 @@
 import type { Event } from '@google/adk';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { afterPrefix } from '../database/statements/logged-events.js';
 import {
   ARTIFACT_COLUMNS,
   ARTIFACT_WHERE as where,
@@ -10,9 +11,12 @@ import {
   placeholders,
   sessionValues,
   numberOf,
+  textOf,
 } from '../database/sql/tables.js';
 import { DamagedArtifactError } from '../model/errors.js';
+import { isRecord } from '../model/json.js';
 import { isKey, type SessionKey } from '../model/keys.js';
+import { chunksOf } from '../model/pages.js';
 import { isOfUser } from './artifact-name.js';
 import { insertVersion, isVersion, readContent, valuesOf } from './artifact-store.js';
 import {
@@ -27,23 +31,52 @@ import {
 /** Versions by the names of their artifacts. */
 type NamedVersions = ReadonlyMap<string, ReadonlySet<number>>;
 
-/** A version, encoded for another session. */
-export interface EncodedCopy {
+/** Versions by the names of their artifacts, encoded for another session. */
+export type EncodedCopies = ReadonlyMap<string, readonly EncodedCopy[]>;
+
+interface EncodedCopy {
   key: VersionKey;
   encoded: EncodedVersion;
   createTime: number;
 }
 
-/** @returns the versions of a session's own artifacts that its events name. */
-export function versionsNamedBy(events: readonly Event[]): NamedVersions {
+/**
+ * Finds the versions of a session's own artifacts that belong to its events: those that `artifactDelta` names, and those that ADK's
+ * Runner has saved from what the user sent. Of these an event has at most the name, in its text: they have the version after the last
+ * one that was named.
+ */
+export async function versionsOf(sql: Sql, session: SessionKey, events: readonly Event[]): Promise<NamedVersions> {
   const named = new Map<string, Set<number>>();
-  for (const { actions } of events)
-    for (const [filename, version] of Object.entries(actions?.artifactDelta ?? {})) {
-      if (isOfUser(filename) || !isKey('filename', filename) || !isVersion(version)) continue;
-      named.set(filename, (named.get(filename) ?? new Set()).add(version));
+  const newest = new Map<string, number>();
+  const add = (filename: string, version = (newest.get(filename) ?? -1) + 1) => {
+    if (isOfUser(filename) || !isKey('filename', filename) || !isVersion(version)) return;
+    named.set(filename, (named.get(filename) ?? new Set()).add(version));
+    newest.set(filename, Math.max(version, newest.get(filename) ?? -1));
+  };
+  const invocations = new Set<string>();
+  for (const { actions, author, invocationId, content } of events) {
+    if (author === 'user') {
+      if (invocationId) invocations.add(invocationId);
+      for (const name of uploadedIn(content?.parts)) add(name);
     }
+    for (const [filename, version] of Object.entries(actions?.artifactDelta ?? {})) add(filename, version);
+  }
+  // The host may show the upload otherwise. Then the name still has the invocation.
+  const saved = invocations.size === 0 ? [] : await sql.all(texts(sql).saved, sessionValues(session));
+  for (const row of saved) {
+    const filename = textOf(row['filename']);
+    const invocation = /^artifact_(.+)_\d+$/s.exec(filename)?.[1];
+    if (invocation !== undefined && invocations.has(invocation) && !named.has(filename)) add(filename);
+  }
   return named;
 }
+
+/** @param parts whatever the event has there. @returns the names that ADK's Runner has written in place of what the user sent. */
+const uploadedIn = (parts: unknown): string[] =>
+  (Array.isArray(parts) ? parts : []).flatMap((part: unknown) => {
+    const text = isRecord(part) ? part['text'] : undefined;
+    return (typeof text === 'string' && /^\[Uploaded Artifact: "(.+)"\]$/s.exec(text)?.[1]) || [];
+  });
 
 /**
  * Encodes versions for another session, to which a codec binds them. Keeps all of them in memory.
@@ -55,9 +88,11 @@ export async function encodedCopies(
   from: SessionKey,
   to: SessionKey,
   named: NamedVersions,
-): Promise<EncodedCopy[]> {
-  const copies: EncodedCopy[] = [];
+): Promise<EncodedCopies> {
+  const copies = new Map<string, EncodedCopy[]>();
   for (const [filename, versions] of named) {
+    const encodings: EncodedCopy[] = [];
+    copies.set(filename, encodings);
     for (const version of versions) {
       const found = await readContent(database, { ...from, filename }, version);
       if (!found) continue;
@@ -65,7 +100,7 @@ export async function encodedCopies(
       if (content instanceof Damaged) throw new DamagedArtifactError(filename, version, content.what);
       const key = { ...to, filename, version };
       const encoded = await database.code((texts) => encodedVersion(texts, key, withEncoding(content, true)));
-      copies.push({ key, encoded, createTime });
+      encodings.push({ key, encoded, createTime });
     }
   }
   return copies;
@@ -75,14 +110,14 @@ export async function encodedCopies(
  * Copies versions of a session's artifacts into a new session of the same user, where they keep their numbers.
  *
  * @param named the versions of each artifact; missing ones are left out.
- * @param copies these versions, encoded for the new session; undefined without a codec.
+ * @param copies these versions by the names of their artifacts, encoded for the new session; undefined without a codec.
  */
 export async function copyVersions(
   sql: Sql,
   from: SessionKey,
   to: SessionKey,
   named: NamedVersions,
-  copies?: readonly EncodedCopy[],
+  copies?: EncodedCopies,
 ): Promise<void> {
   if (named.size === 0) return;
   const text = texts(sql);
@@ -90,30 +125,34 @@ export async function copyVersions(
   await sql.run(text.deleteOfSession, sessionValues(to));
   for (const [filename, versions] of named) {
     if (copies) {
-      const encoded = copies.filter(({ key }) => key.filename === filename);
-      await insertCopies(sql, { ...to, filename }, encoded);
+      await insertCopies(sql, { ...to, filename }, copies.get(filename) ?? []);
       continue;
     }
     const source = valuesOf({ ...from, filename });
     // Nobody may delete it between the statements.
     await sql.run(text.lockArtifact, source);
-    const list = `(${placeholders(versions.size)})`;
-    const { affectedRows } = await sql.run(text.copyArtifact(list), [to.sessionId, ...source, ...versions]);
-    if (affectedRows === 0) continue;
-    const uploads = await sql.all<{ upload: number }>(text.uploads(list), [...source, ...versions]);
-    const all = [...versions, ...uploads.map(({ upload }) => numberOf(upload))];
-    for (const copy of text.copyVersions)
-      await sql.run(copy(`(${placeholders(all.length)})`), [to.sessionId, ...source, ...all]);
+    const ordered = [...versions].sort((one, other) => one - other);
+    for (const some of chunksOf(ordered, MOST_VERSIONS)) {
+      const list = `(${placeholders(some.length)})`;
+      const { affectedRows } = await sql.run(text.copyArtifact(list), [to.sessionId, ...source, ...some]);
+      if (affectedRows === 0) continue;
+      const uploads = await sql.all<{ upload: number }>(text.uploads(list), [...source, ...some]);
+      const all = [...some, ...uploads.map(({ upload }) => numberOf(upload))];
+      for (const copy of text.copyVersions)
+        await sql.run(copy(`(${placeholders(all.length)})`), [to.sessionId, ...source, ...all]);
+    }
   }
 }
 
+/** How many versions one statement names, each perhaps with its upload. */
+const MOST_VERSIONS = 500;
+
 /** Does not look at the rows that they were read from, which somebody may have changed since. */
 async function insertCopies(sql: Sql, to: ArtifactKey, copies: readonly EncodedCopy[]): Promise<void> {
-  if (copies.length === 0) return;
-  const version = Math.max(...copies.map(({ key }) => key.version));
-  const time = Math.max(...copies.map(({ createTime }) => createTime));
+  const newest = copies.toSorted((one, other) => one.key.version - other.key.version).at(-1);
+  if (!newest) return;
   const text = `${insertIntoArtifacts(sql.tables.artifacts)} values (?, ?, ?, ?, ?, ?)`;
-  await sql.run(text, [...valuesOf(to), version, time]);
+  await sql.run(text, [...valuesOf(to), newest.key.version, newest.createTime]);
   for (const { key, encoded, createTime } of copies) await insertVersion(sql, key, encoded, createTime);
 }
 
@@ -129,7 +168,11 @@ const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artif
     deleteOfSession: `delete from ${artifacts} where ${SESSION_WHERE}`,
     uploads: (versions: string) => `select upload from ${artifactVersions} where ${where} and version in ${versions}
       and upload is not null${dialect.sql.underLock}`,
-    copyArtifact: (versions: string) => `${copyArtifact(versions)} group by app_name, user_id, filename`,
+    saved: `select filename from ${artifacts} where ${SESSION_WHERE}
+      and filename >= 'artifact_' and filename < '${afterPrefix('artifact_')}'${dialect.sql.underLock}`,
+    // Of several lists in order the last one counts.
+    copyArtifact: (versions: string) =>
+      `${copyArtifact(versions)} group by app_name, user_id, filename ${dialect.sql.onSameKey(ARTIFACT_COLUMNS, ['last_version', 'update_time'])}`,
     copyVersions: [
       copy(artifactVersions, 'version, info, data, upload, parts, create_time', artifactVersions),
       copy(artifactParts, 'version, part, data', artifactParts),

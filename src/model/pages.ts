@@ -22,3 +22,8 @@ export async function* namesOf(
   if (given !== undefined) yield given;
   else for (let name = await next(''); name !== undefined; name = await next(name)) yield name;
 }
+
+/** Cuts a list into parts of at most `size`, since a statement takes only so many values. */
+export function* chunksOf<T>(list: readonly T[], size: number): Generator<readonly T[]> {
+  for (let i = 0; i < list.length; i += size) yield list.slice(i, i + size);
+}

@@ -2,7 +2,7 @@ import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
 import { insertEvents, setState } from '../database/dialects/session-rows.js';
-import { copyVersions, encodedCopies, versionsNamedBy, type EncodedCopy } from '../artifacts/copies.js';
+import { copyVersions, encodedCopies, versionsOf, type EncodedCopies } from '../artifacts/copies.js';
 import { callsIn } from '../conversation/open-calls.js';
 import { decodedFirst } from '../database/calls/encoded-first.js';
 import { onceOnRows } from '../database/calls/once.js';
@@ -84,7 +84,8 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
       const { database } = calls;
       const texts = await database.code((texts) => forkTexts(texts, target, past));
       if (texts.areCopied) return texts;
-      const artifacts = await encodedCopies(database, source, key, versionsNamedIn(past));
+      const named = await database.run((sql) => versionsOf(sql, source, eventsIn(past)));
+      const artifacts = await encodedCopies(database, source, key, named);
       return { ...texts, artifacts };
     },
     write: (sql, past, texts) => fork(sql, { source, target, past, texts }),
@@ -176,7 +177,7 @@ interface ForkTexts {
   state: StateEntries;
   creation: NewChange;
   copied: readonly NewChange[];
-  artifacts?: readonly EncodedCopy[];
+  artifacts?: EncodedCopies;
   /** State that cannot be computed from the rows any more, because an event was rewritten. */
   left: readonly NewChange[];
 }
@@ -199,7 +200,7 @@ function forkTexts(texts: StoredTexts, session: KnownSession, past: PastSession)
   };
 }
 
-const versionsNamedIn = ({ events }: PastSession) => versionsNamedBy(events.map(({ event }) => event));
+const eventsIn = ({ events }: PastSession) => events.map(({ event }) => event);
 
 const ofSession = (session: StateEntry[]): StateEntries => ({ session, user: [], app: [] });
 
@@ -218,7 +219,8 @@ async function fork(
   await insertSession(sql, key, row);
   if (texts.areCopied) await copyEvents(sql, source, key.sessionId, seq);
   else await insertEvents(sql, key, firstSeq, texts.events);
-  await copyVersions(sql, source, key, versionsNamedIn(past), texts.artifacts);
+  const named = await versionsOf(sql, source, eventsIn(past));
+  await copyVersions(sql, source, key, named, texts.artifacts);
   await replaceOpenCalls(sql, key, [], callsIn(events));
   await setState(sql, key, texts.state);
   await recordChange(sql, texts.creation);

@@ -201,7 +201,8 @@ export class MikroOrmSessionService extends BaseSessionService {
 
   /**
    * Creates a session from another one's past (contract K4): the events up to a point, with their ids and numbers, the versions
-   * of artifacts that they name, and the session's own state at that point. The other session does not change, and neither does
+   * of artifacts that they name or that the Runner has saved from what the user sent, and the session's own state at that point. What
+   * is copied counts once: `usage` and memory leave it out of the fork. The other session does not change, and neither does
    * the state of user and app, which both sessions share.
    *
    * @param point.at the number of the last event to copy, 0 for none; or
