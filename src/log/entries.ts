@@ -47,8 +47,10 @@ export interface LogEntryPosition {
 }
 
 /** An event of the log, or an error in its place if it cannot be read. */
-export type LogEntry = LogEntryPosition &
-  (
+export type LogEntry = LogEntryPosition & {
+  /** `forkSession` has copied the event from another session. Leave it out of what must count an event once. */
+  copied?: true;
+} & (
     | {
         event: Event;
         /** Only in the complete log: the keys of its state delta that have another value by now; see `LogChange`. */

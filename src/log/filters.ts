@@ -99,9 +99,10 @@ export async function* limited<Entry>(
  * Makes entries of the events that match the filter, and of all events that cannot be read: they might match (contract G4).
  */
 export function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): Generator<LogEntry> {
-  for (const { session, seq, position, json, undecodable } of events) {
+  for (const { session, seq, position, isCopy, json, undecodable } of events) {
     if (json === undefined) continue;
-    const entryPosition: LogEntryPosition = { ...(position !== null && { position }), seq, ...session };
+    const place: LogEntryPosition = { ...(position !== null && { position }), seq, ...session };
+    const entryPosition = { ...place, ...(isCopy && { copied: true as const }) };
     const event = decodeEvent(json ?? undefined);
     if (!event)
       yield { ...entryPosition, error: new DamagedEventError(session.sessionId, seq, seq, undecodable?.encoding) };

@@ -37,7 +37,8 @@ export async function usageIn(
   const [first, end] = [Date.parse(from), Date.parse(to) + DAY_MS];
   const rows = new Map<string, UsageRow>();
   let unreadable = 0;
-  for await (const { appName, userId, event } of entries) {
+  for await (const { appName, userId, event, copied } of entries) {
+    if (copied) continue;
     if (!event) unreadable++;
     if (!event || event.timestamp < first || event.timestamp >= end) continue;
     const named = GROUPS[by]({ userId, event });

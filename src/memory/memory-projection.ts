@@ -9,6 +9,7 @@ import type { SessionProjectionOptions } from '../log/session-projection.js';
 import { aWait, anything, condition, keyConditions, object, oneOf } from '../model/arguments.js';
 import { givenKey, isKey, sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
+import { chunksOf } from '../model/pages.js';
 import { memoryOfEvent, saidByEvent, saidByHost, type NewMemory, type TextOfEvent } from './memory-content.js';
 import { addMemories } from './memory-store.js';
 
@@ -61,8 +62,9 @@ export function memoryProjection<Em extends EntityManager>(
     for (const entry of entries) {
       const { appName, userId, sessionId } = entry;
       const event = 'event' in entry ? entry.event : undefined;
-      // An event of another program may have any id.
-      if (!event || !isKey('memoryId', event.id)) continue;
+      // A copied event belongs to the session that it comes from, until it is appended again with other content. An event of
+      // another program may have any id.
+      if (!event || isCopied(entry) || !isKey('memoryId', event.id)) continue;
       const seq = entry.change === 'replaced' ? entry.eventSeq : entry.seq;
       const rest = { appName, userId, sessionId, ...(seq !== undefined && { seq }), ttlMs };
       const said = text ? await saidByHost(database, event, text) : saidByEvent(event);
@@ -111,6 +113,8 @@ export function memoryProjection<Em extends EntityManager>(
   };
   return { options, prepare };
 }
+
+const isCopied = (entry: CompleteLogEntry) => !entry.change && entry.copied === true;
 
 /** @returns the condition for memories that a projection has added. */
 const addedBy = ({ appName, userId, sessionId }: NonNullable<MemoryProjectionOptions['filter']>) =>
@@ -171,9 +175,7 @@ class Pending {
     if (this.#settleMs === 0) return;
     const { dialect, tables } = this.#sql;
     const { now } = dialect.sql;
-    const sessions = [...this.#sessions.values()];
-    for (let i = 0; i < sessions.length; i += MOST_SESSIONS) {
-      const some = sessions.slice(i, i + MOST_SESSIONS);
+    for (const some of chunksOf([...this.#sessions.values()], MOST_SESSIONS)) {
       const any = some.map(() => `(${SESSION_WHERE})`).join(' or ');
       await this.#sql.run(
         `update ${tables.memories} set settles = ${now} + ? where settles > ${now} and settles < ${now} + ? and (${any})`,

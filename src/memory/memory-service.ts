@@ -44,6 +44,7 @@ import {
 } from './memory-content.js';
 import {
   addMemories,
+  copiedEvents,
   countMemories,
   deleteMemories,
   listMemories,
@@ -281,7 +282,8 @@ export class MikroOrmMemoryService implements BaseMemoryService {
 
   /**
    * Remembers what was said in a session. Each event is remembered once, however often you call this, and a `Session` that was read
-   * with only its newest events removes no memory of older ones (contract Q2).
+   * with only its newest events removes no memory of older ones (contract Q2). What a fork has copied is left out: add the session
+   * that it comes from, too.
    *
    * @throws UnserializableValueError with the option `text`, if JSON cannot represent an event that is not partial: `text` gets the
    *   event as it would be stored. Nothing is remembered.
@@ -290,6 +292,15 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     aSession(session, 'session');
     const { appName, userId, id: sessionId, events } = session;
     await this.addEventsToMemory({ appName, userId, sessionId, events });
+  }
+
+  /** @returns the ids of the events that a fork has copied: they are remembered with the session that they come from. */
+  async #copiedIn(operation: string, session: SessionKey, events: readonly Event[]): Promise<ReadonlySet<string>> {
+    if (session.sessionId === '' || events.length === 0) return new Set();
+    const ids = events.map(({ id }) => id);
+    return this.#database.unobserved({ operation, key: session }, () =>
+      this.#database.run((sql) => copiedEvents(sql, session, ids)),
+    );
   }
 
   /** Remembers events, like `addSessionToMemory`. */
@@ -307,13 +318,15 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const metadata =
       customMetadata && (JSON.parse(encode(customMetadata, 'customMetadata').json) as MemoryData['customMetadata']);
     const added = { ...owner, sessionId, ttlMs, ...(metadata && { customMetadata: metadata }) };
-    const memories: NewMemory[] = [];
-    for (const event of copies) {
-      const said = text ? await saidByHost(this.#database, event, text) : saidByEvent(event);
-      const memory = memoryOfEvent(event, said, added);
-      if (memory) memories.push(memory);
-    }
-    await this.#add('addEventsToMemory', owner, memories);
+    const operation = 'addEventsToMemory';
+    const made = text ? [] : copies.map((event) => memoryOfEvent(event, saidByEvent(event), added));
+    const copied = await this.#copiedIn(operation, { ...owner, sessionId }, copies);
+    if (text)
+      for (const event of copies)
+        if (!copied.has(event.id))
+          made.push(memoryOfEvent(event, await saidByHost(this.#database, event, text), added));
+    const memories = made.flatMap((memory) => (!memory || copied.has(memory.memoryId) ? [] : memory));
+    await this.#add(operation, owner, memories);
   }
 
   /**

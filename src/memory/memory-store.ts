@@ -1,8 +1,21 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import { allOf, ifGiven, type Condition, bytesOf, numberOf, textOf } from '../database/sql/tables.js';
+import {
+  SESSION_WHERE,
+  allOf,
+  ifGiven,
+  placeholders,
+  sessionValues,
+  type Condition,
+  bytesOf,
+  numberOf,
+  optionalNumberOf,
+  textOf,
+} from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
 import { ofMemory } from '../model/codec.js';
+import type { SessionKey } from '../model/keys.js';
+import { chunksOf } from '../model/pages.js';
 import { Undecodable, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
 import {
   MEMORY_COLUMNS,
@@ -200,6 +213,30 @@ export async function readMemories(sql: Sql, keys: readonly MemoryKey[]): Promis
 function dataOf(texts: StoredTexts, memory: Ranked, data: string): Read<MemoryData> {
   const json = texts.decode(textOf(data), () => ofMemory(memory, 'data'));
   return { memory, value: json instanceof Undecodable ? json : (memoryDataOf(json) ?? CHANGED) };
+}
+
+/** How many events one statement names. */
+const MOST_NAMED = 500;
+
+/**
+ * @returns those of a session's events that a fork has copied. Not one that was appended again with other content: only this session
+ *   has it.
+ */
+export async function copiedEvents(sql: Sql, session: SessionKey, ids: readonly string[]): Promise<Set<string>> {
+  const { sessions, events, changes } = sql.tables;
+  const key = sessionValues(session);
+  const [row] = await sql.all(`select forked_seq from ${sessions} where ${SESSION_WHERE}`, key);
+  const forkedSeq = row && optionalNumberOf(row['forked_seq']);
+  const copied = new Set<string>();
+  for (const some of forkedSeq ? chunksOf(ids, MOST_NAMED) : []) {
+    const rows = await sql.all(
+      `select event_id from ${events} where ${SESSION_WHERE} and seq <= ? and event_id in (${placeholders(some.length)})
+        and seq not in (select event_seq from ${changes} where ${SESSION_WHERE} and event_seq is not null)`,
+      [...key, forkedSeq, ...some, ...key],
+    );
+    for (const found of rows) copied.add(textOf(found['event_id']));
+  }
+  return copied;
 }
 
 /** @returns how many memories were deleted. */

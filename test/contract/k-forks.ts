@@ -1,9 +1,20 @@
-import { SessionMaintenance, type SessionSummary } from '../../src/index.js';
+import { LlmAgent, Runner, type Part } from '@google/adk';
+import {
+  EventLog,
+  MikroOrmMemoryService,
+  SessionMaintenance,
+  adkServices,
+  type MikroOrmSessionServiceOptions,
+  type SessionSummary,
+} from '../../src/index.js';
+import { scriptedModel } from '../../src/testing/index.js';
+import { copyVersions } from '../../src/artifacts/copies.js';
+import { Database } from '../../src/database/calls/database.js';
 import type { SessionKey } from '../../src/model/keys.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { read, upTo } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
-import { expectCode, saying } from './tools.js';
+import { expectCode, range, saying } from './tools.js';
 
 /** What a fork keeps of where it comes from. */
 export const forkSuite = new Suite({ isOfDialect: true });
@@ -110,4 +121,164 @@ forkSuite.own('L1', 'an export and an import keep where a fork comes from', asyn
       ),
       'ADK_INVALID_ARGUMENT',
     );
+});
+
+/** An event of a model that says something and used 1,000 tokens. */
+const modelled = (word: string) =>
+  saying(word, { id: word, timestamp: Date.UTC(2026, 10, 3), usageMetadata: { promptTokenCount: 1_000 } });
+
+const DAY = { from: '2026-11-03', to: '2026-11-03', by: 'day' } as const;
+
+forkSuite.own('K8', 'what a fork has copied is counted once', async (context) => {
+  const { app, orm, service, create } = context;
+  const maintenance = new SessionMaintenance(orm.em);
+  const used = async () => {
+    const { rows, unreadable } = await maintenance.usage({ appName: app, ...DAY });
+    return [rows[0]?.events, rows[0]?.inputTokens, unreadable];
+  };
+  const session = await create();
+  const key = keyOf(session);
+  await service.appendEvents({ session, events: ['a', 'b', 'c'].map(modelled) });
+  const fork = await service.forkSession(key);
+  await service.forkSession(keyOf(fork));
+  expect(await used()).toEqual([3, 3_000, 0]);
+  await service.appendEvent({ session: fork, event: modelled('d') });
+  expect(await used()).toEqual([4, 4_000, 0]);
+  // After a rewind other events have the numbers of copied ones.
+  const rewound = await service.rewindSession(keyOf(fork), { at: 1 });
+  await service.appendEvents({ session: rewound, events: ['e', 'f', 'g'].map(modelled) });
+  expect(await used()).toEqual([6, 6_000, 0]);
+  // A copy that cannot be read is not counted either.
+  await context.query(`update adk_events set data = '5' where app_name = ? and session_id = ? and seq = 1`, [
+    app,
+    fork.id,
+  ]);
+  expect(await used()).toEqual([6, 6_000, 0]);
+  const copied = (await read(new EventLog(orm.em).since(0, { appName: app }))).filter((entry) => entry.copied);
+  expect(copied.map(({ sessionId, seq }) => [sessionId === fork.id, seq]).sort()).toEqual([
+    [false, 1],
+    [false, 2],
+    [false, 3],
+    [true, 1],
+  ]);
+});
+
+const found = async (memory: MikroOrmMemoryService, { appName, userId }: SessionKey) =>
+  (await memory.listMemories({ appName, userId, limit: 100 })).map((each) => [each.sessionId, each.id]);
+
+forkSuite.own('Q2', 'an event that forks have copied is remembered once', async (context) => {
+  const { orm, service } = context;
+  const memory = new MikroOrmMemoryService(orm.em);
+  const key = await said(context, 'apple', 'brick', 'cloud');
+  const forks = [
+    { ...key, sessionId: 'z1' },
+    { ...key, sessionId: 'z2' },
+  ] as const;
+  for (const { sessionId: as } of forks) await service.forkSession(key, { as });
+  const asked: string[] = [];
+  const asking = new MikroOrmMemoryService(orm.em, { text: ({ id }) => void asked.push(id) });
+  await asking.addSessionToMemory((await service.getSession(forks[0]))!);
+  expect(asked).toEqual([]);
+
+  await say(context, forks[0], 'drum');
+  const fork = (await service.getSession(forks[0]))!;
+  // Once more with other content: only the fork has that.
+  await service.appendEvent({ session: fork, event: saying('bread', { id: 'brick' }) });
+  for (const each of [key, ...forks]) await memory.addSessionToMemory((await service.getSession(each))!);
+  const all = [...['apple', 'brick', 'cloud'].map((id) => [key.sessionId, id]), ['z1', 'brick'], ['z1', 'drum']];
+  expect(await found(memory, key)).toEqual(all.sort());
+  expect((await memory.searchMemory({ ...key, query: 'what is apple' })).memories).toHaveLength(1);
+  await memory.forget({ appName: key.appName, userId: key.userId, all: true });
+
+  const projection = memory.projection({ name: key.appName, filter: { appName: key.appName }, settleMs: 0 });
+  await projection.catchUp();
+  expect(await found(memory, key)).toEqual(all);
+  await projection.rebuild();
+  await projection.catchUp();
+  expect(await found(memory, key)).toEqual(all);
+  await service.rewindSession(forks[0], { at: 1 });
+  await say(context, forks[0], 'eagle');
+  await projection.catchUp();
+  expect(await found(memory, key)).toEqual([...all.slice(0, 3), ['z1', 'eagle']]);
+});
+
+const CODEC: MikroOrmSessionServiceOptions = {
+  codec: { name: 'forks', encode: (data) => ({ data }), decode: ({ data }) => data },
+};
+
+for (const [how, options] of [
+  ['', {}],
+  [', with a codec', CODEC],
+] as const)
+  forkSuite.own('P12', `a fork has the files that its user sent${how}`, async ({ app, orm }) => {
+    const services = adkServices(orm.em, options);
+    const { sessionService, artifactService } = services;
+    const key = { appName: app, userId: 'alice', sessionId: 's' };
+    await sessionService.createSession(key);
+    const model = scriptedModel(['One.', 'Two.', 'Three.']);
+    const runner = new Runner({ appName: app, agent: new LlmAgent({ name: 'clerk', model }), ...services });
+    const send = async (...parts: Part[]) => {
+      const message = { role: 'user', parts };
+      const runConfig = { saveInputBlobsAsArtifacts: true };
+      for await (const event of runner.runAsync({ ...key, newMessage: message, runConfig }))
+        expect(event.errorMessage).toBeUndefined();
+    };
+    const file = (content: string, displayName?: string): Part => ({
+      inlineData: { mimeType: 'text/plain', data: btoa(content), ...(displayName && { displayName }) },
+    });
+    await send({ text: 'Look.' }, file('first'), file('report 1', 'report.txt'));
+    await send(file('report 2', 'report.txt'), file('mine', 'user:mine'));
+    const { lastSeq: at } = await sessionService.readEvents(key);
+    await send(file('report 3', 'report.txt'), file('late'));
+    const names = (await artifactService.listArtifactKeys(key)).filter((name) => name.startsWith('artifact_'));
+    expect(names).toHaveLength(2);
+
+    await sessionService.forkSession(key, { at, as: 'fork' });
+    const fork = { ...key, sessionId: 'fork' };
+    const load = async (filename: string, version?: number) => {
+      const part = await artifactService.loadArtifact({ ...fork, filename, ...(version !== undefined && { version }) });
+      return part?.inlineData?.data && atob(part.inlineData.data);
+    };
+    expect(await artifactService.listVersions({ ...fork, filename: 'report.txt' })).toEqual([0, 1]);
+    expect([await load('report.txt', 0), await load('report.txt')]).toEqual(['report 1', 'report 2']);
+    expect((await Promise.all(names.map((name) => load(name)))).filter((each) => each !== undefined)).toEqual([
+      'first',
+    ]);
+    expect(await load('user:mine')).toBe('mine');
+  });
+
+forkSuite.own('P12', 'a file of an invocation is in the fork whatever its event says of it', async (context) => {
+  const { app, orm, service, create } = context;
+  const { artifactService } = adkServices(orm.em);
+  const session = await create();
+  const key = { ...keyOf(session), appName: app };
+  for (const filename of ['artifact_i_1_0', 'artifact_i_1_1', 'artifact_i_2_0', 'artifact_x', 'other'])
+    await artifactService.saveArtifact({ ...key, filename, artifact: text(filename) });
+  const [first, second] = ['i_1', 'i_2'].map((invocationId) => saying('See.', { author: 'user', invocationId }));
+  await service.appendEvents({ session, events: [first!, second!] });
+  await service.forkSession(key, { at: 1, as: 'fork' });
+  expect(await artifactService.listArtifactKeys({ ...key, sessionId: 'fork' })).toEqual([
+    'artifact_i_1_0',
+    'artifact_i_1_1',
+  ]);
+});
+
+const text = (value: string): Part => ({ text: value });
+
+/** More than a statement takes values: 32,766 on SQLite, 65,535 elsewhere. */
+const MANY = 66_000;
+
+forkSuite.own('P12', 'a fork has any number of versions of a file', async ({ app, orm }) => {
+  const { artifactService } = adkServices(orm.em);
+  const key = { appName: app, userId: 'alice', sessionId: 's', filename: 'f' };
+  for (const n of range(5)) await artifactService.saveArtifact({ ...key, artifact: text(`${n}`) });
+  const named = new Map([['f', new Set(range(MANY).reverse())]]);
+  const fork = { ...key, sessionId: 'fork' };
+  const database = new Database(orm.em);
+  await database.call({ operation: 'forkSession', key }, () =>
+    database.transaction((sql) => copyVersions(sql, key, fork, named)),
+  );
+  expect(await artifactService.listVersions(fork)).toEqual(range(5));
+  expect(await artifactService.loadArtifact(fork)).toEqual(text('4'));
+  expect(await artifactService.saveArtifact({ ...fork, artifact: text('5') })).toBe(5);
 });

@@ -31,6 +31,8 @@ export interface LoggedEvent {
   position: number | null;
   /** Null if the row has lost its content; undefined if the event was deleted during the read, or its session is soft-deleted. */
   json: string | null | undefined;
+  /** Whether a fork has copied it from another session. */
+  isCopy: boolean;
   /** Why it cannot be decoded. */
   undecodable?: Undecodable | undefined;
 }
@@ -41,6 +43,7 @@ export interface StoredLogEvent {
   seq: number;
   position: number | null;
   id: string;
+  isCopy: boolean;
   /** Of the session. */
   origin: string;
   /** Like `json` of `LoggedEvent`. */
@@ -114,10 +117,8 @@ export function loggedEvents(
 
 /** @returns one event; undefined if it is gone. */
 export async function loggedEvent(sql: Sql, session: SessionKey, seq: number): Promise<StoredLogEvent | undefined> {
-  const [event] = await storedEvents(sql, texts(sql).selectEvent, [
-    ...[...sessionValues(session), ...sessionValues(session)],
-    seq,
-  ]);
+  const key = sessionValues(session);
+  const [event] = await storedEvents(sql, texts(sql).selectEvent, [...key, ...key, ...key, seq]);
   return event;
 }
 
@@ -154,6 +155,7 @@ async function storedEvents(sql: Sql, select: string, values: readonly unknown[]
       seq,
       position: optionalNumberOf(row.position) ?? null,
       id: textOf(row.event_id),
+      isCopy: seq <= (optionalNumberOf(row.forked_seq) ?? 0),
       origin,
       text,
     });
@@ -166,13 +168,9 @@ export const loggedEventsOf =
   (texts) =>
     stored.map((event) => loggedEventOf(texts, event));
 
-export function loggedEventOf(
-  texts: StoredTexts,
-  { session, seq, position, id, origin, text }: StoredLogEvent,
-): LoggedEvent {
-  const event = { session, seq, position };
+export function loggedEventOf(texts: StoredTexts, { id, origin, text, ...event }: StoredLogEvent): LoggedEvent {
   if (typeof text !== 'string') return { ...event, json: text };
-  const json = texts.decode(text, () => ofEvent({ ...session, origin }, id));
+  const json = texts.decode(text, () => ofEvent({ ...event.session, origin }, id));
   return typeof json === 'string' ? { ...event, json } : { ...event, json: null, undecodable: json };
 }
 
@@ -186,21 +184,28 @@ interface EventRow extends SessionKeyRow {
   event_id: string;
   /** Encoded texts are bound to it. Null if the session is gone. */
   origin: string | null;
+  /** Of the session; null unless it is a fork. */
+  forked_seq: number | null;
 }
 
 const texts = perTables(({ tables }: Sql) => {
   const { sessions, events, select } = tables;
-  const logged = (origin: string) => `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
-    ${origin} as origin from ${events} as e`;
-  const ofSession = `${logged(originOfSession(tables))} where ${SESSION_WHERE}`;
+  const logged = (
+    origin: string,
+    forkedSeq: string,
+  ) => `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
+    ${origin} as origin, ${forkedSeq} as forked_seq from ${events} as e`;
+  const ofSession = (forkedSeq: string) => `${logged(originOfSession(tables), forkedSeq)} where ${SESSION_WHERE}`;
+  const forkedSeq = `(select s.forked_seq from ${sessions} as s where ${isSameSession('s', 'e')})`;
   // Select the status instead of filtering by it: as a condition it makes servers read the whole log, or all sessions, for one
   // batch.
   const ofActive = `(select case when s.status = 'active' then s.origin else '${SOFT_DELETED}' end from ${sessions} as s
     where ${isSameSession('s', 'e')})`;
   return {
-    selectEvents: `${logged(ofActive)} where position > ? and position <= ?`,
-    selectAllEvents: `${logged(originOf(tables, 'e'))} where position > ? and position <= ?`,
-    selectEvent: `${ofSession} and seq = ?`,
-    selectSessionEvents: `${ofSession} and seq > ? and seq <= ? and ${sessionStillExists(tables)}`,
+    selectEvents: `${logged(ofActive, forkedSeq)} where position > ? and position <= ?`,
+    selectAllEvents: `${logged(originOf(tables, 'e'), forkedSeq)} where position > ? and position <= ?`,
+    selectEvent: `${ofSession(`(select forked_seq from ${sessions} where ${SESSION_WHERE})`)} and seq = ?`,
+    // Nobody asks which events of one session are copies.
+    selectSessionEvents: `${ofSession('null')} and seq > ? and seq <= ? and ${sessionStillExists(tables)}`,
   };
 });
