@@ -19,7 +19,8 @@ export type Known<T> = { readonly [K in keyof T]-?: Check };
 
 /**
  * Checks the properties of an object. Otherwise a misspelt one would be ignored, and a filter without its condition returns the
- * events of all users. The properties of a class instance would be ignored, too, since they are not its own.
+ * events of all users. The properties of a class instance would be ignored, too, since they are not its own, and so would those that a
+ * `Proxy` hides.
  *
  * @param required the properties that must be there and may not be `undefined`.
  * @returns a check that returns a copy of the object.
@@ -45,6 +46,8 @@ export function object<T extends object>(
     const copy = aPlainObject(value, name);
     for (const [key, check] of checks) {
       const each = copy[key];
+      if (each === undefined && value[key] !== undefined)
+        throw new InvalidArgumentError(`${name} must be a plain object, which does not hide its '${key}'.`);
       const isMeant = isRequired.has(key) || (check.isCondition && Object.hasOwn(copy, key));
       if (each !== undefined || isMeant) copy[key] = check(each, key) ?? each;
     }

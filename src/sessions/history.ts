@@ -261,7 +261,8 @@ async function readPast(
   sql: Sql,
   { key, head, point }: { key: SessionKey; head: SessionHead; point: HistoryPoint },
 ): Promise<Undecoded<PastSession>> {
-  const upTo = point.at ?? head.lastSeq;
+  // `seqAt` refuses a higher number, with which PostgreSQL fails.
+  const upTo = Math.min(point.at ?? head.lastSeq, head.lastSeq);
   const mayBeNow = point.beforeInvocationId === undefined && upTo === head.lastSeq;
   const session = await readSession(sql, key);
   const history = await recordedChanges(sql, key);

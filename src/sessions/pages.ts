@@ -75,7 +75,8 @@ export function rangeIn(
   { firstSeq, lastSeq }: Pick<EventPage, 'firstSeq' | 'lastSeq'>,
   { before = Infinity, after = -Infinity, limit = DEFAULT_LIMIT }: ReadEventsRequest,
 ): { from: number; upTo: number } {
-  const first = Math.max(firstSeq, after + 1);
+  // No higher, since the column of the numbers has 32 bits.
+  const first = Math.min(Math.max(firstSeq, after + 1), lastSeq + 1);
   const last = Math.min(lastSeq, before - 1);
   if (before === Infinity && after !== -Infinity) return { from: first, upTo: Math.min(last, first + limit - 1) };
   return { from: Math.max(first, last - limit + 1), upTo: last };

@@ -58,6 +58,23 @@ pagesSuite.own('C6', 'an empty session has an empty page, and one that is gone h
   await expectCode(service.readEvents({ ...keyOf(session), sessionId: 'none' }), 'ADK_SESSION_NOT_FOUND');
 });
 
+pagesSuite.own('C6', 'a number above all that an event can have is answered alike', async ({ create, service }) => {
+  const session = await create();
+  await count(service, session, 3);
+  const key = keyOf(session);
+  for (const number of [2 ** 31 - 1, 2 ** 31, 2 ** 53 - 1]) {
+    expect(numbers(await service.readEvents(key, { after: number }))).toEqual([]);
+    expect(numbers(await service.readEvents(key, { after: number, before: number }))).toEqual([]);
+    expect(numbers(await service.readEvents(key, { before: number, limit: number }))).toEqual([1, 2, 3]);
+    const config = { numRecentEvents: number };
+    expect((await service.getSession({ ...key, config }))?.events).toHaveLength(3);
+    for (const point of [{ at: number }, { at: number, as: 'fork' }]) {
+      const call = 'as' in point ? service.forkSession(key, point) : service.rewindSession(key, point);
+      await expectCode(call, 'ADK_INVALID_ARGUMENT', 'at must be from 0 to 3');
+    }
+  }
+});
+
 pagesSuite.own('C6', 'an invalid number of an event is refused', async ({ create, service }) => {
   const key = keyOf(await create());
   for (const request of [{ limit: 0 }, { limit: 1.5 }, { before: -1 }, { after: 0.5 }, { after: NaN }])

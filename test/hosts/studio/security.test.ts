@@ -346,6 +346,8 @@ describe('authorize', () => {
       Object.create({ appName: 'support' }),
       Object.defineProperty({}, 'appName', { value: 'support', enumerable: false }),
       () => ({ appName: 'support' }),
+      new Proxy({ appName: 'travel' }, { ownKeys: () => [] }),
+      new Proxy({ appName: 'travel' }, { ownKeys: () => [], getOwnPropertyDescriptor: () => undefined }),
       'support',
     ]) {
       const reported: unknown[] = [];
