@@ -7,7 +7,7 @@ import type { Outcome } from '../database/calls/retry.js';
 import type { AppendBatch, StoredEvent } from '../database/dialects/dialect.js';
 import { isOpen, physicalOf } from '../database/orm/host-transaction.js';
 import { areStored, encodedBatch, findEvent } from '../database/statements/events.js';
-import { readAfter, readSession } from '../database/statements/session-reader.js';
+import { readAfter, readSession, type EventContent } from '../database/statements/session-reader.js';
 import { sessionHead } from '../database/statements/sessions.js';
 import { InsideTransactionError, SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/json.js';
@@ -17,10 +17,12 @@ import { byScope, setOwn, type StateEntry } from '../model/state.js';
 import type { ObservedCall, Telemetry } from '../telemetry/telemetry.js';
 import { applyDelta, forgetWrites, winningKeys } from './delta.js';
 import {
-  catchUp,
+  addMissed,
   forgetRevision,
   hasOnlyReadEvents,
   keyOf,
+  noteState,
+  patch,
   placeEvent,
   refuseUnchangeable,
   revisionOf,
@@ -32,7 +34,6 @@ import {
   type Tentative,
 } from './handle.js';
 import { LockedAppend, type Appended, type EventWrite } from './locked-append.js';
-import { missedChanges } from './missed-changes.js';
 import { pendingEvent, refuseTooLarge, type PendingEvent } from './pending-event.js';
 import { readEvents, readState } from './read.js';
 import type { SessionCalls } from './session-calls.js';
@@ -173,7 +174,7 @@ export class Appender {
     const appended =
       lastSeq === undefined
         ? await this.#appendLocked(key, events, revision, outcome)
-        : { ...revision, lastSeq, othersChange: revision.lastChange, replaced: false, wentBack: false };
+        : { ...revision, lastSeq, replaced: false, wentBack: false };
     if (announcer.notifies || announcer.wakers.size > 0) await announcer.announce();
 
     // Committed: nothing may throw from here on (contract A11).
@@ -275,19 +276,21 @@ export class Appender {
     appended: Appended,
     isKnown: boolean,
   ): Promise<void> {
-    const { incarnation, lastSeq, replaced } = appended;
+    const { incarnation, lastSeq, lastChange, replaced } = appended;
     const before = lastSeq - events.length;
-    const isAnother = incarnation !== revision.incarnation;
-    const hasAllChanges = appended.othersChange === revision.lastChange;
     // An append in another transaction updated the handle meanwhile, and that transaction may be rolled back.
     const isShared = revisionOf(handle) !== (isKnown ? revision : undefined);
-    const isInStep = !replaced && !isAnother && !isShared && hasAllChanges && before === revision.seq && isKnown;
+    const isAnew =
+      incarnation !== revision.incarnation || isShared || appended.wentBack || (!replaced && before < revision.seq);
+    const onlyAppends = isKnown && !isAnew && lastChange === revision.lastChange;
+    const isInStep = onlyAppends && !replaced && before === revision.seq;
+    const isPartial = revision.isPartial || !hasOnlyReadEvents(handle, revision);
     try {
       // If all events of the handle were read from the tables, it cannot have this one. Do not search them: in a long session
       // that takes longer than the append.
       const isNew = !replaced && hasOnlyReadEvents(handle, revision);
       const isWhole = isInStep && (isNew || events.every((each) => each.handle === handle));
-      const others = new Map<string, unknown>();
+      const others: Record<string, unknown> = {};
       for (const { handle: by, event, stored, delta, state } of events) {
         if (by === handle) {
           // The handle already has the event if it is appended again because its row was lost.
@@ -295,22 +298,27 @@ export class Appender {
           else placeEvent(handle, event);
           if (replaced) continue;
           applyDelta(handle.state, delta, state);
-          for (const { key } of state) others.delete(key);
+          for (const { key } of state) delete others[key];
+          noteState(
+            handle,
+            delta.values,
+            state.map(({ key }) => key),
+          );
         } else if (isWhole) {
           // A copy of its own, as if the handle had read it.
           const read = decodeEvent(stored.json);
           if (read) handle.events.push(read);
-          for (const { key, json } of state) others.set(key, JSON.parse(json));
+          for (const { key, json } of state) setOwn(others, key, JSON.parse(json));
         } else continue;
         handle.lastUpdateTime = stored.timestamp;
       }
-      for (const [key, value] of others) setOwn(handle.state, key, value);
+      for (const [key, value] of Object.entries(others)) setOwn(handle.state, key, value);
+      noteState(handle, others, Object.keys(others));
       if (!isInStep && isKnown && !replaced) this.#database.telemetry?.rebased(this.#database.system);
       if (isWhole) setRevision(handle, appended, lastSeq);
       else {
         const own = events.filter((each) => each.handle === handle);
-        const isAnew = isAnother || isShared || appended.wentBack || (!replaced && before < revision.seq);
-        await this.#catchUp({ handle, key }, revision, own, { ...appended, isAnew });
+        await this.#catchUp({ handle, key }, { ...revision, isPartial }, own, { appended, isAnew, onlyAppends });
       }
     } catch {
       // Somebody froze the handle during the append. It stays behind, and the next append is refused.
@@ -328,55 +336,47 @@ export class Appender {
       if (!head) throw new SessionNotFoundError(key.sessionId);
       const stored = last && (await findEvent(sql, key, last.id));
       const { incarnation, origin, lastChange } = head;
-      return { incarnation, origin, lastChange, seq: stored?.seq ?? 0, eventCount: UNREAD };
+      const seq = stored?.seq ?? 0;
+      return { incarnation, origin, lastChange, seq, eventCount: UNREAD, isPartial: true, state: new Map() };
     });
   }
 
   /**
-   * Reads the events and changes that a handle missed, after the lock was released (contract B4, E2, E3).
+   * Reads what a handle missed, after the lock was released (contract B4, E2, E3).
    *
-   * @param options.isAnew whether to read all events, because those of the handle are no longer the session's history.
+   * @param options.isAnew whether the events of the handle are no longer the session's history.
+   * @param options.onlyAppends whether nothing but appends happened to the session since the handle's revision.
    */
   async #catchUp(
     { handle, key }: Target,
-    revision: Revision,
-    pending: readonly PendingEvent[],
-    { lastChange, othersChange, isAnew }: Pick<Appended, 'lastChange' | 'othersChange'> & { isAnew: boolean },
+    { incarnation, seq, isPartial, ...revision }: Revision,
+    own: readonly PendingEvent[],
+    { appended, isAnew, onlyAppends }: { appended: Appended; isAnew: boolean; onlyAppends: boolean },
   ): Promise<void> {
-    const { incarnation, seq } = revision;
     // If reading fails, the next append must find the handle behind.
-    setRevision(handle, isAnew ? UNKNOWN : revision, seq);
+    setRevision(handle, isAnew ? UNKNOWN : { ...revision, incarnation }, seq);
     const behind = revisionOf(handle);
     // Nothing outside of an open transaction can read what that transaction appended to the handle.
     const tentative = this.#database.isJoined ? undefined : tentativeOf(handle);
     if (tentative && isOpen(tentative.transaction)) return;
     try {
-      // With `isAnew` all keys and events are set anyway.
-      const known = isAnew ? { ...revision, lastChange: othersChange } : revision;
-      const changes = await missedChanges(this.#database, key, known, othersChange);
-      const isWhole = isAnew || changes.areTrimmed;
-      const before = isWhole ? 0 : [...changes.rewritten].reduce((least, number) => Math.min(least, number - 1), seq);
-      const since = await this.#database.read((sql) => readAfter(sql, key, before));
-      // The session was deleted and created again since the append.
-      const isAnother = isAnew || (since && since.incarnation !== incarnation) === true;
-      const read = isAnother && !isAnew ? await this.#database.read((sql) => readSession(sql, key)) : since;
-      if (!read) return;
-      const numbers = new Map(read.events.map((event) => [event.id, event.seq]));
-      const isMissed = ({ id }: { id: string }) => isAnother || (numbers.get(id) ?? 0) > seq;
-      const isRewritten = ({ id }: { id: string }) => !isAnother && changes.rewritten.has(numbers.get(id) ?? 0);
-      const wanted = read.events.filter((event) => isMissed(event) || isRewritten(event));
-      const events = readEvents({ ...read, events: wanted });
-      const state = readState(read.state);
+      const missed = onlyAppends ? await this.#database.read((sql) => readAfter(sql, key, seq)) : undefined;
+      // Somebody may have done something else since the append.
+      const isEnough = missed?.incarnation === incarnation && missed.lastChange === revision.lastChange;
+      const read = isEnough ? missed : await this.#database.read((sql) => readSession(sql, key));
       // An append in another transaction has updated the handle meanwhile, and found it behind.
-      if (revisionOf(handle) !== behind) return;
+      if (!read || revisionOf(handle) !== behind) return;
+      const state = readState(read.state);
+      const isAnother = isAnew || read.incarnation !== incarnation;
+      const has = new Set(isPartial && !isAnother ? handle.events.map(({ id }) => id) : []);
+      const isWanted = ({ id, seq: number }: EventContent) => isAnother || !isPartial || number > seq || has.has(id);
+      const events = readEvents({ ...read, events: read.events.filter(isWanted) });
+      // The next append notices what was recorded after this one.
+      const lastChange = read.incarnation === appended.incarnation ? appended.lastChange : read.lastChange;
+      const now = { head: { ...read, lastChange }, state: state.value };
       if (isAnother) forgetWrites(handle.state);
-      catchUp(handle, pending, {
-        // The next append notices changes that were recorded after it.
-        head: isAnother ? read : { ...read, lastChange },
-        ...{ state: state.value, missed: events.value.filter(isMissed), isAnew: isAnother },
-        ...{ rewritten: events.value.filter(isRewritten), keys: changes.keys },
-        left: changes.areTrimmed ? numbers : undefined,
-      });
+      if (isEnough) addMissed(handle, own, { ...now, missed: events.value });
+      else patch(handle, own, { ...now, events: events.value, isAnew: isAnother });
       this.#calls.damage.report(key, events.damaged, state.damaged);
     } catch (error) {
       this.#database.report(error, { operation: 'catchUp', key });

@@ -15,6 +15,10 @@ export interface Revision {
   seq: number;
   /** The number of events in the handle. If it has another number now, other code has added or removed events. */
   eventCount: number;
+  /** Whether the handle was read without some of the session's events, and so has to stay without them. */
+  isPartial: boolean;
+  /** The stored state as the handle has read or written it. What the handle has besides are `temp:` keys and direct writes. */
+  state: Map<string, unknown>;
 }
 
 /** What a handle has read, apart from events. */
@@ -34,7 +38,13 @@ export function handleOf(
   events: Event[],
 ): Session {
   const session = createSession({ id: sessionId, appName, userId, state, events, lastUpdateTime: head.lastUpdateTime });
-  setRevision(session, head, head.lastSeq);
+  revisions.set(session, {
+    ...historyOf(head),
+    seq: head.lastSeq,
+    eventCount: events.length,
+    isPartial: events.length < head.lastSeq - head.firstSeq + 1,
+    state: new Map(Object.entries(state)),
+  });
   return session;
 }
 
@@ -64,9 +74,12 @@ export function revisionOf(handle: Session): Revision | undefined {
 }
 
 /** @param history the session's head, or an earlier revision. */
-export function setRevision(handle: Session, { incarnation, origin, lastChange }: History, seq: number): void {
-  revisions.set(handle, { incarnation, origin, lastChange, seq, eventCount: handle.events.length });
+export function setRevision(handle: Session, history: History, seq: number): void {
+  const { isPartial, state } = revisions.get(handle) ?? { isPartial: true, state: new Map<string, unknown>() };
+  revisions.set(handle, { ...historyOf(history), seq, eventCount: handle.events.length, isPartial, state });
 }
+
+const historyOf = ({ incarnation, origin, lastChange }: History): History => ({ incarnation, origin, lastChange });
 
 export function forgetRevision(handle: Session): void {
   revisions.delete(handle);
@@ -105,71 +118,110 @@ function isChangeable(handle: Session, appended: readonly Event[]): boolean {
   }
 }
 
-interface Missed {
-  head: History & Pick<ReadHead, 'lastSeq' | 'lastUpdateTime'>;
-  /** The session's state, read with the head. */
-  state: Readonly<Record<string, unknown>>;
-  /** The events after the handle's revision, up to the head; with `isAnew` all events. */
-  missed: readonly Event[];
-  /** Events with a content that others gave them; some may be among `missed`. */
-  rewritten: readonly Event[];
-  /** The keys that were changed outside of events; undefined if any may have been. */
-  keys: readonly string[] | undefined;
-  /** If the oldest events were trimmed: those that are left, by their ids. */
-  left: ReadonlyMap<string, unknown> | undefined;
-  /** Whether the handle's events belong to a history that is gone, or to an earlier session with this id. */
-  isAnew: boolean;
-}
+/** An append's events, with the keys that they wrote. */
+type OwnEvents = readonly { event: Event; delta: StampedDelta }[];
+
+type Head = History & Pick<ReadHead, 'lastSeq' | 'lastUpdateTime'>;
 
 /**
- * Updates a handle in place to the head of its session (contract E2): adds the events that it missed, and sets the keys that they
- * and other changes wrote. Other keys stay, since they may be `temp:` keys or direct writes (contract A4).
+ * Adds the events that a handle missed, if nothing else happened to its session (contract E2): in their order, and with the keys
+ * that they wrote. Other keys stay, since they may be `temp:` keys or direct writes (contract A4).
  *
- * @param appended the events that the caller has just appended, with the keys that they wrote.
+ * @param missed the events after the handle's revision; the caller's own are among them.
+ * @param state the session's state, read with them.
  */
-export function catchUp(
+export function addMissed(
   handle: Session,
-  appended: readonly { event: Event; delta: StampedDelta }[],
-  { head, state, missed, rewritten, keys, left, isAnew }: Missed,
+  own: OwnEvents,
+  { head, state, missed }: { head: Head; state: Readonly<Record<string, unknown>>; missed: readonly Event[] },
 ): void {
-  const deltas = [
-    ...appended.map(({ delta }) => delta.values),
-    ...[...missed, ...rewritten].map((event) => event.actions?.stateDelta ?? {}),
-  ];
-  // A handle that has read nothing, such as an object literal, also gets the session's first state.
-  if (isAnew || !keys || revisions.get(handle)?.seq === 0) deltas.push(state);
-  const touched = deltas.flatMap((delta) => Object.keys(delta));
-  const others = isAnew || !keys ? Object.keys(handle.state).filter((key) => !isTemporary(key)) : keys;
-  for (const key of [...touched, ...others]) {
-    if (Object.hasOwn(state, key)) setOwn(handle.state, key, state[key]);
-    else delete handle.state[key];
-  }
-
-  // The caller's own event objects stay in the handle (contract A3), in their order among the missed events. If the session was
-  // created again, or a transaction rolled back, an event with the same id may have had other content.
+  takeState(handle, state, [
+    ...keysOf(own),
+    ...missed.flatMap((event) => Object.keys(event.actions?.stateDelta ?? {})),
+  ]);
   const known = new Map(handle.events.map((event) => [event.id, event]));
-  if (isAnew) for (const event of missed) if (!hasSameContent(known.get(event.id), event)) known.delete(event.id);
-  for (const { event } of appended) known.set(event.id, event);
-  const own = new Set(appended.map(({ event }) => event.id));
-  for (const event of rewritten) if (!own.has(event.id)) known.set(event.id, event);
-  const ids = new Set(missed.map((event) => event.id));
-  const before = isAnew ? [] : handle.events.filter((event) => !ids.has(event.id));
-  if (left) {
-    const first = before.findIndex(({ id }) => left.has(id));
-    before.splice(0, first < 0 ? before.length : first);
-  }
+  const ids = new Set(missed.map(({ id }) => id));
+  const before = handle.events.filter(({ id }) => !ids.has(id));
+  // The caller's own objects stay in the handle (contract A3).
   replaceContent(
     handle.events,
-    ...[before, missed].map((events) => events.map((event) => known.get(event.id) ?? event)),
+    before,
+    missed.map((event) => known.get(event.id) ?? event),
   );
-
   handle.lastUpdateTime = head.lastUpdateTime;
   setRevision(handle, head, head.lastSeq);
 }
 
-function hasSameContent(event: Event | undefined, stored: Event): boolean {
+/**
+ * Makes a handle what its session is now (contract E2). Events and values whose content is the same stay the objects that they are.
+ *
+ * @param options.events the events that the handle is to have.
+ * @param options.isAnew whether the handle belongs to a history that is gone, or to an earlier session with this id: then only
+ *   `temp:` keys stay. Otherwise direct writes do, too, unless others have changed the key (contract A4).
+ */
+export function patch(
+  handle: Session,
+  own: OwnEvents,
+  {
+    head,
+    state,
+    events,
+    isAnew,
+  }: { head: Head; state: Readonly<Record<string, unknown>>; events: readonly Event[]; isAnew: boolean },
+): void {
+  const { isPartial = true, state: stored = new Map<string, unknown>() } = revisions.get(handle) ?? {};
+  const keys = isAnew
+    ? [...Object.keys(state), ...Object.keys(handle.state).filter((key) => !isTemporary(key))]
+    : [...keysOf(own), ...changedKeys(stored, state)];
+  takeState(handle, state, keys);
+  const known = new Map(handle.events.map((event) => [event.id, event]));
+  // The caller's own objects stay in the handle, even if others have rewritten them already (contract A3).
+  const ownIds = new Set(own.map(({ event }) => event.id));
+  const isKept = (event: Event) => ownIds.has(event.id) || hasSameContent(known.get(event.id), event);
+  replaceContent(
+    handle.events,
+    events.map((event) => (isKept(event) && known.get(event.id)) || event),
+  );
+  handle.lastUpdateTime = head.lastUpdateTime;
+  revisions.set(handle, {
+    ...historyOf(head),
+    seq: head.lastSeq,
+    eventCount: events.length,
+    isPartial: isPartial && !isAnew,
+    state: new Map(Object.entries(state)),
+  });
+}
+
+const keysOf = (own: OwnEvents) => own.flatMap(({ delta }) => Object.keys(delta.values));
+
+/** @returns the keys whose stored value is not the one that a handle has read, or that it has read and are gone. */
+function changedKeys(stored: ReadonlyMap<string, unknown>, state: Readonly<Record<string, unknown>>): string[] {
+  const changed = Object.keys(state).filter((key) => !stored.has(key) || !hasSameContent(stored.get(key), state[key]));
+  return [...changed, ...[...stored.keys()].filter((key) => !Object.hasOwn(state, key))];
+}
+
+/** Gives a handle the stored values of some keys. */
+function takeState(handle: Session, state: Readonly<Record<string, unknown>>, keys: readonly string[]): void {
+  for (const key of keys) {
+    if (!Object.hasOwn(state, key)) delete handle.state[key];
+    else if (!Object.hasOwn(handle.state, key) || !hasSameContent(handle.state[key], state[key]))
+      setOwn(handle.state, key, state[key]);
+  }
+  noteState(handle, state, keys);
+}
+
+/** Remembers what is stored under some keys of a handle. */
+export function noteState(handle: Session, state: Readonly<Record<string, unknown>>, keys: readonly string[]): void {
+  const stored = revisions.get(handle)?.state;
+  for (const key of keys) {
+    if (Object.hasOwn(state, key)) stored?.set(key, state[key]);
+    else stored?.delete(key);
+  }
+}
+
+function hasSameContent(value: unknown, stored: unknown): boolean {
   try {
-    return JSON.stringify(event) === JSON.stringify(stored);
+    return value === stored || JSON.stringify(value) === JSON.stringify(stored);
   } catch {
     // The caller has changed its object, and JSON cannot represent it any more.
     return false;

@@ -38,10 +38,8 @@ export interface Appended {
   incarnation: string;
   origin: string;
   lastSeq: number;
-  /** The id of the newest recorded change. */
+  /** The id of the newest recorded change; a replaced event is one. */
   lastChange: number;
-  /** The same without the append's own changes, unless they replaced an event that the handle has not read. */
-  othersChange: number;
   /** Whether one of the events was already stored. */
   replaced: boolean;
   /** Whether the session had fewer events than the handle has read, after a failover or a restore. */
@@ -203,7 +201,6 @@ export class LockedAppend {
     let unseen = Math.min(head.lastSeq, highest) - this.#revision.seq;
     let replaced = false;
     let { lastChange } = head;
-    let othersChange = lastChange;
     for (const [i, event] of events.entries()) {
       const { id, json } = event.stored;
       const existing = contents.get(id);
@@ -213,10 +210,7 @@ export class LockedAppend {
       all?.set(existing?.seq ?? lastSeq, json);
       if (existing) {
         const isUnseen = existing.seq > this.#revision.seq && existing.seq <= head.lastSeq;
-        if (await this.#replaceOwn(sql, existing, event, encoded, { lastSeq, all })) {
-          lastChange++;
-          if (isUnseen) othersChange = lastChange;
-        }
+        if (await this.#replaceOwn(sql, existing, event, encoded, { lastSeq, all })) lastChange++;
         replaced = true;
         if (isUnseen) unseen--;
       }
@@ -228,7 +222,6 @@ export class LockedAppend {
       origin: head.origin,
       lastSeq,
       lastChange,
-      othersChange,
       replaced,
       wentBack,
       ...(uncounted && { damaged: { events: [uncounted], stateKeys: [] } }),

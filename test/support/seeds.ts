@@ -20,6 +20,7 @@ export const FAILED_SEEDS = {
   'JSON that comes back': [],
   'values that come back': [],
   'handles that catch up': [],
+  'handles that are behind': [],
   'texts of UTF-8': [],
   'ranges of numbers': [],
   'gaps of numbers': [],

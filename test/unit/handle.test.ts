@@ -1,9 +1,11 @@
 import { createEvent, createEventActions, createSession, type Event, type Session } from '@google/adk';
 import fc from 'fast-check';
 import {
-  catchUp as catchUpFrom,
+  addMissed,
   hasOnlyReadEvents,
   keyOf,
+  noteState,
+  patch,
   placeEvent,
   revisionOf,
   setRevision,
@@ -31,6 +33,7 @@ const idsOf = ({ events }: Session) => events.map(({ id }) => id).join(' ');
 function readHandle(events: Event[], state: Values = {}): Session {
   const handle = handleOf(events, state);
   setRevision(handle, historyOf('first'), events.length);
+  noteState(handle, state, Object.keys(state));
   return handle;
 }
 
@@ -45,13 +48,12 @@ function catchUp(
   handle: Session,
   head: ReturnType<typeof headOf>,
   state: Values,
-  missed: Event[],
+  events: Event[],
   appended: ReturnType<typeof append>,
-  changes: Partial<Parameters<typeof catchUpFrom>[2]> = {},
 ) {
   const isAnew = revisionOf(handle)?.incarnation !== head.incarnation;
-  const none = { rewritten: [], keys: [], left: undefined };
-  catchUpFrom(handle, appended, { head, state, missed, isAnew, ...none, ...changes });
+  if (isAnew) patch(handle, appended, { head, state, events, isAnew });
+  else addMissed(handle, appended, { head, state, missed: events });
 }
 
 /** An event as it comes from the database: another object. */
@@ -65,10 +67,10 @@ test('keyOf names the session of a handle, and nothing else of it', () => {
 describe('the revision of a handle', () => {
   test('E2 is that of the object; a clone and a handle made by hand have none', () => {
     const handle = readHandle([eventOf('1'), eventOf('2')]);
-    expect(revisionOf(handle)).toEqual({ ...historyOf('first'), seq: 2, eventCount: 2 });
+    expect(revisionOf(handle)).toMatchObject({ ...historyOf('first'), seq: 2, eventCount: 2 });
     for (const other of [{ ...handle }, structuredClone(handle), handleOf()]) expect(revisionOf(other)).toBeUndefined();
     setRevision(handle, historyOf('second'), 9);
-    expect(revisionOf(handle)).toEqual({ ...historyOf('second'), seq: 9, eventCount: 2 });
+    expect(revisionOf(handle)).toMatchObject({ ...historyOf('second'), seq: 9, eventCount: 2 });
     // Nothing of it is to be seen on the handle.
     expect(Reflect.ownKeys(handle)).toEqual(Reflect.ownKeys(handleOf()));
   });
@@ -82,7 +84,7 @@ describe('the revision of a handle', () => {
     handle.events.length = 1;
     expect(hasOnlyReadEvents(handle, revision)).toBe(false);
     // The search of a handle without a revision is never spared.
-    expect(hasOnlyReadEvents(handleOf(), { ...historyOf('first'), seq: 0, eventCount: -1 })).toBe(false);
+    expect(hasOnlyReadEvents(handleOf(), { ...revision, eventCount: -1 })).toBe(false);
   });
 });
 
@@ -130,7 +132,7 @@ describe('catchUp in the same session', () => {
     expect(handle.state).toBe(state);
     expect(state).toEqual(snapshot);
     expect(handle.lastUpdateTime).toBe(5);
-    expect(revisionOf(handle)).toEqual({ ...historyOf('first'), seq: 2 + all.length, eventCount: events.length });
+    expect(revisionOf(handle)).toMatchObject({ ...historyOf('first'), seq: 2 + all.length, eventCount: events.length });
   });
 
   test('A4 leaves the keys that no missed event wrote: temp: keys, direct ones, and others of the snapshot', () => {
@@ -156,13 +158,6 @@ describe('catchUp in the same session', () => {
     Object.assign(handle.state, { a: 'mine', b: 'mine' });
     catchUp(handle, headOf(3), { a: 'theirs' }, [], appended);
     expect(handle.state).toEqual({ a: 'theirs' });
-  });
-
-  test('E2 a handle that has seen nothing gets the state of the creation', () => {
-    const handle = handleOf([], { direct: 1 });
-    setRevision(handle, historyOf('first'), 0);
-    catchUp(handle, headOf(1), { created: 1, 'app:a': 2 }, [eventOf('1')], []);
-    expect(handle.state).toEqual({ direct: 1, created: 1, 'app:a': 2 });
   });
 
   test('E2 an event that the handle has already moves to its place, and stays the object it is', () => {
@@ -207,6 +202,61 @@ describe('catchUp in the same session', () => {
   });
 });
 
+describe('patch in the same session', () => {
+  const made = (handle: Session, state: Values, events: Event[], own: ReturnType<typeof append> = []) =>
+    patch(handle, own, { head: headOf(events.length), state, events, isAnew: false });
+
+  test('B4 the handle has exactly these events, in their order; those of the same content stay the same objects', () => {
+    const read = [eventOf('1'), eventOf('2', { a: 1 }), eventOf('3'), eventOf('trimmed')];
+    const handle = readHandle([...read]);
+    const own = append(handle, eventOf('mine'));
+    const rewritten = eventOf('2', { a: 2 });
+    const events = [stored(read[2]!), rewritten, stored(read[0]!), eventOf('mine', { theirs: 1 }), eventOf('more')];
+    made(handle, {}, events, own);
+    expect(idsOf(handle)).toBe('3 2 1 mine more');
+    expect(handle.events[0]).toBe(read[2]);
+    expect(handle.events[1]).toBe(rewritten);
+    expect(handle.events[2]).toBe(read[0]);
+    expect(handle.events[3]).toBe(own[0]!.event);
+    expect(revisionOf(handle)).toMatchObject({ seq: 5, eventCount: 5 });
+  });
+
+  test('A4 leaves temp: keys and direct writes, unless others have changed the key', () => {
+    const deep = { same: [1] };
+    const handle = readHandle([], { a: 1, b: 1, kept: 1, gone: 1, deep });
+    Object.assign(handle.state, { a: 'direct', kept: 'direct', more: 'direct', 'temp:t': 1 });
+    made(handle, { a: 2, b: 2, kept: 1, added: 1, deep: { same: [1] } }, []);
+    expect(handle.state).toEqual({ a: 2, b: 2, kept: 'direct', more: 'direct', 'temp:t': 1, added: 1, deep });
+    expect(handle.state['deep']).toBe(deep);
+    made(handle, {}, []);
+    expect(handle.state).toEqual({ more: 'direct', 'temp:t': 1 });
+  });
+
+  test('B4 a key that the caller wrote in this append has its stored value', () => {
+    const handle = readHandle([], { a: 1 });
+    const own = append(handle, eventOf('1', { a: 1 }));
+    handle.state['a'] = 'direct';
+    made(handle, { a: 1 }, [eventOf('1', { a: 1 })], own);
+    expect(handle.state).toEqual({ a: 1 });
+  });
+
+  test('E2 a handle without a revision gets the state, and keeps direct writes', () => {
+    const handle = handleOf([], { direct: 1 });
+    made(handle, { created: 1, 'app:a': 2 }, [eventOf('1')]);
+    expect(handle.state).toEqual({ direct: 1, created: 1, 'app:a': 2 });
+  });
+
+  test('B5 sets and removes __proto__ like any other key', () => {
+    const own = JSON.parse('{"__proto__":{"a":1}}') as Values;
+    const handle = readHandle([], {});
+    made(handle, own, []);
+    expect(Reflect.ownKeys(handle.state)).toEqual(['__proto__']);
+    expect(handle.state).not.toHaveProperty('a');
+    made(handle, {}, []);
+    expect(Reflect.ownKeys(handle.state)).toEqual([]);
+  });
+});
+
 describe('catchUp in a session that was created again', () => {
   test.each(['o', 'xo', 'ox', 'xox', 'oxo'])(
     'E2 has the events of the new session only, in their order; of the own (o) and others (x): %s',
@@ -224,7 +274,7 @@ describe('catchUp in a session that was created again', () => {
       for (const event of own) expect(events.find(({ id }) => id === event.id)).toBe(event);
       expect(handle.state).toBe(state);
       expect(state).toEqual(snapshot);
-      expect(revisionOf(handle)).toEqual({ ...historyOf('second'), seq: all.length, eventCount: all.length });
+      expect(revisionOf(handle)).toMatchObject({ ...historyOf('second'), seq: all.length, eventCount: all.length });
     },
   );
 

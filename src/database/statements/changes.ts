@@ -6,7 +6,6 @@ import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
 import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
-import { underLock } from '../dialects/event-parts.js';
 import { countChange } from '../dialects/session-rows.js';
 import {
   SESSION_COLUMNS,
@@ -173,36 +172,6 @@ export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Un
       const change = { id: numberOf(row.change_id), kind, seq };
       return json instanceof Undecodable ? { ...change, data: null, undecodable: json } : { ...change, data: json };
     });
-}
-
-/** @returns the session's changes after one up to another, in their order; `data` is null if it cannot be decoded. */
-export async function changesAfter(
-  sql: Sql,
-  session: KnownSession,
-  { after, upTo }: { after: number; upTo: number },
-): Promise<Undecoded<SessionChange[]>> {
-  const { changes, select } = sql.tables;
-  const rows = await sql.all<
-    Pick<SessionChange, 'kind' | 'data'> & { seq: number | string; event_seq: number | string }
-  >(
-    `select kind, seq, coalesce(event_seq, 0) as event_seq, ${select.data} as data from ${changes}
-      where ${SESSION_WHERE} and change_id > ? and change_id <= ? order by change_id${underLock(sql, session)}`,
-    [...sessionValues(session), after, upTo],
-  );
-  return (texts) =>
-    rows.map(({ kind, data, ...row }) => {
-      const change = { kind, seq: numberOf(row.seq) };
-      const json = decodedData(texts, session, change, optionalTextOf(data));
-      return { ...change, eventSeq: numberOf(row.event_seq), data: json };
-    });
-}
-
-interface SessionChange {
-  kind: ChangeKind;
-  seq: number;
-  /** The number of the rewritten event. */
-  eventSeq: number;
-  data: string | null;
 }
 
 /** Copies the changes that the past up to a number needs to a new session, without a codec. */
