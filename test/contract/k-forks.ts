@@ -1,4 +1,5 @@
-import { LlmAgent, Runner, type Part } from '@google/adk';
+import { LlmAgent, Runner } from '@google/adk';
+import type { Part } from '@google/genai';
 import {
   EventLog,
   MikroOrmMemoryService,
