@@ -29,7 +29,6 @@ import { DamagedArtifactError, InvalidKeyError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { isObject } from '../model/json.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
-import type { Undecoded } from '../model/stored-texts.js';
 import {
   PART_BYTES,
   infoOfStream,
@@ -50,7 +49,6 @@ import {
   readContent,
   readPart,
   saveVersion,
-  savingVersion,
   versionNumbers,
   type OpenedVersion,
 } from './artifact-store.js';
@@ -236,11 +234,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     // Before the first await: later changes by the caller must not reach the database.
     const given = newVersion({ artifact, customMetadata }, { maxBytes, isEncoded: !this.#database.codec.isNone });
     const context = { operation: 'saveArtifact', key: sessionOf(key) };
-    return this.#database.call(context, () =>
-      savingVersion(this.#database, key, { given }, (textsFor) =>
-        once(this.#database, (sql) => saveVersion(sql, key, textsFor)),
-      ),
-    );
+    return this.#database.call(context, () => once(this.#database, (sql) => saveVersion(sql, key, given)));
   }
 
   /**
@@ -264,9 +258,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const context = { operation: 'save', key: sessionOf(key) };
     // Each transaction is a call of its own: the stream may itself come from calls of this service, which must not wait for this one.
     const write: Run = (work) => this.#database.call(context, () => once(this.#database, work));
-    const encoding = <T>(work: () => Promise<T>) => this.#database.unobserved(context, work);
-    const saving = { database: this.#database, write, encoding, key, maxBytes, infoOf };
-    return saveStream(saving, content);
+    return saveStream({ write, key, maxBytes, infoOf }, content);
   }
 
   /**
@@ -281,7 +273,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const key = keyToRead(names);
     if (!key) return undefined;
     const found = await this.#database.call({ operation: 'loadArtifact', key: sessionOf(key) }, () =>
-      readContent(this.#database, key, version ?? undefined, { refuse: refuseLong }),
+      this.#database.run((sql) => readContent(sql, key, version ?? undefined, { refuse: refuseLong })),
     );
     return found && partOf(whole(names, found.version, found.content));
   }
@@ -315,7 +307,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const names = checkRequest.file(request, 'The request of listArtifactVersions');
     const key = keyToRead(names);
     if (!key) return [];
-    const found = await this.#readTexts('listArtifactVersions', key, (sql) => allVersions(sql, key));
+    const found = await this.#read('listArtifactVersions', key, (sql) => allVersions(sql, key));
     return Promise.all(found.map((version) => this.#shown(names, version)));
   }
 
@@ -327,9 +319,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const { version, ...names } = checkRequest.version(request, 'The request of getArtifactVersion');
     const key = keyToRead(names);
     if (!key) return undefined;
-    const found = await this.#readTexts('getArtifactVersion', key, (sql) =>
-      findVersion(sql, key, version ?? undefined),
-    );
+    const found = await this.#read('getArtifactVersion', key, (sql) => findVersion(sql, key, version ?? undefined));
     return found && this.#shown(names, found);
   }
 
@@ -343,7 +333,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const { version, ...names } = checkRequest.version(request, 'The request of read');
     const key = keyToRead(names);
     if (!key) return undefined;
-    const opened = await this.#readTexts('read', key, (sql) => openVersion(sql, key, version ?? undefined));
+    const opened = await this.#read('read', key, (sql) => openVersion(sql, key, version ?? undefined));
     if (!opened) return undefined;
     const info = whole(names, opened.version, opened.info);
     if (!info.content) return undefined;
@@ -368,7 +358,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
 
   async *#bytes({ names, key, opened: found, size, sha256 }: Source, start: number, end: number) {
     let opened = found;
-    const read = (part: number) => this.#readTexts('read', key, (sql) => readPart(sql, key, opened, part));
+    const read = (part: number) => this.#read('read', key, (sql) => readPart(sql, key, opened, part));
     const damaged = (what: string) => new DamagedArtifactError(names.filename, opened.version, what);
     const upTo = Math.min(end, size);
     const hash = start === 0 && upTo === size ? createHash('sha256') : undefined;
@@ -378,7 +368,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
       let bytes = opened.only ?? (await read(part));
       if (bytes?.length !== expected) {
         // Somebody may have encoded it since it was opened.
-        const again = await this.#readTexts('read', key, (sql) => openVersion(sql, key, opened.version));
+        const again = await this.#read('read', key, (sql) => openVersion(sql, key, opened.version));
         if (again?.createTime === opened.createTime) {
           opened = again;
           bytes = await read(part);
@@ -401,7 +391,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     checkKeys(owner);
     const { appName, userId, sessionId } = owner;
     const last = after && lastOf(after);
-    const found = await this.#readTexts('list', { appName, userId, sessionId: sessionId ?? '' }, (sql) =>
+    const found = await this.#read('list', { appName, userId, sessionId: sessionId ?? '' }, (sql) =>
       listArtifacts(sql, { appName, userId, sessionId }, last, Math.min(limit, MAX_LISTED)),
     );
     return found.map(({ sessionId, filename, version, info, createTime }) => ({
@@ -424,10 +414,6 @@ export class MikroOrmArtifactService implements BaseArtifactService {
 
   #read<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#database.call({ operation, key: sessionOf(key) }, () => this.#database.run(work));
-  }
-
-  #readTexts<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<Undecoded<T>>): Promise<T> {
-    return this.#database.call({ operation, key: sessionOf(key) }, () => this.#database.read(work));
   }
 }
 

@@ -1,5 +1,3 @@
-import type { Database } from '../database/calls/database.js';
-import { encodedFirst } from '../database/calls/encoded-first.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter, ownedAfter } from '../database/sql/keyset.js';
 import {
@@ -13,8 +11,8 @@ import {
   optionalNumberOf,
   textOf,
 } from '../database/sql/tables.js';
+import { mapTexts } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
-import type { StoredTexts, Undecoded } from '../model/stored-texts.js';
 import { isWhole, type ArtifactInfo, type NewVersion } from './artifact-content.js';
 import {
   CHANGED,
@@ -47,9 +45,6 @@ interface ListedVersion extends StoredVersion {
   filename: string;
 }
 
-/** Encodes a version for its number. */
-export type EncodedFor = (found: { version: number }) => EncodedVersion;
-
 /** A version with its content, and its row. */
 interface ReadVersion extends StoredVersion {
   content: Content | Damaged;
@@ -65,36 +60,21 @@ export const isVersion = (version: number) => Number.isInteger(version) && versi
 export const valuesOf = (key: ArtifactKey): string[] => [...sessionValues(key), key.filename];
 
 /**
- * Saves a version. Encoded texts are bound to the version's number, so they are encoded for the next one.
+ * Saves a version under the lock of the artifact's row, which numbers it. Needs a transaction.
  *
- * @param upload the upload that has its parts.
- * @param written the number of those parts.
- * @param write saves it, in a transaction.
- * @returns the number.
+ * @param ofUpload the upload that has its parts, and their number.
+ * @returns the version's number.
  */
-export function savingVersion(
-  database: Database,
+export async function saveVersion(
+  sql: Sql,
   key: ArtifactKey,
-  { given, upload, written }: { given: NewVersion } & Pick<EncodedVersion, 'upload' | 'written'>,
-  write: (textsFor: EncodedFor) => Promise<number>,
+  given: NewVersion,
+  ofUpload: Pick<EncodedVersion, 'upload' | 'written'> = {},
 ): Promise<number> {
-  const next = async (sql: Sql) => ({ version: ((await lastVersion(sql, key)) ?? -1) + 1 });
-  const coding = {
-    foresee: async (found?: { version: number }) => found ?? database.run(next),
-    encode: (texts: StoredTexts, { version }: { version: number }) => ({
-      ...encodedVersion(texts, { ...key, version }, given, upload),
-      written,
-    }),
-  };
-  return encodedFirst(database, coding, write);
-}
-
-/** Saves a version under the lock of the artifact's row, which numbers it. @returns the number. */
-export async function saveVersion(sql: Sql, key: ArtifactKey, textsFor: EncodedFor): Promise<number> {
   const { operations, sql: pieces } = sql.dialect;
   const version = await operations.nextVersion(sql, sql.tables.artifacts, valuesOf(key), pieces.now);
-  const encoded = textsFor({ version });
-  await insertVersion(sql, { ...key, version }, encoded);
+  const encoded = encodedVersion(sql.texts, { ...key, version }, given, ofUpload.upload);
+  await insertVersion(sql, { ...key, version }, { ...encoded, ...ofUpload });
   return version;
 }
 
@@ -129,24 +109,24 @@ export async function insertParts(sql: Sql, id: unknown[], first: number, parts:
  * @returns a version with its content, which has the stored hash; undefined if there is none.
  */
 export async function readContent(
-  database: Database,
+  sql: Sql,
   key: ArtifactKey,
   version?: number,
   { isLenient = false, refuse = () => {} }: { isLenient?: boolean; refuse?: (info: ArtifactInfo) => void } = {},
 ): Promise<ReadVersion | undefined> {
   for (;;) {
-    const row = await database.run((sql) => versionRow(sql, key, version, { withData: true }));
+    const row = await versionRow(sql, key, version, { withData: true });
     if (!row) return undefined;
-    const stored = await database.code((texts) => storedVersion(texts, key, row, { isLenient }));
+    const stored = storedVersion(sql.texts, key, row, { isLenient });
     if (stored.info instanceof Damaged) return { ...stored, row, parts: [], content: stored.info };
     refuse(stored.info);
-    const parts = row.data === null ? await database.run((sql) => partsOf(sql, key, row)) : [bytesOf(row.data)];
-    const decoded = await database.code((texts) => decodedContent(texts, key, stored, parts, { isLenient }));
+    const parts = await partsOf(sql, key, row);
+    const decoded = decodedContent(sql.texts, key, stored, parts, { isLenient });
     const content = decoded instanceof Damaged || isWhole(decoded) ? decoded : CHANGED;
     const read = { ...stored, row, parts, content };
     if (!(content instanceof Damaged)) return read;
     // Not damage if somebody has deleted, saved again or encoded the version between the statements.
-    const again = await database.run((sql) => versionRow(sql, key, stored.version));
+    const again = await versionRow(sql, key, stored.version);
     const isSame =
       again && textOf(again.info) === textOf(row.info) && numberOf(again.create_time) === stored.createTime;
     if (isSame) return read;
@@ -179,19 +159,13 @@ export async function versionPage(
  *
  * @param version undefined for the newest.
  */
-export async function openVersion(
-  sql: Sql,
-  key: ArtifactKey,
-  version?: number,
-): Promise<Undecoded<OpenedVersion | undefined>> {
+export async function openVersion(sql: Sql, key: ArtifactKey, version?: number): Promise<OpenedVersion | undefined> {
   const row = await versionRow(sql, key, version, { withData: true });
-  if (!row) return () => undefined;
-  return (texts) => {
-    const stored = storedVersion(texts, key, row);
-    if (stored.info instanceof Damaged || row.data === null) return stored;
-    const content = decodedContent(texts, key, stored, [bytesOf(row.data)]);
-    return content instanceof Damaged ? { ...stored, info: content } : { ...stored, only: content.parts[0] };
-  };
+  if (!row) return undefined;
+  const stored = storedVersion(sql.texts, key, row);
+  if (stored.info instanceof Damaged || row.data === null) return stored;
+  const content = decodedContent(sql.texts, key, stored, [bytesOf(row.data)]);
+  return content instanceof Damaged ? { ...stored, info: content } : { ...stored, only: content.parts[0] };
 }
 
 /** @returns one part; undefined if it is missing or another version's, or cannot be read. */
@@ -200,7 +174,7 @@ export async function readPart(
   key: ArtifactKey,
   opened: OpenedVersion,
   part: number,
-): Promise<Undecoded<Buffer | undefined>> {
+): Promise<Buffer | undefined> {
   const values = valuesOf(key);
   const [row] = await sql.all<{ data: unknown; create_time: number | string | null }>(texts(sql).part, [
     ...values,
@@ -210,11 +184,9 @@ export async function readPart(
     part,
   ]);
   // Somebody may have deleted the artifact, and saved another one that has this number now.
-  if (!row || optionalNumberOf(row.create_time) !== opened.createTime) return () => undefined;
-  return (texts) => {
-    const content = decodedContent(texts, key, opened, [bytesOf(row.data)], { first: part });
-    return content instanceof Damaged ? undefined : content.parts[0];
-  };
+  if (!row || optionalNumberOf(row.create_time) !== opened.createTime) return undefined;
+  const content = decodedContent(sql.texts, key, opened, [bytesOf(row.data)], { first: part });
+  return content instanceof Damaged ? undefined : content.parts[0];
 }
 
 /**
@@ -227,34 +199,29 @@ export async function listArtifacts(
   { appName, userId, sessionId }: { appName: string; userId: string; sessionId: string | undefined },
   after: { sessionId: string; filename: string } | undefined,
   limit: number,
-): Promise<Undecoded<ListedVersion[]>> {
+): Promise<ListedVersion[]> {
   const keyset = after && keysetAfter(['a.session_id', 'a.filename'], [after.sessionId, after.filename]);
   const ofSession = sessionId === undefined ? '' : ` and a.session_id in ('', ?)`;
   const rows = await sql.all<VersionRow & { session_id: string; filename: string }>(
     texts(sql).list(`${ofSession}${keyset ? ` and ${keyset.where}` : ''}`),
     [appName, userId, ...(sessionId === undefined ? [] : [sessionId]), ...(keyset?.values ?? []), limit],
   );
-  return (texts) =>
-    rows.map((row) => {
-      const names = { sessionId: textOf(row.session_id), filename: textOf(row.filename) };
-      return { ...names, ...storedVersion(texts, { appName, userId, ...names }, row) };
-    });
+  return mapTexts(rows, (row) => {
+    const names = { sessionId: textOf(row.session_id), filename: textOf(row.filename) };
+    return { ...names, ...storedVersion(sql.texts, { appName, userId, ...names }, row) };
+  });
 }
 
 /** @param version undefined for the newest. */
-export async function findVersion(
-  sql: Sql,
-  key: ArtifactKey,
-  version?: number,
-): Promise<Undecoded<StoredVersion | undefined>> {
+export async function findVersion(sql: Sql, key: ArtifactKey, version?: number): Promise<StoredVersion | undefined> {
   const row = await versionRow(sql, key, version);
-  return (texts) => row && storedVersion(texts, key, row);
+  return row && storedVersion(sql.texts, key, row);
 }
 
 /** All versions of an artifact, in order. */
-export async function allVersions(sql: Sql, key: ArtifactKey): Promise<Undecoded<StoredVersion[]>> {
+export async function allVersions(sql: Sql, key: ArtifactKey): Promise<StoredVersion[]> {
   const rows = await sql.all<VersionRow>(texts(sql).all, valuesOf(key));
-  return (texts) => rows.map((row) => storedVersion(texts, key, row));
+  return mapTexts(rows, (row) => storedVersion(sql.texts, key, row));
 }
 
 export async function versionNumbers(sql: Sql, key: ArtifactKey): Promise<number[]> {
@@ -272,12 +239,6 @@ export async function artifactNames(sql: Sql, session: SessionKey): Promise<{ of
 
 export async function deleteArtifact(sql: Sql, key: ArtifactKey): Promise<void> {
   await sql.run(texts(sql).delete, valuesOf(key));
-}
-
-/** @returns undefined if there is no such artifact; -1 while its first version is being saved. */
-async function lastVersion(sql: Sql, key: ArtifactKey): Promise<number | undefined> {
-  const [row] = await sql.all<{ last_version: number }>(texts(sql).head, valuesOf(key));
-  return row && numberOf(row.last_version);
 }
 
 /** @param version undefined for the newest. */
@@ -323,7 +284,6 @@ const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artif
       where a.app_name = ? and a.user_id = ?${more} order by a.session_id, a.filename limit ?`,
     page: (where: string) => `select ${ARTIFACT_COLUMNS}, version from ${artifactVersions}
       where version >= 0 and ${where} order by user_id, session_id, filename, version limit ?`,
-    head: `select last_version from ${artifacts} where ${where}`,
     // An artifact whose first version is being saved has no version yet.
     names: `select session_id, filename from ${artifacts} where app_name = ? and user_id = ? and session_id in (?, '')
       and last_version >= 0 order by filename`,

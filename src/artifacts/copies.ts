@@ -1,5 +1,4 @@
 import type { Event } from '@google/adk';
-import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { afterPrefix } from '../database/statements/logged-events.js';
 import {
@@ -19,26 +18,10 @@ import { isKey, type SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';
 import { isOfUser } from './artifact-name.js';
 import { insertVersion, isVersion, readContent, valuesOf } from './artifact-store.js';
-import {
-  Damaged,
-  encodedVersion,
-  withEncoding,
-  type ArtifactKey,
-  type EncodedVersion,
-  type VersionKey,
-} from './stored-version.js';
+import { Damaged, encodedVersion, withEncoding, type ArtifactKey } from './stored-version.js';
 
 /** Versions by the names of their artifacts. */
 type NamedVersions = ReadonlyMap<string, ReadonlySet<number>>;
-
-/** Versions by the names of their artifacts, encoded for another session. */
-export type EncodedCopies = ReadonlyMap<string, readonly EncodedCopy[]>;
-
-interface EncodedCopy {
-  key: VersionKey;
-  encoded: EncodedVersion;
-  createTime: number;
-}
 
 /**
  * Finds the versions of a session's own artifacts that belong to its events: those that `artifactDelta` names, and those that ADK's
@@ -79,53 +62,19 @@ const uploadedIn = (parts: unknown): string[] =>
   });
 
 /**
- * Encodes versions for another session, to which a codec binds them. Keeps all of them in memory.
- *
- * @throws DamagedArtifactError if one cannot be decoded.
- */
-export async function encodedCopies(
-  database: Database,
-  from: SessionKey,
-  to: SessionKey,
-  named: NamedVersions,
-): Promise<EncodedCopies> {
-  const copies = new Map<string, EncodedCopy[]>();
-  for (const [filename, versions] of named) {
-    const encodings: EncodedCopy[] = [];
-    copies.set(filename, encodings);
-    for (const version of versions) {
-      const found = await readContent(database, { ...from, filename }, version);
-      if (!found) continue;
-      const { content, createTime } = found;
-      if (content instanceof Damaged) throw new DamagedArtifactError(filename, version, content.what);
-      const key = { ...to, filename, version };
-      const encoded = await database.code((texts) => encodedVersion(texts, key, withEncoding(content, true)));
-      encodings.push({ key, encoded, createTime });
-    }
-  }
-  return copies;
-}
-
-/**
  * Copies versions of a session's artifacts into a new session of the same user, where they keep their numbers.
  *
  * @param named the versions of each artifact; missing ones are left out.
- * @param copies these versions by the names of their artifacts, encoded for the new session; undefined without a codec.
+ * @throws DamagedArtifactError if one cannot be decoded, to be encoded for the new session.
  */
-export async function copyVersions(
-  sql: Sql,
-  from: SessionKey,
-  to: SessionKey,
-  named: NamedVersions,
-  copies?: EncodedCopies,
-): Promise<void> {
+export async function copyVersions(sql: Sql, from: SessionKey, to: SessionKey, named: NamedVersions): Promise<void> {
   if (named.size === 0) return;
   const text = texts(sql);
   // Somebody may have saved artifacts under this id before the session existed.
   await sql.run(text.deleteOfSession, sessionValues(to));
   for (const [filename, versions] of named) {
-    if (copies) {
-      await insertCopies(sql, { ...to, filename }, copies.get(filename) ?? []);
+    if (!sql.texts.codec.isNone) {
+      await recodeVersions(sql, { ...from, filename }, { ...to, filename }, [...versions]);
       continue;
     }
     const source = valuesOf({ ...from, filename });
@@ -147,13 +96,31 @@ export async function copyVersions(
 /** How many versions one statement names, each perhaps with its upload. */
 const MOST_VERSIONS = 500;
 
-/** Does not look at the rows that they were read from, which somebody may have changed since. */
-async function insertCopies(sql: Sql, to: ArtifactKey, copies: readonly EncodedCopy[]): Promise<void> {
-  const newest = copies.toSorted((one, other) => one.key.version - other.key.version).at(-1);
-  if (!newest) return;
-  const text = `${insertIntoArtifacts(sql.tables.artifacts)} values (?, ?, ?, ?, ?, ?)`;
-  await sql.run(text, [...valuesOf(to), newest.key.version, newest.createTime]);
-  for (const { key, encoded, createTime } of copies) await insertVersion(sql, key, encoded, createTime);
+/** Copies versions of one artifact, encoded for the new session, to which a codec binds them. One is in memory at a time. */
+async function recodeVersions(
+  sql: Sql,
+  from: ArtifactKey,
+  to: ArtifactKey,
+  versions: readonly number[],
+): Promise<void> {
+  const { artifacts } = sql.tables;
+  let isNew = true;
+  for (const version of versions.toSorted((a, b) => b - a)) {
+    const found = await readContent(sql, from, version);
+    if (!found) continue;
+    const { content, createTime } = found;
+    if (content instanceof Damaged) throw new DamagedArtifactError(from.filename, version, content.what);
+    // The first one is the newest.
+    if (isNew)
+      await sql.run(`${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?)`, [
+        ...valuesOf(to),
+        version,
+        createTime,
+      ]);
+    isNew = false;
+    const key = { ...to, version };
+    await insertVersion(sql, key, encodedVersion(sql.texts, key, withEncoding(content, true)), createTime);
+  }
 }
 
 const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artifactParts } }: Sql) => {

@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto';
-import type { Database } from '../database/calls/database.js';
 import type { Run } from '../database/dialects/dialect.js';
 import { DatabaseError, InvalidArgumentError } from '../model/errors.js';
 import { PART_BYTES, tooLarge, type ArtifactInfo } from './artifact-content.js';
-import { saveVersion, savingVersion } from './artifact-store.js';
+import { saveVersion } from './artifact-store.js';
 import { encodedParts, type ArtifactKey } from './stored-version.js';
 import { addToUpload, beginUpload, dropUpload, endUpload, newUpload, type Upload } from './uploads.js';
 
@@ -11,11 +10,8 @@ import { addToUpload, beginUpload, dropUpload, endUpload, newUpload, type Upload
 const PARTS_TOGETHER = 4;
 
 interface Saving {
-  database: Database;
   /** Runs a transaction, which is not repeated if its answer was lost. */
   write: Run;
-  /** Runs work that encodes before it writes. */
-  encoding: <T>(work: () => Promise<T>) => Promise<T>;
   key: ArtifactKey;
   maxBytes: number;
   /** @returns the JSON of `ArtifactInfo`. */
@@ -78,18 +74,15 @@ class SavedStream {
   }
 
   async end(): Promise<number> {
-    const { database, write, encoding, key, infoOf } = this.#saving;
+    const { write, key, infoOf } = this.#saving;
     const info = infoOf({ size: this.#size, sha256: this.#hash.digest('hex') });
     if (this.#upload && this.#filled > 0) await this.#flush();
     const upload = this.#upload;
     this.#isEnding = true;
     const parts = upload ? [] : this.#size === 0 ? [Buffer.alloc(0)] : this.#full();
-    const ofUpload = upload && { upload: upload.number, written: this.#written };
-    return encoding(() =>
-      savingVersion(database, key, { given: { info, parts }, ...ofUpload }, (textsFor) =>
-        // A transaction of its own, since it locks the artifact's row.
-        write((sql) => (upload ? endUpload(sql, upload, textsFor) : saveVersion(sql, key, textsFor))),
-      ),
+    // A transaction of its own, since it locks the artifact's row.
+    return write((sql) =>
+      upload ? endUpload(sql, upload, { info, parts }, this.#written) : saveVersion(sql, key, { info, parts }),
     );
   }
 
@@ -105,18 +98,16 @@ class SavedStream {
   }
 
   async #flush(): Promise<void> {
-    const { database, write, encoding, key } = this.#saving;
+    const { write, key } = this.#saving;
     const isNew = !this.#upload;
     const upload = (this.#upload ??= newUpload(key));
     const full = this.#full();
-    const parts = await encoding(() =>
-      database.code((texts) => encodedParts(texts, key, upload.number, full, this.#written)),
-    );
     await write(async (sql) => {
       if (isNew) await beginUpload(sql, upload);
+      const parts = encodedParts(sql.texts, key, upload.number, full, this.#written);
       await addToUpload(sql, upload, this.#written, parts);
     });
-    this.#written += parts.length;
+    this.#written += full.length;
     this.#filled = 0;
   }
 

@@ -12,7 +12,8 @@ import {
 import { countRows } from '../database/statements/count.js';
 import { ArtifactDeletedError } from '../model/errors.js';
 import { nameOfUsers } from './artifact-name.js';
-import { insertParts, saveVersion, valuesOf, type EncodedFor } from './artifact-store.js';
+import type { NewVersion } from './artifact-content.js';
+import { insertParts, saveVersion, valuesOf } from './artifact-store.js';
 import { artifactKeyOf, type ArtifactKey, type ArtifactKeyRow } from './stored-version.js';
 
 // A stream is written in several transactions, and must not be visible before the last one. Its parts belong to an upload: a row of
@@ -62,12 +63,13 @@ export async function addToUpload(
 /**
  * Makes a version of a complete upload. Needs a transaction.
  *
+ * @param written the number of its parts.
  * @returns the version's number.
  * @throws ArtifactDeletedError if the upload is gone.
  */
-export async function endUpload(sql: Sql, upload: Upload, textsFor: EncodedFor): Promise<number> {
+export async function endUpload(sql: Sql, upload: Upload, given: NewVersion, written: number): Promise<number> {
   // Locks the artifact's row first, as a deletion does.
-  const version = await saveVersion(sql, upload.key, textsFor);
+  const version = await saveVersion(sql, upload.key, given, { upload: upload.number, written });
   await touch(sql, upload, '{"isWhole":true}');
   return version;
 }

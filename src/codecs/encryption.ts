@@ -1,7 +1,6 @@
 import { createCipheriv, createDecipheriv, createSecretKey, randomBytes, type KeyObject } from 'node:crypto';
 import { aBoolean, aFunction, aWait, anything, object } from '../model/arguments.js';
-import type { Codec, CodecContext } from '../model/codec.js';
-import { after, isPromise, type MaybePromise } from '../model/maybe-promise.js';
+import { KeyNeeded, isPromise, type Codec, type CodecContext } from '../model/codec.js';
 import { CodecError, InvalidArgumentError } from '../model/errors.js';
 
 /** What a key is needed for. */
@@ -23,7 +22,7 @@ export interface EncryptionOptions {
    * The id of the key for new texts, or a function that chooses it, for example one for each user. If it is undefined, or the
    * function returns undefined, new texts are not encrypted; encrypted texts are still read.
    */
-  currentKey: string | ((context: CodecContext) => string | undefined | Promise<string | undefined>) | undefined;
+  currentKey: string | ((context: CodecContext) => string | undefined) | undefined;
   /**
    * How long a key is cached in memory, in ms, with lists of words that searches have decrypted with it; 300,000 by default, 0 for
    * only as long as a call takes.
@@ -71,22 +70,17 @@ export function encryption(options: EncryptionOptions): Codec {
     name: NAME,
     required,
     encode(data, context) {
-      const current = typeof currentKey === 'function' ? currentKey(context) : currentKey;
-      return after(current, (id) => {
-        if (id === undefined) return undefined;
-        return after(keys.get(id, 'encrypt'), (secret) => {
-          if (!secret) throw new CodecError(`There is no key ${id} to encrypt with.`);
-          return { key: id, data: encrypted(data, secret, boundTo(context, id)) };
-        });
-      });
+      const id = typeof currentKey === 'function' ? currentKey(context) : currentKey;
+      if (id === undefined) return undefined;
+      const secret = keys.get(id, 'encrypt', context);
+      if (!secret) throw new CodecError(`There is no key ${id} to encrypt with.`);
+      return { key: id, data: encrypted(data, secret, boundTo(context, id)) };
     },
     decode({ data, key: id }, context) {
-      if (id === undefined) return undefined;
-      return after(keys.get(id, 'decrypt'), (secret) => {
-        if (!secret) return undefined;
-        const bound = boundTo(context, id);
-        return lists && isWordList(context) ? lists.get(data, secret, bound) : decrypted(data, secret, bound);
-      });
+      const secret = id === undefined ? undefined : keys.get(id, 'decrypt', context);
+      if (id === undefined || !secret) return undefined;
+      const bound = boundTo(context, id);
+      return lists && isWordList(context) ? lists.get(data, secret, bound) : decrypted(data, secret, bound);
     },
   };
 }
@@ -162,38 +156,58 @@ class WordLists {
   }
 }
 
+/** Undefined for a key that does not exist. */
+type Secret = KeyObject | undefined;
+
 class Keys {
   readonly #key: KeyFunction;
   readonly #cacheMs: number;
   readonly #known = new Map<string, { secret: KeyObject; until: number }>();
   /** The pending results of `key`. */
-  readonly #asked = new Map<string, Promise<KeyObject | undefined>>();
+  readonly #asked = new Map<string, Promise<Secret>>();
+  /** The keys for which calls have waited: one that leaves the cache in the middle of a call must not be asked for again. */
+  readonly #ofCalls = new WeakMap<object, Map<string, Secret>>();
 
   constructor(key: KeyFunction, cacheMs: number) {
     this.#key = key;
     this.#cacheMs = cacheMs;
   }
 
-  get(id: string, use: KeyUse): MaybePromise<KeyObject | undefined> {
+  /** @throws KeyNeeded if the key must be waited for. */
+  get(id: string, use: KeyUse, { call }: CodecContext): Secret {
     const now = performance.now();
     const known = this.#known.get(id);
     if (known && now < known.until) return known.secret;
+    const request = `${use} ${id}`;
+    const ofCall = this.#ofCalls.get(call);
+    if (ofCall?.has(request)) return ofCall.get(request);
     // Keys whose time is over leave memory, with the lists that they have decrypted. The oldest come first.
     for (const [old, { until }] of this.#known) {
       if (now < until) break;
       this.#known.delete(old);
     }
-    const request = `${use} ${id}`;
-    const asked = this.#asked.get(request);
-    if (asked) return asked;
-    const found = after(this.#key(id, use), (bytes) => this.#remember(id, bytes));
-    if (!isPromise(found)) return found;
-    const answer = Promise.resolve(found).finally(() => this.#asked.delete(request));
+    const asked = this.#asked.get(request) ?? this.#ask(id, use, request);
+    if (!isPromise(asked)) return asked;
+    throw new KeyNeeded(
+      asked.then((secret) => {
+        const kept = this.#ofCalls.get(call) ?? new Map<string, Secret>();
+        this.#ofCalls.set(call, kept.set(request, secret));
+      }),
+    );
+  }
+
+  #ask(id: string, use: KeyUse, request: string): Secret | Promise<Secret> {
+    const found = this.#key(id, use);
+    if (!isPromise(found)) return this.#remember(id, found);
+    const remember = (bytes: Uint8Array | undefined) => this.#remember(id, bytes);
+    const answer = Promise.resolve(found)
+      .then(remember)
+      .finally(() => this.#asked.delete(request));
     this.#asked.set(request, answer);
     return answer;
   }
 
-  #remember(id: string, bytes: Uint8Array | undefined): KeyObject | undefined {
+  #remember(id: string, bytes: Uint8Array | undefined): Secret {
     // Not cached: the key may exist the next time.
     if (bytes === undefined) return undefined;
     if (bytes.length !== KEY_BYTES) throw new CodecError(`The key ${id} must have ${KEY_BYTES} bytes.`);

@@ -6,4 +6,4 @@
 export { compression, type CompressionAlgorithm, type CompressionOptions } from './compression.js';
 export { encryption, type EncryptionOptions, type KeyFunction, type KeyUse } from './encryption.js';
 export { wrappedKeys, type WrappedKeysOptions } from './wrapped-keys.js';
-export type { Codec, CodecContext, CodecData, DecodedData } from '../model/codec.js';
+export { KeyNeeded, type Codec, type CodecContext, type CodecData, type DecodedData } from '../model/codec.js';

@@ -67,15 +67,13 @@ export class MikroOrmCredentialService implements BaseCredentialService {
   async loadCredential(authConfig: AuthConfig, toolContext: Context): Promise<AuthCredential | undefined> {
     const address = addressOf(authConfig, toolContext);
     const read = () =>
-      this.#database.read(async (sql) => {
+      this.#database.run(async (sql) => {
         const text = `select ${sql.tables.select.data} as data from ${sql.tables.credentials} where ${WHERE_KEY}`;
         const [row] = await sql.all<{ data: string }>(text, valuesOf(address));
         const stored = row && textOf(row.data);
         // Somebody else wrote a text that is not encrypted. A tool must not log in with it.
-        return (texts) =>
-          stored !== undefined && namesKey(stored)
-            ? texts.decode(stored, () => ofCredential(address, address.credentialKey))
-            : undefined;
+        if (stored === undefined || !namesKey(stored)) return undefined;
+        return sql.texts.decode(stored, () => ofCredential(address, address.credentialKey));
       });
     const json = await this.#database.call({ operation: 'loadCredential', key: ownerOf(address) }, read);
     return json === undefined || json instanceof Undecodable ? undefined : (decode(json)?.value as AuthCredential);
@@ -93,10 +91,9 @@ export class MikroOrmCredentialService implements BaseCredentialService {
     if (!exchangedAuthCredential) return;
     const { json } = encode(exchangedAuthCredential, 'credential');
     await this.#database.call({ operation: 'saveCredential', key: ownerOf(address) }, async () => {
-      const of = () => ofCredential(address, address.credentialKey);
-      const data = await this.#database.code((texts) => texts.encode(json, of));
-      if (!namesKey(data)) throw new CodecError('No codec has encrypted the credential. Nothing was written.');
       await onceOnRows(this.#database, async (sql) => {
+        const data = sql.texts.encode(json, () => ofCredential(address, address.credentialKey));
+        if (!namesKey(data)) throw new CodecError('No codec has encrypted the credential. Nothing was written.');
         await sql.dialect.limits?.refuseTooLarge(sql, data);
         const end = sql.dialect.sql.onSameKey(KEY, ['update_time', 'data']);
         await sql.run(

@@ -57,7 +57,7 @@ export class CompleteLog implements LogContent<CompleteLogEntry> {
     this.#cursor = { ...after, epoch, read: { ends: endsOf(head), rests } };
     while (after.position < head.position || after.change < head.change) {
       const range = { after, upTo: head, limit: BATCH };
-      const page = await this.#call.read((sql) => readPage(sql, range, this.#filter));
+      const page = await this.#call.run((sql) => readPage(sql, range, this.#filter));
       // A page also shows what was written after its head was read. If the database went back meanwhile, read it again.
       const now = await this.#heads.ofLog(this.#call);
       const error = await this.wentBack(now);

@@ -1,20 +1,12 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import {
-  loggedEvent,
-  loggedEventOf,
-  loggedEvents,
-  type LogColumns,
-  type LoggedEvent,
-  type StoredLogEvent,
-} from '../database/statements/logged-events.js';
+import { loggedEvent, loggedEvents, type LogColumns, type LoggedEvent } from '../database/statements/logged-events.js';
 import { stateOfOwners } from '../database/statements/state.js';
 import { decode, decodeEvent, isRecord } from '../model/json.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { LogBoundary } from '../model/log-history.js';
-import type { Undecoded } from '../model/stored-texts.js';
 import { CurrentState } from './current-state.js';
 import type { LogChange, LogEntryPosition } from './entries.js';
-import { loggedChangeOf, loggedChanges, type LoggedChange, type StoredLogChange } from './logged-changes.js';
+import { loggedChanges, type LoggedChange } from './logged-changes.js';
 
 interface CompletePage {
   entries: CompleteEntry[];
@@ -35,26 +27,19 @@ interface CompleteRange {
 }
 
 /** Reads events and changes between two boundaries, in the order of the log (contract J1). */
-export async function readPage(sql: Sql, range: CompleteRange, columns: LogColumns): Promise<Undecoded<CompletePage>> {
-  const rows = await readRows(sql, range, columns);
-  const owners = [...rows.events, ...rows.changes].map(({ session }) => session);
+export async function readPage(sql: Sql, range: CompleteRange, columns: LogColumns): Promise<CompletePage> {
+  const { events, changes: found, isAll } = await readRows(sql, range, columns);
+  const owners = [...events, ...found].map(({ session }) => session);
   const state = await stateOfOwners(sql, distinct(owners));
-  const rewritten = new Map<StoredLogChange, StoredLogEvent | undefined>();
-  for (const change of rows.changes) {
+  const changes: ReadRows['changes'] = [];
+  for (const change of found) {
     const { session, eventSeq } = change;
-    if (eventSeq !== null) rewritten.set(change, await loggedEvent(sql, session, eventSeq));
+    changes.push({ change, rewritten: eventSeq === null ? undefined : await loggedEvent(sql, session, eventSeq) });
   }
-  return (texts) => {
-    const changes = rows.changes.map((change) => {
-      const event = rewritten.get(change);
-      return { change: loggedChangeOf(texts, change), rewritten: event && loggedEventOf(texts, event) };
-    });
-    const events = rows.events.map((event) => loggedEventOf(texts, event));
-    return pageOf(range, { events, changes, isAll: rows.isAll }, new CurrentState(state(texts)));
-  };
+  return pageOf(range, { events, changes, isAll }, new CurrentState(state));
 }
 
-/** The decoded rows of a page. */
+/** The rows of a page. */
 interface ReadRows {
   events: LoggedEvent[];
   changes: { change: LoggedChange; rewritten: LoggedEvent | undefined }[];
@@ -92,7 +77,7 @@ async function readRows(
   sql: Sql,
   { after, upTo, limit }: CompleteRange,
   columns: LogColumns,
-): Promise<{ events: StoredLogEvent[]; changes: StoredLogChange[]; isAll: boolean }> {
+): Promise<{ events: LoggedEvent[]; changes: LoggedChange[]; isAll: boolean }> {
   const ofEvents = { after: after.position, upTo: upTo.position, limit };
   const events = await loggedEvents(sql, ofEvents, columns, { isComplete: true });
   const areEventsCut = events.length === limit;

@@ -1,4 +1,4 @@
-import { loggedEvents, loggedEventsOf } from '../database/statements/logged-events.js';
+import { loggedEvents } from '../database/statements/logged-events.js';
 import type { LogWentBackError } from '../model/errors.js';
 import type { CompleteLogPosition, LogPosition } from '../model/log-history.js';
 import { cursorAt, wentBack, type ReaderCursor } from './cursors.js';
@@ -83,7 +83,7 @@ export class LogEvents implements LogContent<LogEntry & { cursor: LogPosition }>
     let after = this.#cursor.position;
     while (after < head.position) {
       const range = { after, upTo: head.position, limit: BATCH };
-      const events = await this.#call.read(async (sql) => loggedEventsOf(await loggedEvents(sql, range, this.#filter)));
+      const events = await this.#call.run((sql) => loggedEvents(sql, range, this.#filter));
       for (const entry of entriesOf(events, this.#filter)) {
         yield { ...entry, cursor: { position: entry.position ?? after, epoch, history } };
       }

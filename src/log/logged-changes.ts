@@ -13,16 +13,11 @@ import {
 import { decodedData, type ChangeKind } from '../database/statements/changes.js';
 import { conditions, type LogColumns, type LogRange } from '../database/statements/logged-events.js';
 import { originIn, type OriginRow } from '../database/statements/state.js';
+import { mapTexts } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
-import type { StoredTexts } from '../model/stored-texts.js';
 
 /** A change of the log. */
-export interface LoggedChange extends StoredLogChange {
-  data: string | null;
-}
-
-/** The same, with its texts as they are stored. */
-export interface StoredLogChange {
+export interface LoggedChange {
   /** Ids are empty if the change is one of a user or an app. */
   session: SessionKey;
   kind: ChangeKind;
@@ -34,9 +29,8 @@ export interface StoredLogChange {
   position: number;
   /** Its number among the changes. */
   number: number;
-  /** The origin of the session; empty if it is gone. */
-  origin: string;
-  text: string | null;
+  /** Null if there is none, or if it cannot be decoded. */
+  data: string | null;
 }
 
 /** Reads the changes after one number, up to and including another. */
@@ -44,21 +38,26 @@ export async function loggedChanges(
   sql: Sql,
   { after, upTo, limit }: LogRange,
   columns: LogColumns,
-): Promise<StoredLogChange[]> {
+): Promise<LoggedChange[]> {
   const { where, values } = conditions({ ...columns, afterTimestamp: undefined });
   const text = `${texts(sql).selectChanges}${where} order by number limit ?`;
   const rows = await sql.all<ChangeRow>(text, [after, upTo, ...values, limit]);
-  return rows.map((row) => ({
-    session: sessionKeyOf(row),
-    kind: row.kind,
-    seq: numberOf(row.seq),
-    eventSeq: optionalNumberOf(row.event_seq) ?? null,
-    firstSeq: optionalNumberOf(row.first_seq) ?? null,
-    position: numberOf(row.position),
-    number: numberOf(row.number),
-    origin: originIn(row),
-    text: optionalTextOf(row.data),
-  }));
+  return mapTexts(rows, (row) => {
+    const session = sessionKeyOf(row);
+    const change = {
+      session,
+      kind: row.kind,
+      seq: numberOf(row.seq),
+      eventSeq: optionalNumberOf(row.event_seq) ?? null,
+    };
+    return {
+      ...change,
+      firstSeq: optionalNumberOf(row.first_seq) ?? null,
+      position: numberOf(row.position),
+      number: numberOf(row.number),
+      data: decodedData(sql.texts, { ...session, origin: originIn(row) }, change, optionalTextOf(row.data)),
+    };
+  });
 }
 
 /** @returns the number of the last change before the event with this position. */
@@ -66,11 +65,6 @@ export async function changeBefore(sql: Sql, position: number): Promise<number> 
   if (position === 0) return 0;
   const [row] = await sql.all<{ number: number | string }>(texts(sql).selectChangeBefore, [position]);
   return row ? numberOf(row.number) : 0;
-}
-
-export function loggedChangeOf(texts: StoredTexts, change: StoredLogChange): LoggedChange {
-  const { session, origin, text } = change;
-  return { ...change, data: decodedData(texts, { ...session, origin }, change, text) };
 }
 
 interface ChangeRow extends SessionKeyRow, OriginRow {

@@ -1,6 +1,5 @@
 import { Aborted } from '../database/calls/connection.js';
 import type { Database } from '../database/calls/database.js';
-import type { Undecoded } from '../model/stored-texts.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import type { ErrorContext } from '../model/options.js';
 import { onAbort } from '../model/signals.js';
@@ -27,11 +26,6 @@ export class ReaderCall {
    */
   run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#call(() => this.#database.run(work, { signal: this.signal }));
-  }
-
-  /** The same for statements that read texts, see `Database.read`. */
-  read<T>(work: (sql: Sql) => Promise<Undecoded<T>>): Promise<T> {
-    return this.#call(() => this.#database.read(work, { signal: this.signal }));
   }
 
   /** Waits without a deadline for work that itself ends when the signal fires. @throws DatabaseError as `run`. */

@@ -1,10 +1,9 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { loggedEventOf, loggedEventsOfSession, type LoggedEvent } from '../database/statements/logged-events.js';
+import { loggedEventsOfSession, type LoggedEvent } from '../database/statements/logged-events.js';
 import { sessionHead, type SessionHead } from '../database/statements/sessions.js';
 import { DamagedEventError, LogWentBackError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
 import { gapsIn, notBefore, type SeqRange } from '../model/seq-ranges.js';
-import type { Undecoded } from '../model/stored-texts.js';
 import type { SessionLogEntry, SessionLogCursor } from './entries.js';
 import { entriesOf, type SessionLogFilter } from './filters.js';
 import { BATCH, type ReaderCall } from './reader-call.js';
@@ -76,7 +75,7 @@ export class SessionLogReader {
     if (lastSeq < this.#cursor.seq) throw new LogWentBackError(lastSeq);
     let after = Math.max(this.#cursor.seq, firstSeq - 1);
     while (after < lastSeq) {
-      const batch = await this.#call.read((sql) => this.#readBatch(sql, head, after));
+      const batch = await this.#call.run((sql) => this.#readBatch(sql, head, after));
       yield* this.#entriesOf(batch, incarnation);
       after = batch.upTo;
     }
@@ -88,18 +87,18 @@ export class SessionLogReader {
     return this.#cursor.incarnation !== '' && this.#cursor.incarnation !== incarnation;
   }
 
-  async #readBatch(sql: Sql, { incarnation, lastSeq }: SessionHead, after: number): Promise<Undecoded<Batch>> {
+  async #readBatch(sql: Sql, { incarnation, lastSeq }: SessionHead, after: number): Promise<Batch> {
     const { afterTimestamp } = this.#filter;
     const range = { incarnation, after, upTo: lastSeq, limit: BATCH, afterTimestamp };
-    const stored = await loggedEventsOfSession(sql, this.#session, range);
-    const upTo = stored.length < BATCH ? lastSeq : (stored.at(-1)?.seq ?? lastSeq);
-    const numbers = stored.map(({ seq }) => seq);
+    const events = await loggedEventsOfSession(sql, this.#session, range);
+    const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
+    const numbers = events.map(({ seq }) => seq);
     // A missing event has no time, so a filter by time leaves it out.
     const gaps = afterTimestamp === undefined ? gapsIn(numbers, after, upTo) : [];
     // The events are missing, or were deleted or trimmed since the head was read.
     const head = gaps.length > 0 ? await sessionHead(sql, this.#session) : undefined;
     const missing = head?.incarnation === incarnation ? notBefore(gaps, head.firstSeq) : [];
-    return (texts) => ({ events: stored.map((event) => loggedEventOf(texts, event)), upTo, gaps: missing });
+    return { events, upTo, gaps: missing };
   }
 
   *#entriesOf({ events, gaps }: Batch, incarnation: string): Generator<SessionLogEntry> {

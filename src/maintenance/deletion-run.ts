@@ -38,13 +38,11 @@ export const NOTHING_DONE: Done = { sessions: 0, events: 0, skipped: 0 };
  * checks it again. It leaves a session that was created again under the id, and one that no longer meets the conditions.
  */
 export interface Deletion {
-  /** Whether each session has transactions of its own. */
-  readonly isAlone?: boolean;
   /** @returns undefined if there is nothing to do to the session. */
   plan(session: KeptSession): Promise<Task | undefined> | Task | undefined;
   /** Does a task that fits into one transaction. */
   delete(sql: Sql, task: Task): Promise<Done>;
-  /** Does a task that does not fit, or must be alone, in transactions of its own. */
+  /** Does a task that does not fit in transactions of its own. */
   deleteLarge(task: Task): Promise<void>;
 }
 
@@ -99,7 +97,7 @@ export class DeletionRun extends CallInParts {
       }
       if (rows + task.rows > batches.size) await end();
       if (!(await batches.mayBegin())) return;
-      if ((deletion.isAlone || task.rows > batches.size) && !batches.isDryRun) {
+      if (task.rows > batches.size && !batches.isDryRun) {
         await deletion.deleteLarge(task);
         continue;
       }

@@ -6,7 +6,6 @@ import {
   type EncodedVersion,
   type VersionKey,
 } from '../artifacts/stored-version.js';
-import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { ARTIFACT_WHERE, textOf } from '../database/sql/tables.js';
 import { encodingOf, encodingOfBytes } from '../model/stored-texts.js';
@@ -26,17 +25,17 @@ export interface RecodedVersion {
  * @returns undefined if the version is already stored as the codecs do now, or is gone.
  */
 export async function recodedVersion(
-  database: Database,
+  sql: Sql,
   key: VersionKey,
   isLenient: boolean,
 ): Promise<RecodedVersion | Damaged | undefined> {
-  const found = await readContent(database, key, key.version, { isLenient });
+  const found = await readContent(sql, key, key.version, { isLenient });
   if (!found) return undefined;
   const { content, row, parts, upload } = found;
   if (content instanceof Damaged) return content;
-  const isFramed = !database.codec.isNone;
+  const isFramed = !sql.texts.codec.isNone;
   const asNow = withEncoding(content, isFramed);
-  const encoded = await database.code((texts) => encodedVersion(texts, key, asNow, upload));
+  const encoded = encodedVersion(sql.texts, key, asNow, upload);
   const read = textOf(row.info);
   const { info } = content;
   const isSame =

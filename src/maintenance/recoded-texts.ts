@@ -11,7 +11,7 @@ import {
   textOf,
 } from '../database/sql/tables.js';
 import { HAS_CONTENT } from '../database/statements/changes.js';
-import { ofChange, ofCredential, ofEvent, ofState, type CodecContext } from '../model/codec.js';
+import { ofChange, ofCredential, ofEvent, ofState, type TextPlace } from '../model/codec.js';
 import { namesKey } from '../model/stored-texts.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
@@ -34,7 +34,7 @@ export interface StoredText {
   key: readonly (string | number)[];
   /** Undefined if the row has lost a part of it. */
   text: string | undefined;
-  context: CodecContext;
+  context: TextPlace;
 }
 
 interface Source {
@@ -113,7 +113,7 @@ type Row = Readonly<Record<string, unknown>>;
 const keyValue = (column: string, value: unknown) =>
   column === 'seq' || column === 'change_id' ? numberOf(value) : textOf(value);
 
-function contextOf(table: RecodedTable, row: Row): CodecContext {
+function contextOf(table: RecodedTable, row: Row): TextPlace {
   const session = {
     appName: textOf(row['app_name']),
     userId: textOf(row['user_id'] ?? ''),

@@ -102,7 +102,7 @@ class ReencodeRun extends CallInParts {
     for await (const page of this.#pages<VersionKey>((sql, ...range) => versionPage(sql, owner, ...range))) {
       let group: RecodedVersion[] = [];
       for (const key of page) {
-        const recoded = await this.encoding(() => recodedVersion(this.database, key, isLenient));
+        const recoded = await this.read((sql) => recodedVersion(sql, key, isLenient));
         if (!recoded) continue;
         if (recoded instanceof Damaged) this.batches.count({ unreadable: 1 });
         else group.push(recoded);

@@ -1,33 +1,25 @@
 import { createEvent } from '@google/adk';
 import { insertEvents } from '../database/dialects/session-rows.js';
 import { callsIn, type WaitingCall } from '../conversation/open-calls.js';
-import type { Database } from '../database/calls/database.js';
-import { decodedFirst, type SessionCoding } from '../database/calls/encoded-first.js';
-import { Unforeseen } from '../database/calls/public-error.js';
 import type { Run, Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
-  emptyData,
+  emptyChange,
   forgetChangesAfter,
   pastChangeOf,
   recordChange,
   recordChanges,
   recordTrim,
   recordedChanges,
-  setChangeData,
   stateChanges,
-  trimChanges,
-  type NewChange,
   type RecordedChange,
-  type TrimChanges,
 } from '../database/statements/changes.js';
 import { encodedEvent, replaceEvent, supersededKeys } from '../database/statements/events.js';
 import { currentLease } from '../database/statements/leases.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
-import { readSession, type StateValue } from '../database/statements/session-reader.js';
+import { readSession, stateValueOf, type StateValue } from '../database/statements/session-reader.js';
 import { lockSession, setBounds, type SessionHead } from '../database/statements/sessions.js';
-import { stateOfOwners } from '../database/statements/state.js';
 import { type KnownSession } from '../model/codec.js';
-import { AS_STORED, isEncoded, type StoredTexts, type Undecodable, type Undecoded } from '../model/stored-texts.js';
+import type { Undecodable } from '../model/stored-texts.js';
 import { CodecError, LeaseHeldError, SessionNotFoundError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
@@ -91,10 +83,7 @@ interface Damaged {
   damage: readonly DamagedEvents[];
 }
 
-interface DamagedValue extends Pick<StateValue, 'scope' | 'key'> {
-  /** The stored text. */
-  stored: string | undefined;
-}
+type DamagedValue = Pick<StateValue, 'scope' | 'key'>;
 
 /** The numbers that the session's row must have after the repair. */
 interface Books {
@@ -102,21 +91,6 @@ interface Books {
   lastSeq: number;
   /** The missing numbers that get empty events. */
   gaps: readonly SeqRange[];
-}
-
-/** The encoded texts that a repair writes. */
-interface RepairTexts {
-  /** Replacements for events that cannot be read, by number. */
-  empty: ReadonlyMap<number, StoredEvent>;
-  /** Replacements for missing events, by the first number of a gap. */
-  filling: ReadonlyMap<number, readonly StoredEvent[]>;
-  /** Replacements for changes that cannot be read, by id. */
-  changes: ReadonlyMap<number, string | null>;
-  /** The values that are removed. */
-  removed: readonly NewChange[];
-  trimmed: TrimChanges | undefined;
-  /** All state that can be read. */
-  state: readonly NewChange[];
 }
 
 /**
@@ -127,79 +101,49 @@ interface RepairTexts {
  * @throws CodecError if a text names a codec that is missing.
  * @throws LeaseHeldError while somebody holds its lease.
  */
-export async function repair(
-  database: Database,
-  key: SessionKey,
-  options: RepairOptions,
-  write: Run,
-): Promise<RepairedSession> {
-  const coding: SessionCoding<undefined, Damaged, RepairTexts> = {
-    key,
-    read: (sql) => readDamage(sql, key),
-    encode: (damaged) => database.code((texts) => encoded(texts, damaged)),
-    // The version must not include state of user and app: others change it without the session's lock.
-    version: async (sql) => {
-      const state = (await stateOfOwners(sql, [key]))(AS_STORED);
-      return state
-        .map((value) => JSON.stringify(value))
-        .sort()
-        .join();
-    },
-  };
-  return decodedFirst(database, coding, (codedFor) =>
-    write(async (sql) => {
-      if (!(await lockSession(sql, key))) throw new SessionNotFoundError(key.sessionId);
-      const lease = options.includeLeased ? undefined : await currentLease(sql, key, { underLock: true });
-      if (lease?.isHeld) throw new LeaseHeldError(key.sessionId, lease.holder, lease.expiresAt);
-      const { read, texts } = await codedFor(sql, undefined);
-      const taken = await takenOut(sql, read);
-      if (!options.dryRun) await mend(sql, read, texts);
-      return taken;
-    }),
-  );
+export async function repair(key: SessionKey, options: RepairOptions, write: Run): Promise<RepairedSession> {
+  return write(async (sql) => {
+    if (!(await lockSession(sql, key))) throw new SessionNotFoundError(key.sessionId);
+    const lease = options.includeLeased ? undefined : await currentLease(sql, key, { underLock: true });
+    if (lease?.isHeld) throw new LeaseHeldError(key.sessionId, lease.holder, lease.expiresAt);
+    const found = await readDamage(sql, key);
+    const { values, taken } = await takenOut(sql, found);
+    if (!options.dryRun) await mend(sql, { ...found, values });
+    return taken;
+  });
 }
 
-/**
- * @returns a function that throws SessionNotFoundError if there is no such session, and CodecError if a text names a missing codec.
- */
-async function readDamage(sql: Sql, key: SessionKey): Promise<Undecoded<Damaged>> {
-  const reading = await readSession(sql, key);
+/** @throws SessionNotFoundError if there is no such session. @throws CodecError if a text names a missing codec. */
+async function readDamage(sql: Sql, key: SessionKey): Promise<Damaged> {
+  const read = await readSession(sql, key);
+  if (!read) throw new SessionNotFoundError(key.sessionId);
   const rows = await eventTimes(sql, key);
   const superseded = await supersededKeys(sql, key, { from: 0, upTo: MAX_SEQ });
-  const recorded = await recordedChanges(sql, key);
-  return (texts) => {
-    const read = reading(texts);
-    if (!read) throw new SessionNotFoundError(key.sessionId);
-    const history = recorded(texts);
-    const events = [...read.events, ...read.uncounted].map((event) => ({ ...event, event: decodeEvent(event.json) }));
-    const damaged = events.filter(({ event }) => !event);
-    const damagedValues = read.state.filter(({ json }) => !decode(json));
-    const changes = history.filter((change) => !pastChangeOf(change));
-    for (const { undecodable } of [...damaged, ...damagedValues, ...changes]) refuseUnknown(undecodable);
+  const history = await recordedChanges(sql, key);
+  const events = [...read.events, ...read.uncounted].map((event) => ({ ...event, event: decodeEvent(event.json) }));
+  const damaged = events.filter(({ event }) => !event);
+  const values = read.state.filter(({ json }) => !decode(json));
+  const changes = history.filter((change) => !pastChangeOf(change));
+  for (const { undecodable } of [...damaged, ...values, ...changes]) refuseUnknown(undecodable);
 
-    const unreadable = new Map(damaged.map(({ seq, id }) => [seq, { id }]));
-    const books = booksOf(read, rows, unreadable);
-    const readable = events.flatMap(({ seq, event }) =>
-      event ? [{ seq, event, superseded: superseded.get(seq) }] : [],
-    );
-    const stored = new Map(reading(AS_STORED)?.state.map(({ scope, key, json }) => [prefixed(scope, key), json]));
-    const values = damagedValues.map(({ scope, key }) => ({ scope, key, stored: stored.get(prefixed(scope, key)) }));
-    const state = byScope(
-      read.state
-        .filter((value) => !damagedValues.includes(value))
-        .map(({ scope, key, json }) => ({ key: prefixed(scope, key), json, eventId: null })),
-    );
-    const past = history.flatMap((change) => pastChangeOf(change) ?? []);
-    const kept = readable.filter(({ seq }) => seq >= books.firstSeq && seq <= books.lastSeq);
-    return {
-      session: { ...key, origin: read.origin },
-      ...{ head: read, rows, unreadable, values, changes, books },
-      // If no event remains, the state of the tables is all there is.
-      before: books.firstSeq > books.lastSeq ? state.session : pastState(past, readable, books.firstSeq - 1),
-      state,
-      calls: callsIn(kept),
-      damage: damageIn(read, rows, unreadable, changes),
-    };
+  const unreadable = new Map(damaged.map(({ seq, id }) => [seq, { id }]));
+  const books = booksOf(read, rows, unreadable);
+  const readable = events.flatMap(({ seq, event }) => (event ? [{ seq, event, superseded: superseded.get(seq) }] : []));
+  const state = byScope(
+    read.state
+      .filter((value) => !values.includes(value))
+      .map(({ scope, key, json }) => ({ key: prefixed(scope, key), json, eventId: null })),
+  );
+  const past = history.flatMap((change) => pastChangeOf(change) ?? []);
+  const kept = readable.filter(({ seq }) => seq >= books.firstSeq && seq <= books.lastSeq);
+  return {
+    session: { ...key, origin: read.origin },
+    ...{ head: read, rows, unreadable, values, changes, books },
+    // If no event remains, the state of the tables is all there is.
+    before: books.firstSeq > books.lastSeq ? state.session : pastState(past, readable, books.firstSeq - 1),
+    state,
+    calls: callsIn(kept),
+    damage: damageIn(read, rows, unreadable, changes),
   };
 }
 
@@ -247,38 +191,14 @@ function damageIn(
   return [...once.values()].sort((a, b) => a.from - b.from);
 }
 
-function encoded(texts: StoredTexts, damaged: Damaged): RepairTexts {
-  const { session, head, rows, unreadable, values, changes, books, before, state, damage } = damaged;
-  const { firstSeq, lastSeq, gaps } = books;
-  const empty = (timestamp: number, id?: string) => encodedEvent(texts, session, emptyEvent(timestamp, id));
-  const times = new Map(rows.map(({ seq, timestamp }) => [seq, timestamp]));
-  const removed = values.map(({ scope, key }) => prefixed(scope, key));
-  return {
-    empty: new Map(
-      [...unreadable]
-        .filter(([seq]) => seq >= firstSeq)
-        .map(([seq, { id }]) => [seq, empty(times.get(seq) ?? 0, id)] as const),
-    ),
-    filling: new Map(
-      gaps.map(({ from, to }) => {
-        // The time of the next event: that is also the time of a missing event for `afterTimestamp`.
-        const { timestamp } = rows.find(({ seq }) => seq > to) ?? { timestamp: head.lastUpdateTime };
-        return [from, Array.from({ length: to - from + 1 }, () => empty(timestamp))] as const;
-      }),
-    ),
-    changes: new Map(changes.map((change) => [change.id, emptyData(texts, session, change)])),
-    removed: removed.length > 0 ? stateChanges(texts, { session, seq: head.lastSeq }, byScope([]), removed) : [],
-    trimmed: firstSeq === head.firstSeq ? undefined : trimChanges(texts, { session, seq: lastSeq }, before),
-    // The state that lost events have written cannot be computed from events any more, so record it.
-    state: damage.length > 0 ? stateChanges(texts, { session, seq: lastSeq }, state) : [],
-  };
-}
-
-/** @returns what a repair removes, byte for byte. The caller must hold the session's lock. */
+/**
+ * @returns what a repair removes, byte for byte, and the values among it: one that somebody has written meanwhile, or is writing now,
+ *   is not damaged any more. The caller must hold the session's lock.
+ */
 async function takenOut(
   sql: Sql,
   { session, rows, unreadable, values, changes, books, damage }: Damaged,
-): Promise<RepairedSession> {
+): Promise<{ values: DamagedValue[]; taken: RepairedSession }> {
   const events: TakenEvent[] = [];
   for (const { seq } of rows) {
     // Events before a wide gap are removed even if they can be read.
@@ -287,37 +207,53 @@ async function takenOut(
     if (raw) events.push(raw);
   }
   const stateValues: TakenValue[] = [];
-  for (const { scope, key, stored } of values) {
+  const still: DamagedValue[] = [];
+  for (const value of values) {
+    const { scope, key } = value;
     const raw = await rawValue(sql, session, scope, key);
-    const text = raw?.toString() ?? stored;
-    // Somebody has written the value since, or is writing it now.
-    if (!raw || (text !== stored && (isEncoded(text ?? '') || decode(text ?? '')))) throw new Unforeseen();
+    if (!raw) continue;
+    const now = stateValueOf(sql.texts, session, { kind: scope, state_key: key, value: raw.toString() });
+    refuseUnknown(now.undecodable);
+    if (decode(now.json)) continue;
+    still.push(value);
     stateValues.push({ key: prefixed(scope, key), content: raw });
   }
-  const taken: TakenChange[] = [];
-  for (const { id, kind, seq } of changes) taken.push({ kind, seq, content: await rawChange(sql, session, id) });
-  return { damage, events, stateValues, changes: taken };
+  const ofChanges: TakenChange[] = [];
+  for (const { id, kind, seq } of changes) ofChanges.push({ kind, seq, content: await rawChange(sql, session, id) });
+  return { values: still, taken: { damage, events, stateValues, changes: ofChanges } };
 }
 
 /** Writes a repair. The caller must hold the session's lock. */
-async function mend(sql: Sql, damaged: Damaged, texts: RepairTexts): Promise<void> {
-  const { session, head, rows, values, books, calls, damage } = damaged;
-  const { firstSeq, lastSeq } = books;
+async function mend(sql: Sql, damaged: Damaged): Promise<void> {
+  const { session, head, rows, unreadable, values, changes, books, before, state, calls, damage } = damaged;
+  const { firstSeq, lastSeq, gaps } = books;
+  const empty = (timestamp: number, id?: string) => encodedEvent(sql.texts, session, emptyEvent(timestamp, id));
   for (const { scope, key } of values) await deleteValue(sql, session, scope, key);
-  await recordChanges(sql, texts.removed);
-  for (const [id, data] of texts.changes) await setChangeData(sql, session, id, data);
+  const removed = values.map(({ scope, key }) => prefixed(scope, key));
+  if (removed.length > 0)
+    await recordChanges(sql, stateChanges(sql.texts, { session, seq: head.lastSeq }, byScope([]), removed));
+  for (const change of changes) await emptyChange(sql, session, change);
   for (const { seq } of rows) if (seq < firstSeq) await deleteEvent(sql, session, seq);
   const newest = Math.max(head.lastSeq, rows.at(-1)?.seq ?? 0);
-  for (const [seq, event] of texts.empty) {
-    await replaceEvent(sql, session, seq, event);
+  const times = new Map(rows.map(({ seq, timestamp }) => [seq, timestamp]));
+  for (const [seq, { id }] of unreadable) {
+    if (seq < firstSeq) continue;
+    await replaceEvent(sql, session, seq, empty(times.get(seq) ?? 0, id));
     await recordChange(sql, { session, kind: 'rewritten', seq: newest, eventSeq: seq });
   }
-  for (const [from, filling] of texts.filling) await insertEvents(sql, session, from, filling);
+  for (const { from, to } of gaps) {
+    // The time of the next event: that is also the time of a missing event for `afterTimestamp`.
+    const { timestamp } = rows.find(({ seq }) => seq > to) ?? { timestamp: head.lastUpdateTime };
+    const filling = Array.from({ length: to - from + 1 }, () => empty(timestamp));
+    await insertEvents(sql, session, from, filling);
+  }
   if (firstSeq !== head.firstSeq || lastSeq !== head.lastSeq) await setBounds(sql, session, firstSeq, lastSeq);
   if (lastSeq < head.lastSeq) await forgetChangesAfter(sql, session, lastSeq);
-  if (texts.trimmed) await recordTrim(sql, session, firstSeq, texts.trimmed);
-  await recordChanges(sql, texts.state);
-  if (damage.length > 0) await setOpenCalls(sql, session, calls);
+  if (firstSeq !== head.firstSeq) await recordTrim(sql, { session, seq: lastSeq }, firstSeq, before);
+  if (damage.length === 0) return;
+  // The state that lost events have written cannot be computed from events any more, so record it.
+  await recordChanges(sql, stateChanges(sql.texts, { session, seq: lastSeq }, state));
+  await setOpenCalls(sql, session, calls);
 }
 
 function isWide({ from, to }: SeqRange): boolean {

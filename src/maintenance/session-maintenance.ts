@@ -136,7 +136,7 @@ export class SessionMaintenance {
     const call: ErrorContext = { operation: 'repair', key };
     const database = this.#database;
     const write: Run = (work) => (checked.dryRun ? database.transaction(work) : onceOnRows(this.#database, work));
-    return database.call(call, () => repair(database, key, checked, write));
+    return database.call(call, () => repair(key, checked, write));
   }
 
   /**

@@ -1,13 +1,11 @@
-import { decodedFirst, type CodedFor, type SessionCoding } from '../database/calls/encoded-first.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import { SESSION_WHERE, sessionValues, numberOf } from '../database/sql/tables.js';
-import { recordTrim, trimChanges, type TrimChanges } from '../database/statements/changes.js';
+import { recordTrim } from '../database/statements/changes.js';
 import { databaseTime } from '../database/statements/clock.js';
 import { firstOpenCall, forgetCallsBefore } from '../database/statements/open-calls.js';
 import { stateThen } from '../database/statements/past.js';
 import { keptSession, type KeptSession } from '../database/statements/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
-import type { StateEntry } from '../model/state.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
 import { dropFirst, numbersBefore } from './first-events.js';
 import { trimmedSession, type TrimOptions } from './options.js';
@@ -82,56 +80,25 @@ class FirstEvents implements Deletion {
     return firstKept > session.firstSeq ? firstKept : undefined;
   }
 
-  /** With a codec, each session has its own transaction, before which its texts are encoded. */
-  get isAlone(): boolean {
-    return !this.#run.database.codec.isNone;
-  }
-
   delete(sql: Sql, { session, events }: Task): Promise<Done> {
-    const trimming = this.#trimming(session, session.firstSeq + events);
-    return decodedFirst(this.#run.database, trimming, (codedFor) => this.#trim(sql, session, codedFor));
+    return this.#trim(sql, session, session.firstSeq + events);
   }
 
   async deleteLarge({ session, events }: Task): Promise<void> {
-    const { batches, database, write } = this.#run;
+    const { batches, write } = this.#run;
     const firstKept = session.firstSeq + events;
     /** The session after the last transaction. The next one does nothing if it finds another. */
     let left = session;
     let dropped = 0;
     for (let isOver = false; !isOver && (await batches.mayBegin());) {
       const found = left;
-      const done = await this.#run.encoding(() =>
-        decodedFirst(database, this.#trimming(found, firstKept), (codedFor) =>
-          write((sql) => this.#trim(sql, found, codedFor)),
-        ),
-      );
+      const done = await write((sql) => this.#trim(sql, found, firstKept));
       dropped += done.events;
       left = { ...left, firstSeq: done.firstSeq };
       isOver = done.isOver;
       const { events, skipped } = done;
       batches.add({ events, skipped, sessions: isOver && skipped === 0 && dropped > 0 ? 1 : 0 });
     }
-  }
-
-  #trimming({ key }: KeptSession, firstKept: number): Trimming {
-    const { database } = this.#run;
-    return {
-      key,
-      read: async (sql, locked) => {
-        const session = locked ?? (await keptSession(sql, key));
-        const dropped = session && (await this.#dropped(sql, session, firstKept));
-        if (!dropped) return () => undefined;
-        // Rows that cannot be read are ignored here: they are deleted with these events.
-        const then = await stateThen(sql, session, dropped.firstSeq - 1);
-        return (texts) => ({ ...dropped, session, state: then(texts).state });
-      },
-      encode: (trimmed) =>
-        database.code((texts) => {
-          if (!trimmed) return undefined;
-          const { origin, lastSeq: seq } = trimmed.session;
-          return trimChanges(texts, { session: { ...key, origin }, seq }, trimmed.state);
-        }),
-    };
   }
 
   /** @returns the first events that one transaction deletes; undefined if there are none. */
@@ -152,17 +119,19 @@ class FirstEvents implements Deletion {
   async #trim(
     sql: Sql,
     session: KeptSession,
-    codedFor: CodedFor<KeptSession, Trimmed | undefined, TrimChanges | undefined>,
+    firstKept: number,
   ): Promise<Done & { firstSeq: number; isOver: boolean }> {
     const { locked, skipped } = await this.#run.lock(sql, session);
     const nothing = { ...NOTHING_DONE, skipped, firstSeq: session.firstSeq, isOver: true };
     // The session was created again, or imported again with its first events.
     if (locked?.createTime !== session.createTime || locked.firstSeq < session.firstSeq) return nothing;
-    const { read: trimmed, texts: changes } = await codedFor(sql, locked);
-    if (!trimmed || !changes) return nothing;
-    const { key } = locked;
-    const { firstSeq, numbers, isOver } = trimmed;
-    await recordTrim(sql, key, firstSeq, changes);
+    const dropped = await this.#dropped(sql, locked, firstKept);
+    if (!dropped) return nothing;
+    const { key, origin, lastSeq } = locked;
+    const { firstSeq, numbers, isOver } = dropped;
+    // Rows that cannot be read are ignored here: they are deleted with these events.
+    const { state } = await stateThen(sql, locked, firstSeq - 1);
+    await recordTrim(sql, { session: { ...key, origin }, seq: lastSeq }, firstSeq, state);
     await dropFirst(sql, key, firstSeq, numbers);
     await forgetCallsBefore(sql, key, firstSeq);
     return { sessions: 1, events: numbers.length, skipped, firstSeq, isOver };
@@ -176,12 +145,4 @@ interface Dropped {
   numbers: readonly number[];
   /** Whether no further transaction is needed. */
   isOver: boolean;
-}
-
-type Trimming = SessionCoding<KeptSession, Trimmed | undefined, TrimChanges | undefined>;
-
-interface Trimmed extends Dropped {
-  session: KeptSession;
-  /** The session's own state after the last of them. */
-  state: readonly StateEntry[];
 }

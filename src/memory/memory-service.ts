@@ -409,7 +409,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
       for (const owner of includeApp ? [userId, ''] : [userId]) {
         const whose = { appName, userId: owner };
         const pages = pagesOf<Read<Compared>>(PAGE, (last) =>
-          this.#database.read((sql) => readCompared(sql, whose, scope, last?.memory, PAGE)),
+          this.#database.run((sql) => readCompared(sql, whose, scope, last?.memory, PAGE)),
         );
         for await (const page of pages)
           for (const { memory, value } of this.#readable(page)) {
@@ -436,7 +436,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
       if (part.length === 0) break;
       const contents = new Map<string, MemoryData>();
       const keys = part.map(({ memory }) => memory);
-      const read = await this.#database.read((sql) => readMemories(sql, keys));
+      const read = await this.#database.run((sql) => readMemories(sql, keys));
       for (const { memory, value } of this.#readable(read)) contents.set(memoryIdentity(memory), value);
       for (const { memory, score } of part) {
         const data = contents.get(memoryIdentity(memory));
@@ -470,7 +470,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
       // Fills the page even if some memories cannot be read: only the last page may be shorter.
       for (;;) {
         const size = limit - found.length;
-        const read = await this.#database.read((sql) => listMemories(sql, owner, { sessionId }, last, size));
+        const read = await this.#database.run((sql) => listMemories(sql, owner, { sessionId }, last, size));
         for (const { memory, value } of this.#readable(read)) found.push(storedMemory(memory, value));
         if (found.length === limit || read.length < size) return found;
         last = read.at(-1)?.memory;

@@ -13,10 +13,10 @@ import {
   textOf,
 } from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
-import { ofMemory } from '../model/codec.js';
+import { mapTexts, ofMemory } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';
-import { Undecodable, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
+import { Undecodable, type StoredTexts } from '../model/stored-texts.js';
 import {
   MEMORY_COLUMNS,
   MEMORY_WHERE,
@@ -118,7 +118,7 @@ export async function readCompared(
   { sessionId, since, model }: MemoryScope & { model?: string | undefined },
   after: MemoryKey | undefined,
   limit: number,
-): Promise<Undecoded<Read<Compared>[]>> {
+): Promise<Read<Compared>[]> {
   const { select } = sql.tables;
   const { now } = sql.dialect.sql;
   const conditions: (Condition | undefined)[] = [
@@ -129,11 +129,10 @@ export async function readCompared(
   const vectors = model === undefined ? '' : `, model, ${select.embedding} as embedding`;
   const columns = `time, ${select.words} as words${vectors}`;
   const rows = await readPage<ComparedRow>(sql, columns, owner, conditions, after, limit);
-  return (texts) =>
-    rows.map((row) => {
-      const memory = rankedOf(owner, row);
-      return { memory, value: comparedOf(texts, memory, row, model) };
-    });
+  return mapTexts(rows, (row) => {
+    const memory = rankedOf(owner, row);
+    return { memory, value: comparedOf(sql.texts, memory, row, model) };
+  });
 }
 
 const rankedOf = ({ appName, userId }: MemoryOwner, row: KeyRow): Ranked => ({
@@ -157,12 +156,7 @@ function comparedOf(
   const isOfModel = model !== undefined && row.model === model && row.embedding !== null;
   const vector = isOfModel ? decodedBytes(texts, key, 'embedding', bytesOf(row.embedding)) : undefined;
   if (vector instanceof Undecodable) return vector;
-  // What is read is empty while a codec has not answered yet; what is stored never is.
-  const isAwaited = (read: Buffer, stored: unknown) => read.length === 0 && bytesOf(stored).length > 0;
-  const areOurs =
-    (isAwaited(words, row.words) || isWordList(words)) &&
-    (!vector || isAwaited(vector, row.embedding) || isVector(vector));
-  return areOurs ? { words, vector } : CHANGED;
+  return isWordList(words) && (!vector || isVector(vector)) ? { words, vector } : CHANGED;
 }
 
 /** @returns the next memories of an owner, of any time, in the order of their keys. */
@@ -172,10 +166,10 @@ export async function listMemories(
   { sessionId }: MemoryScope,
   after: MemoryKey | undefined,
   limit: number,
-): Promise<Undecoded<Read<MemoryData>[]>> {
+): Promise<Read<MemoryData>[]> {
   const columns = `time, ${sql.tables.select.data} as data`;
   const rows = await readPage<DataRow>(sql, columns, owner, [ifGiven('session_id = ?', sessionId)], after, limit);
-  return (texts) => rows.map((row) => dataOf(texts, rankedOf(owner, row), row.data));
+  return mapTexts(rows, (row) => dataOf(sql.texts, rankedOf(owner, row), row.data));
 }
 
 async function readPage<Row extends object>(
@@ -194,7 +188,7 @@ async function readPage<Row extends object>(
 }
 
 /** @returns the memories that still exist, in any order. */
-export async function readMemories(sql: Sql, keys: readonly MemoryKey[]): Promise<Undecoded<Read<MemoryData>[]>> {
+export async function readMemories(sql: Sql, keys: readonly MemoryKey[]): Promise<Read<MemoryData>[]> {
   const { memories, select } = sql.tables;
   const rows: (DataRow & MemoryKeyRow)[] = [];
   // Memories of the app in a statement of their own, since they may be on another node (contract F7).
@@ -207,7 +201,7 @@ export async function readMemories(sql: Sql, keys: readonly MemoryKey[]): Promis
     );
     rows.push(...found);
   }
-  return (texts) => rows.map((row) => dataOf(texts, { ...memoryKeyOf(row), time: numberOf(row.time) }, row.data));
+  return mapTexts(rows, (row) => dataOf(sql.texts, { ...memoryKeyOf(row), time: numberOf(row.time) }, row.data));
 }
 
 function dataOf(texts: StoredTexts, memory: Ranked, data: string): Read<MemoryData> {

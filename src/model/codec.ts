@@ -1,7 +1,8 @@
+import { isObject } from './json.js';
 import type { SessionKey } from './keys.js';
 import { prefixed, type Scope } from './state.js';
 
-/** The place of a text. A codec that binds a text to it, as encryption does, notices if a row was moved or swapped. */
+/** The place of a text, and the call that needs it. A codec that binds a text to its place notices if a row was moved or swapped. */
 export interface CodecContext extends SessionKey {
   /**
    * Distinguishes a session from earlier and later ones with its id. A rewind keeps it; a fork and a session that is created again
@@ -15,6 +16,53 @@ export interface CodecContext extends SessionKey {
    * version, the part and the filename of an artifact; a column and the memory's id; the credential's key.
    */
   name: string;
+  /**
+   * The same object for all texts of a transaction or a reading, however often it is repeated. A codec keeps here, in a `WeakMap`, the
+   * keys for which a call has waited, so that the call finds them even if they have left the codec's cache meanwhile.
+   */
+  call: object;
+}
+
+/** What a codec binds a text to. */
+export type TextPlace = Omit<CodecContext, 'call'>;
+
+/**
+ * Thrown by a codec that does not have a key yet. The call rolls back and gives its connection back, waits for the key within
+ * `timeoutMs`, and runs again. In a host's transaction it rolls back to a savepoint; the host's connection waits with it.
+ */
+export class KeyNeeded extends Error {
+  override name = 'KeyNeeded';
+
+  /** @param ready resolves when the codec has the key. If it rejects, the call fails with `CodecError`. */
+  constructor(readonly ready: Promise<unknown>) {
+    super('A codec needs a key that it does not have yet.');
+    // Nobody may wait for it, if the rollback fails.
+    ready.catch(() => undefined);
+  }
+}
+
+/** Without `instanceof`: a host's promise may be from another realm. */
+export const isPromise = <T>(value: T | PromiseLike<T>): value is PromiseLike<T> =>
+  isObject(value) && 'then' in value && typeof value.then === 'function';
+
+/** Without `instanceof`: a codec may come from the package's other build, for `import` or for `require`. */
+export const isKeyNeeded = (error: unknown): error is KeyNeeded =>
+  isObject(error) && 'name' in error && error.name === 'KeyNeeded' && 'ready' in error;
+
+/** Runs work for each row. @throws KeyNeeded for all keys that are missing together, so that they are waited for once. */
+export function mapTexts<Row, T>(rows: readonly Row[], work: (row: Row, i: number) => T): T[] {
+  const done: T[] = [];
+  const needed = new Set<Promise<unknown>>();
+  for (const [i, row] of rows.entries()) {
+    try {
+      done.push(work(row, i));
+    } catch (error) {
+      if (!isKeyNeeded(error)) throw error;
+      needed.add(error.ready);
+    }
+  }
+  if (needed.size > 0) throw new KeyNeeded(Promise.all(needed));
+  return done;
 }
 
 /** The result of encoding. */
@@ -28,8 +76,7 @@ export interface CodecData {
  * Encodes contents before they are stored, and decodes them when they are read (contract M1). Several codecs are applied in order;
  * each stored text names those that were applied to it.
  *
- * A codec that must wait, for example for a key, returns a promise. While it works, no connection and no lock is held, except in
- * a host's transaction.
+ * A codec answers at once, since the call may hold a lock. If it lacks a key, it throws `KeyNeeded`.
  */
 export interface Codec {
   /** Stored texts contain this name, so it must never change. */
@@ -39,15 +86,20 @@ export interface Codec {
    * returns undefined, nothing is written.
    */
   readonly required?: boolean | undefined;
-  /** @returns undefined to leave the bytes as they are. */
-  encode(data: Uint8Array, context: CodecContext): CodecData | undefined | Promise<CodecData | undefined>;
+  /**
+   * @returns undefined to leave the bytes as they are.
+   * @throws KeyNeeded to be called again once it has a key.
+   * @throws any other failure. The call then fails with `CodecError`.
+   */
+  encode(data: Uint8Array, context: CodecContext): CodecData | undefined;
   /**
    * @param maxBytes the largest allowed result. A codec that decompresses must stop there.
    * @returns undefined if the data cannot be read: somebody has changed it, or the key is lost. `'tooLarge'` if the result would
    *   be larger than `maxBytes`. Both are damage (contract I1).
-   * @throws any other failure, for example of a key server. The call then fails with `CodecError`.
+   * @throws KeyNeeded to be called again once it has a key.
+   * @throws any other failure. The call then fails with `CodecError`.
    */
-  decode(encoded: CodecData, context: CodecContext, maxBytes: number): DecodedData | Promise<DecodedData>;
+  decode(encoded: CodecData, context: CodecContext, maxBytes: number): DecodedData;
 }
 
 export type DecodedData = Uint8Array | 'tooLarge' | undefined;
@@ -60,14 +112,14 @@ export interface KnownSession extends SessionKey {
 
 const contextOf = (
   { appName, userId, sessionId, origin }: KnownSession,
-  kind: CodecContext['kind'],
+  kind: TextPlace['kind'],
   name: string,
-): CodecContext => ({ appName, userId, sessionId, origin, kind, name });
+): TextPlace => ({ appName, userId, sessionId, origin, kind, name });
 
-export const ofEvent = (session: KnownSession, eventId: string): CodecContext => contextOf(session, 'event', eventId);
+export const ofEvent = (session: KnownSession, eventId: string): TextPlace => contextOf(session, 'event', eventId);
 
 /** @param owner a session. For state of its user or its app, the rest of its key is ignored. */
-export function ofState(owner: KnownSession, scope: Scope, key: string): CodecContext {
+export function ofState(owner: KnownSession, scope: Scope, key: string): TextPlace {
   const { appName, userId } = owner;
   const name = prefixed(scope, key);
   if (scope === 'session') return contextOf(owner, 'state', name);
@@ -84,21 +136,21 @@ export const ofArtifact = (
   version: number,
   what: number | 'info',
   upload?: number,
-): CodecContext =>
+): TextPlace =>
   contextOf(session, 'artifact', `${version}${upload === undefined ? '' : `/${upload}`} ${what} ${filename}`);
 
 /** @param column of the memory's row. */
 export const ofMemory = (
   { appName, userId, sessionId, memoryId }: SessionKey & { memoryId: string },
   column: 'data' | 'words' | 'embedding',
-): CodecContext => contextOf({ appName, userId, sessionId, origin: '' }, 'memory', `${column} ${memoryId}`);
+): TextPlace => contextOf({ appName, userId, sessionId, origin: '' }, 'memory', `${column} ${memoryId}`);
 
 export const ofCredential = (
   { appName, userId }: Pick<SessionKey, 'appName' | 'userId'>,
   credentialKey: string,
-): CodecContext => contextOf({ appName, userId, sessionId: '', origin: '' }, 'credential', credentialKey);
+): TextPlace => contextOf({ appName, userId, sessionId: '', origin: '' }, 'credential', credentialKey);
 
 export const ofChange = (
   session: KnownSession,
   { kind, seq, eventSeq }: { kind: string; seq: number; eventSeq?: number | null | undefined },
-): CodecContext => contextOf(session, 'change', `${kind} ${seq} ${eventSeq ?? ''}`);
+): TextPlace => contextOf(session, 'change', `${kind} ${seq} ${eventSeq ?? ''}`);

@@ -268,9 +268,8 @@ export class LogWentBackError extends AdkMikroOrmError {
 }
 
 /**
- * A codec could not encode or decode: its key function failed, it did not answer in time, the call needs a text whose codec is not
- * in the `codec` option, or on every attempt others wrote while it encoded. Stored texts may be undamaged. The transaction that
- * needed it wrote nothing.
+ * A codec could not encode or decode: its key function failed or did not answer in time, or the call needs a text whose codec is not
+ * in the `codec` option. Stored texts may be undamaged. The transaction that needed it wrote nothing.
  */
 export class CodecError extends AdkMikroOrmError {
   readonly code = 'ADK_CODEC';

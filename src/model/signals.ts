@@ -1,6 +1,26 @@
 /** The longest delay of a timer, 24 days: one with a longer delay would fire at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
+/**
+ * Waits for a promise.
+ *
+ * @param timeoutMs 0 for no limit.
+ * @param late gives the error for a promise that took longer.
+ */
+export async function inTime<T>(ready: Promise<T>, timeoutMs: number, late: (ms: number) => Error): Promise<T> {
+  // A timer, however long, would keep the process alive after the call was given up.
+  if (timeoutMs === 0) return ready;
+  let timer: NodeJS.Timeout | undefined;
+  const isLate = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(late(timeoutMs)), timeoutMs);
+  });
+  try {
+    return await Promise.race([ready, isLate]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 interface Listening {
   readonly actions: Set<() => void>;
   readonly listener: () => void;

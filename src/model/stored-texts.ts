@@ -1,7 +1,5 @@
-import { createHash } from 'node:crypto';
-import type { Codec, CodecContext, DecodedData } from './codec.js';
+import { KeyNeeded, isKeyNeeded, isPromise, type Codec, type CodecContext, type TextPlace } from './codec.js';
 import { CodecError } from './errors.js';
-import { after, isPromise, type MaybePromise } from './maybe-promise.js';
 
 /** How large a text may become when it is decoded, in bytes, by default: 64 MB. */
 const MAX_DECODED_BYTES = 2 ** 26;
@@ -21,9 +19,6 @@ export class Undecodable {
   ) {}
 }
 
-/** The JSON of a text, or why it cannot be decoded. */
-type Decoded = string | Undecodable;
-
 interface Step {
   codec: string;
   key?: string;
@@ -33,11 +28,6 @@ interface Step {
 interface Decoder {
   codec: Codec;
   key: string | undefined;
-}
-
-interface Encoded {
-  data: Uint8Array;
-  steps: readonly Step[];
 }
 
 /**
@@ -132,29 +122,37 @@ export class TextCodec {
   }
 
   /** @throws CodecError also if nobody could read the result: a required codec left it as it is, or it is too large. */
-  encode(text: string, context: CodecContext): MaybePromise<string> {
-    if (this.isNone) return text;
-    return after(this.#encoded(Buffer.from(text), context), ({ steps, data }) => {
-      if (steps.length === 0) return text;
-      const base64 = Buffer.from(data.buffer, data.byteOffset, data.length).toString('base64');
-      return `${MARK}${JSON.stringify(steps)}, "${base64}" ]`;
-    });
+  encode(text: string, context: CodecContext): string {
+    const { steps, data } = this.#encoded(Buffer.from(text), context);
+    if (steps.length === 0) return text;
+    const base64 = Buffer.from(data.buffer, data.byteOffset, data.length).toString('base64');
+    return `${MARK}${JSON.stringify(steps)}, "${base64}" ]`;
   }
 
   /** @returns the encoded bytes, after a line that names codecs and keys. @throws CodecError as `encode`. */
-  encodeBytes(bytes: Uint8Array, context: CodecContext): MaybePromise<Uint8Array> {
-    return after(this.#encoded(bytes, context), ({ steps, data }) =>
-      Buffer.concat([Buffer.from(`${JSON.stringify(steps)}\n`), data]),
-    );
+  encodeBytes(bytes: Uint8Array, context: CodecContext): Uint8Array {
+    const { steps, data } = this.#encoded(bytes, context);
+    return Buffer.concat([Buffer.from(`${JSON.stringify(steps)}\n`), data]);
   }
 
-  #encoded(bytes: Uint8Array, context: CodecContext): MaybePromise<Encoded> {
-    return after(this.#encodeFrom(0, bytes, [], context), (encoded) => {
-      const [lacking] = this.#lacking(encoded.steps);
-      if (lacking !== undefined)
-        throw new CodecError(`The codec ${lacking} is required, but did not encode a text. Nothing was written.`);
-      return encoded;
-    });
+  #encoded(bytes: Uint8Array, context: CodecContext): { data: Uint8Array; steps: readonly Step[] } {
+    let data = bytes;
+    const steps: Step[] = [];
+    for (const codec of this.#codecs) {
+      const encoded = guarded(codec, () => codec.encode(data, context));
+      if (!encoded) continue;
+      if (data.length > this.#most(context))
+        throw new CodecError(
+          `A text of ${data.length} bytes cannot be encoded: maxDecodedBytes is ${this.maxBytes}. Nothing was written.`,
+        );
+      const { key } = encoded;
+      data = encoded.data;
+      steps.push({ codec: codec.name, ...(key !== undefined && { key }) });
+    }
+    const [lacking] = this.#lacking(steps);
+    if (lacking !== undefined)
+      throw new CodecError(`The codec ${lacking} is required, but did not encode a text. Nothing was written.`);
+    return { data, steps };
   }
 
   /** A change also contains the keys of its values: whatever may be a value must also fit into a change. */
@@ -166,57 +164,46 @@ export class TextCodec {
     return this.required.filter((name) => !steps.some(({ codec }) => codec === name));
   }
 
-  #encodeFrom(index: number, data: Uint8Array, steps: readonly Step[], context: CodecContext): MaybePromise<Encoded> {
-    const codec = this.#codecs[index];
-    if (!codec) return { data, steps };
-    return after(
-      guarded(codec, () => codec.encode(data, context)),
-      (encoded) => {
-        if (!encoded) return this.#encodeFrom(index + 1, data, steps, context);
-        if (data.length > this.#most(context))
-          throw new CodecError(
-            `A text of ${data.length} bytes cannot be encoded: maxDecodedBytes is ${this.maxBytes}. Nothing was written.`,
-          );
-        const { data: next, key } = encoded;
-        const step = { codec: codec.name, ...(key !== undefined && { key }) };
-        return this.#encodeFrom(index + 1, next, [...steps, step], context);
-      },
-    );
-  }
-
-  /** @param isLenient whether to accept a text that lacks a required codec, in order to encode it. */
-  decode(text: string, context: CodecContext, isLenient = false): MaybePromise<Decoded> {
+  /**
+   * @param isLenient whether to accept a text that lacks a required codec, in order to encode it.
+   * @returns the JSON, or why it cannot be decoded.
+   */
+  decode(text: string, context: CodecContext, isLenient = false): string | Undecodable {
     const found = isEncoded(text) ? parsed(text) : { steps: [], data: undefined };
     if (!found) return new Undecodable('encoded, and changed since', false);
     const { steps, data } = found;
     const lacking = isLenient ? [] : this.#lacking(steps);
     if (lacking.length > 0) return refused(lacking);
     if (!data) return text;
-    return after(this.#decoded(steps, data, context), (decoded) =>
-      decoded instanceof Undecodable
-        ? decoded
-        : Buffer.from(decoded.buffer, decoded.byteOffset, decoded.length).toString(),
-    );
+    const decoded = this.#decoded(steps, data, context);
+    return decoded instanceof Undecodable
+      ? decoded
+      : Buffer.from(decoded.buffer, decoded.byteOffset, decoded.length).toString();
   }
 
   /** @param framed from `encodeBytes`. @param isLenient as for `decode`. */
-  decodeBytes(framed: Uint8Array, context: CodecContext, isLenient = false): MaybePromise<Uint8Array | Undecodable> {
+  decodeBytes(framed: Uint8Array, context: CodecContext, isLenient = false): Uint8Array | Undecodable {
     const { line, steps } = frameOf(framed);
     if (!steps) return new Undecodable('encoded, and changed since', false);
     const lacking = isLenient ? [] : this.#lacking(steps);
     return lacking.length > 0 ? refused(lacking) : this.#decoded(steps, framed.subarray(line.length), context);
   }
 
-  #decoded(steps: readonly Step[], data: Uint8Array, context: CodecContext): MaybePromise<Uint8Array | Undecodable> {
+  #decoded(steps: readonly Step[], data: Uint8Array, context: CodecContext): Uint8Array | Undecodable {
     // Most lists of words have the same steps.
     if (this.#last?.steps !== steps) this.#last = { steps, decoders: this.#decodersOf(steps) };
     const { decoders } = this.#last;
     if (decoders instanceof Undecodable) return decoders;
-    return after(this.#decodeFrom(decoders, 0, data, context), (decoded) => {
-      if (!decoded) return refusedFor(steps, '');
-      if (decoded === 'tooLarge') return refusedFor(steps, `, and larger than maxDecodedBytes (${this.maxBytes})`);
-      return decoded;
-    });
+    const most = this.#most(context);
+    let decoded = data;
+    for (const { codec, key } of decoders) {
+      const next = guarded(codec, () => codec.decode({ data: decoded, key }, context, most));
+      if (!next) return refusedFor(steps, '');
+      if (next === 'tooLarge' || next.length > most)
+        return refusedFor(steps, `, and larger than maxDecodedBytes (${this.maxBytes})`);
+      decoded = next;
+    }
+    return decoded;
   }
 
   #decodersOf(steps: readonly Step[]): readonly Decoder[] | Undecodable {
@@ -232,39 +219,24 @@ export class TextCodec {
       )
       .reverse();
   }
-
-  #decodeFrom(
-    decoders: readonly Decoder[],
-    index: number,
-    data: Uint8Array,
-    context: CodecContext,
-  ): MaybePromise<DecodedData> {
-    const decoder = decoders[index];
-    if (!decoder) return data;
-    const { codec, key } = decoder;
-    const most = this.#most(context);
-    return after(
-      guarded(codec, () => codec.decode({ data, key }, context, most)),
-      (next) => {
-        if (!next || next === 'tooLarge') return next;
-        return next.length > most ? 'tooLarge' : this.#decodeFrom(decoders, index + 1, next, context);
-      },
-    );
-  }
 }
 
-/** @throws CodecError if the codec throws. */
-function guarded<T>({ name }: Codec, work: () => MaybePromise<T>): MaybePromise<T> {
-  const failed = (error: unknown): never => {
-    if (error instanceof CodecError) throw error;
-    throw new CodecError(`The codec ${name} failed. See onError for the reason.`, error);
-  };
+/** @throws KeyNeeded if the codec does. @throws CodecError if it throws anything else, or returns a promise. */
+function guarded<T>({ name }: Codec, work: () => T): T {
+  const failed = (error: unknown) =>
+    error instanceof CodecError
+      ? error
+      : new CodecError(`The codec ${name} failed. See onError for the reason.`, error);
+  const asFailed = (error: unknown) => Promise.reject(failed(error));
+  let result: T;
   try {
-    const result = work();
-    return isPromise(result) ? result.then((value) => value, failed) : result;
+    result = work();
   } catch (error) {
-    return failed(error);
+    throw isKeyNeeded(error) ? new KeyNeeded(error.ready.catch(asFailed)) : failed(error);
   }
+  if (!isPromise(result)) return result;
+  result.then(undefined, () => undefined);
+  throw new CodecError(`The codec ${name} returned a promise. It must answer at once, or throw KeyNeeded.`);
 }
 
 const refusedFor = (steps: readonly Step[], why: string, isUnknown = false) =>
@@ -272,16 +244,10 @@ const refusedFor = (steps: readonly Step[], why: string, isUnknown = false) =>
 
 const refused = (required: readonly string[]) => new Undecodable(`not encoded with ${required.join(', ')}`, false);
 
-const NO_BYTES = new Uint8Array();
-
-type Stored = string | Uint8Array;
-
-/** Lets code decode and encode texts without `await`: it is run again once the codecs have answered. */
+/** The texts of one transaction or reading, for which the keys that it has waited for are kept. */
 export class StoredTexts {
   readonly codec: TextCodec;
-  /** The answers of codecs in earlier runs. */
-  readonly #results = new Map<string, unknown>();
-  readonly #awaited: Promise<unknown>[] = [];
+  readonly #call = {};
   readonly #areAsStored: boolean;
 
   /** @param areAsStored whether encoded texts are read without decoding. */
@@ -290,75 +256,38 @@ export class StoredTexts {
     this.#areAsStored = areAsStored;
   }
 
-  /**
-   * Runs work, and runs it again when the texts that it needs have been decoded. Until then they are empty, and the result or the
-   * error of the run is ignored.
-   *
-   * @param wait waits for codecs.
-   */
-  async run<T>(work: (texts: StoredTexts) => T, wait: (ready: Promise<unknown>) => Promise<unknown>): Promise<T> {
-    for (;;) {
-      try {
-        const result = work(this);
-        if (this.#awaited.length === 0) return result;
-      } catch (error) {
-        if (this.#awaited.length === 0) throw error;
-      }
-      await wait(Promise.all(this.#awaited.splice(0)));
-    }
-  }
-
-  /** @param of returns the text's context; called only if it is needed. */
-  decode(text: string, of: () => CodecContext): Decoded {
+  /** @param of returns the text's place; called only if it is needed. @throws KeyNeeded, CodecError. */
+  decode(text: string, of: () => TextPlace): string | Undecodable {
     if (this.codec.isNone && (this.#areAsStored || !isEncoded(text))) return text;
-    const context = of();
-    return this.#result('decode', text, context, '', () => this.codec.decode(text, context));
+    return this.codec.decode(text, this.#contextOf(of()));
   }
 
   /** Also accepts a text that lacks a required codec, and may be forged. */
-  decodeLeniently(text: string, context: CodecContext): Decoded {
-    return this.#result('decode', text, context, '', () => this.codec.decode(text, context, true));
+  decodeLeniently(text: string, place: TextPlace): string | Undecodable {
+    return this.codec.decode(text, this.#contextOf(place), true);
   }
 
-  /** Leaves an encoded text as it is: it comes from an export with `texts: 'asStored'`. */
-  encode(text: string, of: () => CodecContext): string {
-    if (this.codec.isNone || isEncoded(text)) return text;
-    const context = of();
-    return this.#result('encode', text, context, '', () => this.codec.encode(text, context));
+  /** Leaves an encoded text as it is: it comes from an export with `texts: 'asStored'`. @throws KeyNeeded, CodecError. */
+  encode(text: string, of: () => TextPlace): string {
+    return this.codec.isNone || isEncoded(text) ? text : this.codec.encode(text, this.#contextOf(of()));
   }
 
   /** @param isLenient as for `decodeLeniently`. */
-  decodeBytes(bytes: Uint8Array, context: CodecContext, isLenient?: boolean): Uint8Array | Undecodable {
-    return this.#result('decode', bytes, context, NO_BYTES, () => this.codec.decodeBytes(bytes, context, isLenient));
+  decodeBytes(bytes: Uint8Array, place: TextPlace, isLenient?: boolean): Uint8Array | Undecodable {
+    return this.codec.decodeBytes(bytes, this.#contextOf(place), isLenient);
   }
 
-  encodeBytes(bytes: Uint8Array, context: CodecContext): Uint8Array {
-    return this.#result('encode', bytes, context, NO_BYTES, () => this.codec.encodeBytes(bytes, context));
+  encodeBytes(bytes: Uint8Array, place: TextPlace): Uint8Array {
+    return this.codec.encodeBytes(bytes, this.#contextOf(place));
   }
 
-  /** @param instead is used until the value is there. */
-  #result<T>(what: string, of: Stored, context: CodecContext, instead: T, work: () => MaybePromise<T>): T {
-    const id = this.#results.size > 0 ? identity(what, of, context) : undefined;
-    const known = id === undefined ? undefined : this.#results.get(id);
-    // An earlier run of the same work had the same kind of result here.
-    if (known !== undefined) return known as T;
-    const result = work();
-    if (!isPromise(result)) return result;
-    this.#awaited.push(result.then((value) => this.#results.set(identity(what, of, context), value)));
-    return instead;
+  #contextOf(place: TextPlace): CodecContext {
+    return { ...place, call: this.#call };
   }
 }
-
-/** A result whose texts are still encoded. They are decoded after the connection was given back. */
-export type Undecoded<T> = (texts: StoredTexts) => T;
 
 /** Has no codec: encoded texts cannot be read. */
 export const PLAIN = new StoredTexts(new TextCodec([]));
 
 /** Returns texts as they are stored. */
 export const AS_STORED = new StoredTexts(new TextCodec([]), true);
-
-const identity = (what: string, of: Stored, context: CodecContext) =>
-  [what, ...Object.values<string>({ ...context }), typeof of === 'string' ? of : digest(of)].join('\0');
-
-const digest = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('base64');

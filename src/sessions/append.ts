@@ -232,7 +232,7 @@ export class Appender {
     if (!tentative || tentative.transaction === current) return;
     // Another transaction, which is still open: this one cannot see whether its events will be kept.
     if (current && isOthers(tentative, current) && isOpen(tentative.transaction)) return;
-    const isKept = await this.#database.read((sql) => areStored(sql, key, tentative.events));
+    const isKept = await this.#database.run((sql) => areStored(sql, key, tentative.events));
     // Another append has settled the handle meanwhile, or marked it for its own transaction.
     if (tentativeOf(handle) !== tentative) return this.#settle({ handle, key });
     // In a savepoint, the transaction around it may still be rolled back.
@@ -360,10 +360,10 @@ export class Appender {
     const tentative = this.#database.isJoined ? undefined : tentativeOf(handle);
     if (tentative && isOpen(tentative.transaction)) return;
     try {
-      const missed = onlyAppends ? await this.#database.read((sql) => readAfter(sql, key, seq)) : undefined;
+      const missed = onlyAppends ? await this.#database.run((sql) => readAfter(sql, key, seq)) : undefined;
       // Somebody may have done something else since the append.
       const isEnough = missed?.incarnation === incarnation && missed.lastChange === revision.lastChange;
-      const read = isEnough ? missed : await this.#database.read((sql) => readSession(sql, key));
+      const read = isEnough ? missed : await this.#database.run((sql) => readSession(sql, key));
       // An append in another transaction has updated the handle meanwhile, and found it behind.
       if (!read || revisionOf(handle) !== behind) return;
       const state = readState(read.state);

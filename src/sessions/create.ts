@@ -18,7 +18,6 @@ import { encodedState } from '../database/statements/state.js';
 import { SessionExistsError } from '../model/errors.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
 import { byScope, type StateEntries } from '../model/state.js';
-import type { StoredTexts } from '../model/stored-texts.js';
 import { handleOf } from './handle.js';
 import { getSession, readState } from './read.js';
 import type { SessionCalls } from './session-calls.js';
@@ -53,35 +52,26 @@ export async function createSession(
   const { database } = calls;
   const outcome: Outcome = {};
   const read = (sql: Sql) => readSession(sql, key, 0);
-  const encode = (texts: StoredTexts) => ({
-    state: encodedState(texts, session, entries),
-    changes: creationChanges(texts, session, entries),
-  });
-  const create = (stored: ReturnType<typeof encode>, deletesSoftDeleted: boolean) =>
+  const create = (deletesSoftDeleted: boolean) =>
     database.transaction(
       async (sql) => {
         if (deletesSoftDeleted) await deleteSoftDeleted(sql, key);
         await insertSession(sql, key, head);
-        await setState(sql, key, stored.state);
-        await recordChanges(sql, stored.changes);
+        await setState(sql, key, encodedState(sql.texts, session, entries));
+        await recordChanges(sql, creationChanges(sql.texts, session, entries));
         return read(sql);
       },
       { outcome },
     );
   return calls.write(operation, key, async () => {
-    const stored = await database.code(encode);
     // A soft-deleted session may have the id (contract K3). That is rare, so only the second attempt looks for one.
     for (const deletesSoftDeleted of [false, true]) {
       try {
-        return created(
-          calls,
-          key,
-          (await database.code(await create(stored, deletesSoftDeleted))) ?? { ...head, lastChange: 0, state: [] },
-        );
+        return created(calls, key, (await create(deletesSoftDeleted)) ?? { ...head, lastChange: 0, state: [] });
       } catch (error) {
         if (!(error instanceof UniqueConstraintViolationException)) throw error;
       }
-      const existing = await database.read(read, { outcome });
+      const existing = await database.run(read, { outcome });
       if (existing?.incarnation === head.incarnation) {
         // The answer to the commit was lost, and the retry found the session that this call had created.
         await confirm(database, outcome);

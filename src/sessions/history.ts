@@ -2,15 +2,13 @@ import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
 import { insertEvents, setState } from '../database/dialects/session-rows.js';
-import { copyVersions, encodedCopies, versionsOf, type EncodedCopies } from '../artifacts/copies.js';
+import { copyVersions, versionsOf } from '../artifacts/copies.js';
 import { callsIn } from '../conversation/open-calls.js';
-import { decodedFirst } from '../database/calls/encoded-first.js';
 import { onceOnRows } from '../database/calls/once.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
   copiedChanges,
   copyChanges,
-  encodedChange,
   forgetChangesAfter,
   pastChangeOf,
   recordChange,
@@ -27,18 +25,17 @@ import {
   deleteSoftDeleted,
   insertSession,
   lockSessionAsRead,
-  sessionHead,
   setRewound,
   type SessionHead,
 } from '../database/statements/sessions.js';
 import { clearState, encodedState, writtenState } from '../database/statements/state.js';
-import type { KnownSession } from '../model/codec.js';
+import { mapTexts, type KnownSession } from '../model/codec.js';
 import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { pastState, type PastChange, type PastEvent } from '../model/past-state.js';
 import { rangesOf } from '../model/seq-ranges.js';
 import type { StateEntries, StateEntry } from '../model/state.js';
-import type { StoredTexts, Undecoded } from '../model/stored-texts.js';
+import type { StoredTexts } from '../model/stored-texts.js';
 import { beginsTurn } from '../model/turn.js';
 import { damageError } from './damage.js';
 import { encodingsOf, getSession, readEvents, readState, type Readable } from './read.js';
@@ -79,20 +76,9 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
   checkKeys(key);
   const origin = randomUUID();
   const target = { ...key, origin };
-  const work: PastWrite<ForkTexts> = {
-    encode: async (past) => {
-      const { database } = calls;
-      const texts = await database.code((texts) => forkTexts(texts, target, past));
-      if (texts.areCopied) return texts;
-      const named = await database.run((sql) => versionsOf(sql, source, eventsIn(past)));
-      const artifacts = await encodedCopies(database, source, key, named);
-      return { ...texts, artifacts };
-    },
-    write: (sql, past, texts) => fork(sql, { source, target, past, texts }),
-  };
   return writeAndRead(calls, 'forkSession', key, async () => {
     try {
-      await writePast(calls, { key: source, point }, work);
+      await writePast(calls, { key: source, point }, (sql, past) => fork(sql, { source, target, past }));
     } catch (error) {
       if (error instanceof UniqueConstraintViolationException) throw new SessionExistsError(sessionId);
       throw error;
@@ -107,15 +93,11 @@ export async function rewindSession(calls: SessionCalls, session: SessionKey, po
   if (point.at === undefined && point.beforeInvocationId === undefined)
     throw new InvalidArgumentError('rewindSession needs at or beforeInvocationId.');
   const incarnation = randomUUID();
-  const work: PastWrite<StateEntries> = {
-    encode: ({ head: { origin }, state }) =>
-      calls.database.code((texts) => encodedState(texts, { ...key, origin }, ofSession(state))),
-    write: async (sql, past, state) => {
-      await calls.leases.check(sql, key);
-      await rewind(sql, { key, incarnation, past, state });
-    },
+  const write = async (sql: Sql, past: PastSession) => {
+    await calls.leases.check(sql, key);
+    await rewind(sql, { key, incarnation, past });
   };
-  return writeAndRead(calls, 'rewindSession', key, () => writePast(calls, { key, point }, work));
+  return writeAndRead(calls, 'rewindSession', key, () => writePast(calls, { key, point }, write));
 }
 
 /** Writes a session, and reads it as it was written. */
@@ -136,31 +118,17 @@ function writeAndRead(
   });
 }
 
-/** What a call writes from a session's past. */
-interface PastWrite<Texts> {
-  readonly encode: (past: PastSession) => Promise<Texts>;
-  readonly write: (sql: Sql, past: PastSession, texts: Texts) => Promise<void>;
-}
-
-/** Reads the past of a session, and writes in a transaction that locks the session. */
-async function writePast<Texts>(
-  calls: SessionCalls,
+/** Reads the past of a session, and writes from it, in a transaction that locks the session. */
+async function writePast(
+  { database }: SessionCalls,
   { key, point }: { key: SessionKey; point: HistoryPoint },
-  { encode, write }: PastWrite<Texts>,
+  write: (sql: Sql, past: PastSession) => Promise<void>,
 ): Promise<void> {
-  const { database } = calls;
-  const found = (head: SessionHead | undefined): SessionHead => {
+  await onceOnRows(database, async (sql) => {
+    const head = await lockSessionAsRead(sql, key);
     if (!head) throw new SessionNotFoundError(key.sessionId);
-    return head;
-  };
-  const read = async (sql: Sql, locked?: SessionHead) =>
-    readPast(sql, { key, head: found(locked ?? (await sessionHead(sql, key))), point });
-  await decodedFirst(database, { key, read, encode }, (codedFor) =>
-    onceOnRows(database, async (sql) => {
-      const { read: past, texts } = await codedFor(sql, found(await lockSessionAsRead(sql, key)));
-      await write(sql, past, texts);
-    }),
-  );
+    await write(sql, await readPast(sql, { key, head, point }));
+  });
 }
 
 /** @throws InvalidArgumentError if both are given. */
@@ -169,64 +137,55 @@ function checkPoint({ at, beforeInvocationId }: HistoryPoint): void {
     throw new InvalidArgumentError('Give either at or beforeInvocationId.');
 }
 
-/** The encoded texts of a fork. */
-interface ForkTexts {
-  /** Whether the database copies events and changes. Without a codec it can: no text is bound to its session. */
-  areCopied: boolean;
-  events: readonly StoredEvent[];
-  state: StateEntries;
-  creation: NewChange;
-  copied: readonly NewChange[];
-  artifacts?: EncodedCopies;
-  /** State that cannot be computed from the rows any more, because an event was rewritten. */
-  left: readonly NewChange[];
-}
-
-function forkTexts(texts: StoredTexts, session: KnownSession, past: PastSession): ForkTexts {
-  const { seq, events, state, changes, recorded } = past;
-  const areCopied = texts.codec.isNone;
-  const created = changes.find(({ kind }) => kind === 'created')?.set ?? {};
-  const creation = { session, kind: 'created', seq: 0, data: JSON.stringify(created) } as const;
-  const json = new Map(pastState(changes, events, seq).map((entry) => [entry.key, entry.json]));
-  const left = state.filter((entry) => json.get(entry.key) !== entry.json);
-  for (const { key: name } of state) json.delete(name);
-  return {
-    areCopied,
-    events: areCopied ? [] : events.map((event) => encodedEvent(texts, session, storedOf(event))),
-    state: encodedState(texts, session, ofSession(state)),
-    creation: encodedChange(texts, creation),
-    copied: copiedChanges(texts, recorded, session, seq),
-    left: left.length + json.size > 0 ? stateChanges(texts, { session, seq }, ofSession(left), [...json.keys()]) : [],
-  };
-}
-
-const eventsIn = ({ events }: PastSession) => events.map(({ event }) => event);
-
 const ofSession = (session: StateEntry[]): StateEntries => ({ session, user: [], app: [] });
 
 /** Creates a session from another one's past. */
 async function fork(
   sql: Sql,
-  { source, target, past, texts }: { source: SessionKey; target: KnownSession; past: PastSession; texts: ForkTexts },
+  { source, target, past }: { source: SessionKey; target: KnownSession; past: PastSession },
 ): Promise<void> {
-  const { seq, head, events } = past;
+  const { seq, head, events, state, changes, recorded } = past;
   const { origin, ...key } = target;
+  const { texts } = sql;
+  // Without a codec the database copies rows: no text is bound to its session.
+  const areCopied = texts.codec.isNone;
   // A soft-deleted session may have the id (contract K3).
   await deleteSoftDeleted(sql, key);
   const firstSeq = Math.min(head.firstSeq, seq + 1);
   const forkedFrom = { sessionId: source.sessionId, at: seq };
   const row = { incarnation: origin, origin, firstSeq, lastSeq: seq, lastUpdateTime: Date.now(), forkedFrom };
   await insertSession(sql, key, row);
-  if (texts.areCopied) await copyEvents(sql, source, key.sessionId, seq);
-  else await insertEvents(sql, key, firstSeq, texts.events);
-  const named = await versionsOf(sql, source, eventsIn(past));
-  await copyVersions(sql, source, key, named, texts.artifacts);
+  if (areCopied) await copyEvents(sql, source, key.sessionId, seq);
+  else {
+    const encoded = mapTexts(events, (event) => encodedEvent(texts, target, storedOf(event)));
+    await insertEvents(sql, key, firstSeq, encoded);
+  }
+  const named = await versionsOf(
+    sql,
+    source,
+    events.map(({ event }) => event),
+  );
+  await copyVersions(sql, source, key, named);
   await replaceOpenCalls(sql, key, [], callsIn(events));
-  await setState(sql, key, texts.state);
-  await recordChange(sql, texts.creation);
-  if (texts.areCopied && !sql.dialect.operations.nextChange) await copyChanges(sql, source, key, seq);
-  else await recordChanges(sql, texts.copied);
-  await recordChanges(sql, texts.left);
+  await setState(sql, key, encodedState(texts, target, ofSession(state)));
+  const created = changes.find(({ kind }) => kind === 'created')?.set ?? {};
+  await recordChange(sql, { session: target, kind: 'created', seq: 0, data: JSON.stringify(created) });
+  if (areCopied && !sql.dialect.operations.nextChange) await copyChanges(sql, source, key, seq);
+  else await recordChanges(sql, copiedChanges(recorded, target, seq));
+  await recordChanges(sql, leftChanges(texts, target, past));
+}
+
+/** @returns changes for the state that cannot be computed from the rows any more, because an event was rewritten. */
+function leftChanges(
+  texts: StoredTexts,
+  session: KnownSession,
+  { seq, events, state, changes }: PastSession,
+): NewChange[] {
+  const json = new Map(pastState(changes, events, seq).map((entry) => [entry.key, entry.json]));
+  const left = state.filter((entry) => json.get(entry.key) !== entry.json);
+  for (const { key: name } of state) json.delete(name);
+  if (left.length + json.size === 0) return [];
+  return stateChanges(texts, { session, seq }, ofSession(left), [...json.keys()]);
 }
 
 const storedOf = ({ event, json, superseded }: PastSession['events'][number]): StoredEvent => ({
@@ -237,66 +196,60 @@ const storedOf = ({ event, json, superseded }: PastSession['events'][number]): S
 /** Rewinds a session, under its lock. */
 async function rewind(
   sql: Sql,
-  { key, incarnation, past, state }: { key: SessionKey; incarnation: string; past: PastSession; state: StateEntries },
+  { key, incarnation, past }: { key: SessionKey; incarnation: string; past: PastSession },
 ): Promise<void> {
-  const { seq, head, events } = past;
+  const { seq, head, events, state } = past;
   if (seq === head.lastSeq) return;
+  const session = { ...key, origin: head.origin };
   await deleteEventsAfter(sql, key, seq);
   await setOpenCalls(sql, key, callsIn(events));
   await clearState(sql, key);
-  await setState(sql, key, state);
+  await setState(sql, key, encodedState(sql.texts, session, ofSession(state)));
   const lastUpdateTime = events.at(-1)?.event.timestamp;
   await setRewound(sql, key, { incarnation, lastSeq: seq, lastUpdateTime });
   await forgetChangesAfter(sql, key, seq);
-  await recordChange(sql, { session: { ...key, origin: head.origin }, kind: 'rewound', seq });
+  await recordChange(sql, { session, kind: 'rewound', seq });
 }
 
 /**
  * Reads the past of a session, under its lock or in a snapshot (contract K4).
  *
- * @returns a function that throws SessionNotFoundError if there is no such session, InvalidArgumentError if it has no such point,
- *   and DamagedSessionError if a row up to the point cannot be read; for the last event, if any row of the session cannot be read.
+ * @throws SessionNotFoundError if there is no such session.
+ * @throws InvalidArgumentError if it has no such point.
+ * @throws DamagedSessionError if a row up to the point cannot be read; for the last event, if any row of the session cannot be read.
  */
 async function readPast(
   sql: Sql,
   { key, head, point }: { key: SessionKey; head: SessionHead; point: HistoryPoint },
-): Promise<Undecoded<PastSession>> {
+): Promise<PastSession> {
   // `seqAt` refuses a higher number, with which PostgreSQL fails.
   const upTo = Math.min(point.at ?? head.lastSeq, head.lastSeq);
   const mayBeNow = point.beforeInvocationId === undefined && upTo === head.lastSeq;
-  const session = await readSession(sql, key);
-  const history = await recordedChanges(sql, key);
+  const read = await readSession(sql, key);
+  if (!read) throw new SessionNotFoundError(key.sessionId);
+  const changesRead = await recordedChanges(sql, key);
   const superseded = await supersededKeys(sql, key, { from: head.firstSeq, upTo });
-  const written = mayBeNow ? await writtenState(sql, key, 'session') : undefined;
-  return (texts) => pastOf(session(texts), history(texts), written?.(texts));
+  const stateNow = mayBeNow ? await writtenState(sql, key, 'session') : undefined;
+  const { value: all, damaged } = readEvents(read);
+  const ranges = damaged?.events ?? [];
+  const isDamaged = (seq: number) => ranges.some(({ from, to }) => from <= seq && seq <= to);
+  const stored = read.events.filter(({ seq }) => !isDamaged(seq));
+  const numbers = stored.map((event) => event.seq);
+  const seq = seqAt(all, numbers, read, point);
+  const isNow = seq === read.lastSeq;
+  const recorded = changesRead.filter((change) => change.seq <= seq || isNow || change.kind === 'trimmed');
+  const { value: changes, damaged: lost } = readChanges(recorded);
+  const needed = damaged && { ...damaged, events: ranges.filter(({ from }) => from <= seq || isNow) };
+  const own = isNow ? [readState(read.state.filter(({ scope }) => scope === 'session')).damaged] : [];
+  const error = damageError(key, needed, lost, ...own);
+  if (error) throw error;
 
-  function pastOf(
-    read: ReturnType<typeof session>,
-    changesRead: readonly RecordedChange[],
-    stateNow: StateEntry[] | undefined,
-  ): PastSession {
-    if (!read) throw new SessionNotFoundError(key.sessionId);
-    const { value: all, damaged } = readEvents(read);
-    const ranges = damaged?.events ?? [];
-    const isDamaged = (seq: number) => ranges.some(({ from, to }) => from <= seq && seq <= to);
-    const stored = read.events.filter(({ seq }) => !isDamaged(seq));
-    const numbers = stored.map((event) => event.seq);
-    const seq = seqAt(all, numbers, read, point);
-    const isNow = seq === read.lastSeq;
-    const recorded = changesRead.filter((change) => change.seq <= seq || isNow || change.kind === 'trimmed');
-    const { value: changes, damaged: lost } = readChanges(recorded);
-    const needed = damaged && { ...damaged, events: ranges.filter(({ from }) => from <= seq || isNow) };
-    const own = isNow ? [readState(read.state.filter(({ scope }) => scope === 'session')).damaged] : [];
-    const error = damageError(key, needed, lost, ...own);
-    if (error) throw error;
-
-    const events = all.slice(0, seq - read.firstSeq + 1).map((event, i) => {
-      const seq = read.firstSeq + i;
-      return { seq, event, json: stored[i]?.json ?? '', superseded: superseded.get(seq) };
-    });
-    const state = stateNow && isNow ? stateNow : pastState(changes, events, seq);
-    return { seq, head: read, events, state, changes, recorded };
-  }
+  const events = all.slice(0, seq - read.firstSeq + 1).map((event, i) => {
+    const seq = read.firstSeq + i;
+    return { seq, event, json: stored[i]?.json ?? '', superseded: superseded.get(seq) };
+  });
+  const state = stateNow && isNow ? stateNow : pastState(changes, events, seq);
+  return { seq, head: read, events, state, changes, recorded };
 }
 
 /** @param recorded the changes that were recorded of a session. */

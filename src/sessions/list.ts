@@ -22,13 +22,13 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
   const range = { appName, userId, descending: order === 'desc', limit, offset: skipped };
   const isWhole = limit === undefined && skipped === 0;
 
-  const { listed, states, totalItems } = await calls.readTexts('listSessions', key, async (sql: Sql) => {
+  const { listed, states, totalItems } = await calls.read('listSessions', key, async (sql: Sql) => {
     const listed = limit === 0 ? [] : await listedSessions(sql, range);
     const states = await stateOfSessions(sql, range, listed, isWhole);
     // A page that is not full is the last one: the total is known without counting.
     const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
     const totalItems = isWhole || isLast ? skipped + listed.length : await countSessions(sql, range);
-    return (texts) => ({ listed, states: states(texts), totalItems });
+    return { listed, states, totalItems };
   });
 
   const sessions = handlesOf(calls, appName, listed, states);

@@ -1,7 +1,5 @@
 import { setState } from '../database/dialects/session-rows.js';
 import { WaitingCalls, callsIn, effectsOf, type CallEffects } from '../conversation/open-calls.js';
-import { encodedFirst } from '../database/calls/encoded-first.js';
-import { Unforeseen } from '../database/calls/public-error.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import type { UnderLock } from '../database/dialects/event-parts.js';
@@ -16,8 +14,8 @@ import {
   supersededKeys,
 } from '../database/statements/events.js';
 import { openCallsOf, replaceOpenCalls, setOpenCalls } from '../database/statements/open-calls.js';
-import { contentOf, readSession, type EventContent, type ReadEvents } from '../database/statements/session-reader.js';
-import { lockSession, sessionVersion, setColumns, type SessionHead } from '../database/statements/sessions.js';
+import { readSession, type EventContent, type ReadEvents } from '../database/statements/session-reader.js';
+import { lockSession, setColumns, type SessionHead } from '../database/statements/sessions.js';
 import { encodedState } from '../database/statements/state.js';
 import {
   CallAnsweredError,
@@ -29,7 +27,6 @@ import {
 import { decodeEvent } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { byScope, perScope, prefixed, type Scope, type StateEntries, type StateEntry } from '../model/state.js';
-import { PLAIN, type StoredTexts } from '../model/stored-texts.js';
 import type { Revision } from './handle.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -55,13 +52,6 @@ export interface EventWrite {
   calls: CallEffects | undefined;
 }
 
-/** What an append finds under the session's lock: which of its events are stored, and the session to which texts are bound. */
-interface FoundEvents {
-  origin: string;
-  /** In the order of the append. Null if the event is new; `text` is null if the row has lost it. */
-  stored: readonly ({ seq: number; text: string | null } | null)[];
-}
-
 /** JSON of events by their numbers; undefined if they cannot be read. */
 type EventTexts = Map<number, string | undefined>;
 
@@ -72,11 +62,10 @@ interface SessionNow {
   all: EventTexts | undefined;
 }
 
-interface AppendTexts {
-  /** Encoded. */
-  events: readonly { stored: StoredEvent; state: StateEntries }[];
-  /** The contents of the events that are stored, by id. */
-  contents: ReadonlyMap<string, EventContent>;
+/** What one event writes, encoded. */
+interface EncodedWrite {
+  stored: StoredEvent;
+  state: StateEntries;
 }
 
 /**
@@ -90,11 +79,6 @@ export class LockedAppend {
   readonly #outcome: Outcome;
   /** The stored content of events that earlier attempts found, by id. */
   readonly #met = new Map<string, string | undefined>();
-  /** What the last attempt found. */
-  #found: FoundEvents | undefined;
-  /** Whether the open calls must be computed again from all events. This is known only under the lock. */
-  #recounts = false;
-  #all: { version: string; events: EventTexts } | undefined;
 
   constructor(calls: SessionCalls, session: SessionKey, revision: Revision, outcome: Outcome) {
     this.#calls = calls;
@@ -105,44 +89,14 @@ export class LockedAppend {
 
   /** @throws SessionNotFoundError, StaleSessionError, EventConflictError, LeaseLostError, LeaseHeldError. */
   write(events: readonly EventWrite[]): Promise<Appended> {
-    const { database } = this.#calls;
-    const coding = {
-      foresee: async (found = this.#found) => {
-        if (this.#recounts) this.#all = await this.#readAll();
-        this.#found = found ?? (await database.run((sql) => this.#find(sql, this.#revision.origin, events)));
-        return this.#found;
-      },
-      encode: (texts: StoredTexts, found: FoundEvents) => this.#encode(texts, found, events),
-    };
-    return encodedFirst(database, coding, (textsFor) =>
-      database.transaction((sql) => this.#write(sql, events, textsFor), { outcome: this.#outcome }),
-    );
-  }
-
-  async #find(sql: Sql, origin: string, events: readonly EventWrite[], options?: UnderLock): Promise<FoundEvents> {
-    const stored: FoundEvents['stored'][number][] = [];
-    for (const event of events) {
-      const found = await findEvent(sql, this.#session, event.stored.id, options);
-      stored.push(found ? { seq: found.seq, text: found.text ?? null } : null);
-    }
-    return { origin, stored };
-  }
-
-  async #readAll() {
-    const { database } = this.#calls;
-    const session = this.#session;
-    const { version, reading } = await database.run(async (sql) => ({
-      version: await sessionVersion(sql, session),
-      reading: await readSession(sql, session),
-    }));
-    return { version, events: textsOf(await database.code(reading)) };
+    return this.#calls.database.transaction((sql) => this.#write(sql, events), { outcome: this.#outcome });
   }
 
   /** @returns all events of the session, before anything is written; undefined if its open calls do not change. */
   async #allEvents(
     sql: Sql,
     events: readonly EventWrite[],
-    contents: AppendTexts['contents'],
+    contents: ReadonlyMap<string, EventContent>,
   ): Promise<EventTexts | undefined> {
     const known = new Map([...contents].map(([id, { json }]) => [id, json]));
     const concernsCalls = events.some(({ stored: { id, json }, calls }) => {
@@ -152,39 +106,18 @@ export class LockedAppend {
       const event = decodeEvent(before);
       return calls ?? (!event || effectsOf(event));
     });
-    if (!concernsCalls) return undefined;
-    if (this.#calls.database.codec.isNone) return textsOf((await readSession(sql, this.#session))(PLAIN));
-    const version = await sessionVersion(sql, this.#session, { isLocked: true });
-    if (this.#all?.version === version) return new Map(this.#all.events);
-    this.#recounts = true;
-    throw new Unforeseen();
+    return concernsCalls ? textsOf(await readSession(sql, this.#session)) : undefined;
   }
 
-  #encode(texts: StoredTexts, { origin, stored }: FoundEvents, events: readonly EventWrite[]): AppendTexts {
-    const session = { ...this.#session, origin };
-    const contents = new Map<string, EventContent>();
-    for (const [i, event] of events.entries()) {
-      const row = stored[i];
-      const { id } = event.stored;
-      if (row) contents.set(id, { seq: row.seq, id, ...contentOf(texts, session, id, row.text ?? undefined) });
-    }
-    const encoded = events.map(({ stored, state }) => ({
-      stored: encodedEvent(texts, session, stored),
-      state: encodedState(texts, session, byScope(state)),
-    }));
-    return { events: encoded, contents };
-  }
-
-  async #write(
-    sql: Sql,
-    events: readonly EventWrite[],
-    textsFor: (found: FoundEvents) => AppendTexts,
-  ): Promise<Appended> {
+  async #write(sql: Sql, events: readonly EventWrite[]): Promise<Appended> {
     const head = await lockSession(sql, this.#session);
     if (!head) throw new SessionNotFoundError(this.#session.sessionId);
-    const texts = textsFor(await this.#find(sql, head.origin, events, { isLocked: true }));
-    // A copy, since one call may contain the same event twice.
-    const contents = new Map(texts.contents);
+    const session = { ...this.#session, origin: head.origin };
+    const contents = new Map<string, EventContent>();
+    for (const { stored } of events) {
+      const found = await findEvent(sql, session, stored.id, { isLocked: true });
+      if (found) contents.set(stored.id, found);
+    }
     const all = await this.#allEvents(sql, events, contents);
     // An earlier attempt of this call has stored the events: do not refuse them because others came after (contract O1).
     const isDone =
@@ -201,10 +134,13 @@ export class LockedAppend {
     let unseen = Math.min(head.lastSeq, highest) - this.#revision.seq;
     let replaced = false;
     let { lastChange } = head;
-    for (const [i, event] of events.entries()) {
+    for (const event of events) {
       const { id, json } = event.stored;
       const existing = contents.get(id);
-      const encoded = texts.events[i] ?? { stored: event.stored, state: byScope(event.state) };
+      const encoded = {
+        stored: encodedEvent(sql.texts, session, event.stored),
+        state: encodedState(sql.texts, session, byScope(event.state)),
+      };
       if (!existing) await this.#append(sql, head, ++lastSeq, event, encoded);
       contents.set(id, { seq: existing?.seq ?? lastSeq, id, json });
       all?.set(existing?.seq ?? lastSeq, json);
@@ -243,7 +179,7 @@ export class LockedAppend {
     head: SessionHead,
     seq: number,
     event: EventWrite,
-    { stored, state }: AppendTexts['events'][number],
+    { stored, state }: EncodedWrite,
   ): Promise<void> {
     const appended = await appendBatch(sql, {
       session: this.#session,
@@ -264,7 +200,7 @@ export class LockedAppend {
     sql: Sql,
     existing: EventContent,
     event: EventWrite,
-    encoded: AppendTexts['events'][number],
+    encoded: EncodedWrite,
     now: SessionNow,
   ): Promise<boolean> {
     const { id, json } = event.stored;
@@ -301,7 +237,7 @@ export class LockedAppend {
     sql: Sql,
     existing: EventContent,
     { stored, state, calls }: EventWrite,
-    encoded: AppendTexts['events'][number],
+    encoded: EncodedWrite,
     { lastSeq, all }: SessionNow,
   ): Promise<boolean> {
     if (existing.json === stored.json) return false;

@@ -51,7 +51,7 @@ export async function findOpenCalls(
   const owner = userId === undefined ? { appName } : { appName, userId };
   checkKeys(owner);
   const page = { after: after === undefined ? undefined : parseCursor(CURSOR, after), limit: limit + 1 };
-  const found = await calls.readTexts('findOpenCalls', owner, (sql) => find(sql, filter, page));
+  const found = await calls.read('findOpenCalls', owner, (sql) => find(sql, filter, page));
   const shown = found.slice(0, limit);
   const last = shown.at(-1);
   return { calls: shown.map(openCallOf), ...(found.length > limit && last && { next: cursorText(CURSOR, last) }) };

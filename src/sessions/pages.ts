@@ -1,13 +1,12 @@
 import type { EventPage } from '../conversation/messages.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { loggedEventOf, loggedEventsOfSession } from '../database/statements/logged-events.js';
+import { loggedEventsOfSession } from '../database/statements/logged-events.js';
 import type { EventContent } from '../database/statements/session-reader.js';
 import { sessionHead } from '../database/statements/sessions.js';
 import { SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/json.js';
 import { checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { gapsIn } from '../model/seq-ranges.js';
-import type { Undecoded } from '../model/stored-texts.js';
 import { readEvents as readable } from './read.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -32,7 +31,7 @@ export async function readEvents(
   { limit = DEFAULT_LIMIT, order = 'asc', ...bounds }: ReadEventsRequest,
 ): Promise<EventPage> {
   const key = checkedSessionKey(session);
-  const { head, from, upTo, contents } = await calls.readTexts('readEvents', key, readPage);
+  const { head, from, upTo, contents } = await calls.read('readEvents', key, readPage);
   const missing = gapsIn(
     contents.map(({ seq }) => seq),
     from - 1,
@@ -53,18 +52,14 @@ export async function readEvents(
       const { from, upTo } = rangeIn(head, { ...bounds, limit });
       const range = { incarnation: head.incarnation, after: from - 1, upTo, limit };
       const events = await loggedEventsOfSession(sql, key, range);
-      const page = { head, from, upTo };
-      const decoding: Undecoded<typeof page & { contents: EventContent[] }> = (texts) => {
-        const contents = events.map((event): EventContent => {
-          const { json, undecodable } = loggedEventOf(texts, event);
-          return { seq: event.seq, id: event.id, json: json ?? undefined, undecodable };
-        });
-        return { ...page, contents };
-      };
-      if (events.length === Math.max(0, upTo - from + 1)) return decoding;
+      const contents = events.map(({ seq, id, json, undecodable }): EventContent => {
+        return { seq, id, json: json ?? undefined, undecodable };
+      });
+      const page = { head, from, upTo, contents };
+      if (events.length === Math.max(0, upTo - from + 1)) return page;
       // A missing event is damage, unless the session was trimmed, rewound or deleted since.
       const now = await sessionHead(sql, key);
-      if (now?.incarnation === head.incarnation && now.firstSeq === head.firstSeq) return decoding;
+      if (now?.incarnation === head.incarnation && now.firstSeq === head.firstSeq) return page;
       head = now;
     }
   }

@@ -29,7 +29,7 @@ export async function getSession(
   const given = config?.numRecentEvents ?? undefined;
   const newest = (given ?? calls.options.defaultNumRecentEvents) || undefined;
   const afterTimestamp = config?.afterTimestamp || undefined;
-  const found = await calls.readTexts(operation, key, (sql) => {
+  const found = await calls.read(operation, key, (sql) => {
     if (afterTimestamp !== undefined) return readSince(sql, key, afterTimestamp, newest);
     const isExact = given !== undefined || newest === undefined;
     return isExact ? readSession(sql, key, newest) : readTurns(sql, key, newest);
@@ -49,7 +49,7 @@ export async function getState(
 ): Promise<Record<string, unknown>> {
   checkKeys(owner);
   const key = { userId: '', sessionId: '', ...owner };
-  const state = readState(await calls.readTexts(operation, owner, (sql) => stateOfScope(sql, key, scope)));
+  const state = readState(await calls.read(operation, owner, (sql) => stateOfScope(sql, key, scope)));
   calls.refuseDamage(key, state.damaged);
   return state.value;
 }

@@ -1,7 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { AppendQueue } from '../database/calls/append-queue.js';
 import { Database } from '../database/calls/database.js';
-import type { Undecoded } from '../model/stored-texts.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { Announcer } from '../log/watch/announcer.js';
 import type { Damage } from '../model/errors.js';
@@ -40,11 +39,6 @@ export class SessionCalls {
   /** Runs a call that reads. */
   read<T>(operation: string, key: Partial<SessionKey>, work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.database.call({ operation, key }, () => this.database.run(work));
-  }
-
-  /** Runs a call that reads texts. */
-  readTexts<T>(operation: string, key: Partial<SessionKey>, work: (sql: Sql) => Promise<Undecoded<T>>): Promise<T> {
-    return this.database.call({ operation, key }, () => this.database.read(work));
   }
 
   /** Runs a call that writes to a session, after all earlier ones of this process. */

@@ -1,15 +1,14 @@
 import { setState } from '../database/dialects/session-rows.js';
-import { encodedFirst } from '../database/calls/encoded-first.js';
 import { once } from '../database/calls/once.js';
-import { lockSession, sessionHead, type SessionHead } from '../database/statements/sessions.js';
+import { lockSession } from '../database/statements/sessions.js';
 import { encodedState, removeState } from '../database/statements/state.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { recordChanges, stateChanges } from '../database/statements/changes.js';
+import type { KnownSession } from '../model/codec.js';
 import { InvalidKeyError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
 import { encode as encodeJson } from '../model/json.js';
 import { givenKey, type SessionKey } from '../model/keys.js';
 import { byScope, checkStateKey, isTemporary, scopeOf, type StateEntry } from '../model/state.js';
-import type { StoredTexts } from '../model/stored-texts.js';
 import type { UpdateStateRequest } from './requests.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -36,44 +35,26 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
 
   const { database, leases } = calls;
   const operation = 'updateState';
-  const encode = (texts: StoredTexts, { origin, seq }: SessionFacts) => {
-    const changes = isEmpty ? [] : stateChanges(texts, { session: { ...owner, origin }, seq }, entries, remove);
-    return { state: encodedState(texts, { ...key, origin }, entries), changes };
-  };
-  const foresee = async (found?: SessionFacts): Promise<SessionFacts> => {
-    if (found) return found;
-    const head = isOfSession ? await database.run((sql) => sessionHead(sql, key)) : undefined;
-    return head ? factsOf(head) : NO_SESSION;
-  };
-  const work = async (sql: Sql, textsFor: (facts: SessionFacts) => ReturnType<typeof encode>) => {
-    let facts = NO_SESSION;
+  const write = async (sql: Sql) => {
+    let session: KnownSession = { ...key, origin: '' };
+    let seq = 0;
     if (isOfSession) {
       const head = await lockSession(sql, key);
       if (!head) throw new SessionNotFoundError(key.sessionId);
       await leases.check(sql, key);
-      facts = factsOf(head);
+      session = { ...key, origin: head.origin };
+      seq = head.lastSeq;
     }
-    const { state, changes } = textsFor(facts);
-    await setState(sql, key, state);
+    await setState(sql, key, encodedState(sql.texts, session, entries));
     await removeState(sql, key, removed);
-    await recordChanges(sql, changes);
+    if (isEmpty) return;
+    const changed = { session: { ...owner, origin: session.origin }, seq };
+    await recordChanges(sql, stateChanges(sql.texts, changed, entries, remove));
   };
-  const change = () =>
-    encodedFirst(database, { foresee, encode }, (textsFor) => once(database, (sql) => work(sql, textsFor)));
+  const change = () => once(database, write);
   if (isOfSession) await calls.write(operation, key, change);
   else await database.call({ operation, key: givenKey(request) }, change);
 }
-
-/** The session to which the texts of an update are bound. */
-interface SessionFacts {
-  origin: string;
-  /** The number of the newest event. */
-  seq: number;
-}
-
-const NO_SESSION: SessionFacts = { origin: '', seq: 0 };
-
-const factsOf = ({ origin, lastSeq }: SessionHead): SessionFacts => ({ origin, seq: lastSeq });
 
 /** @throws InvalidKeyError, UnserializableValueError if a key or a value cannot be stored. */
 function checkUpdate(key: SessionKey, { userId, sessionId, set = {}, remove = [] }: UpdateStateRequest): void {

@@ -8,16 +8,11 @@ import type { WaitingCall } from '../conversation/open-calls.js';
 import type { Database } from '../database/calls/database.js';
 import type { Run, Sql, StoredEvent } from '../database/dialects/dialect.js';
 import { pastChangeOf, recordedChanges, type RecordedChange } from '../database/statements/changes.js';
-import {
-  loggedEventsOf,
-  loggedEventsOfSession,
-  type LoggedEvent,
-  type StoredLogEvent,
-} from '../database/statements/logged-events.js';
+import { loggedEventsOfSession, type LoggedEvent } from '../database/statements/logged-events.js';
 import { openCallsOf } from '../database/statements/open-calls.js';
 import { isUnfinished } from '../database/statements/stored-session.js';
 import { walkedSessions, type KeptSession } from '../database/statements/walk.js';
-import { AS_STORED, PLAIN, isEncoded, isWhole, type Undecoded } from '../model/stored-texts.js';
+import { AS_STORED, isEncoded, isWhole } from '../model/stored-texts.js';
 import { labelsIn } from '../model/description.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent, given } from '../model/json.js';
@@ -53,10 +48,6 @@ interface Reading {
   /** The same as of one moment. */
   readonly snapshot: Run;
   readonly areAsStored: boolean;
-  /** Whether a codec must decode what is read. */
-  readonly isCoded: boolean;
-  /** Decodes a result, unless it is exported as it is stored. */
-  readonly decoded: <T>(read: Undecoded<T>) => Promise<T>;
 }
 
 const deflate = promisify<string, ZlibOptions, Buffer>(deflateRaw);
@@ -87,12 +78,14 @@ export async function* exportRecords(
   { appName, userId, texts }: ExportOptions,
 ): AsyncGenerator<TransferRecord> {
   const areAsStored = texts === 'asStored';
+  const of =
+    <T>(work: (sql: Sql) => Promise<T>) =>
+    (sql: Sql) =>
+      work(areAsStored ? { ...sql, texts: AS_STORED } : sql);
   const reading: Reading = {
-    run: (work) => database.call(call, () => database.run(work)),
-    snapshot: (work) => database.call(call, () => database.snapshot(work)),
+    run: (work) => database.call(call, () => database.run(of(work))),
+    snapshot: (work) => database.call(call, () => database.snapshot(of(work))),
     areAsStored,
-    isCoded: !areAsStored && !database.codec.isNone,
-    decoded: async (read) => (areAsStored ? read(AS_STORED) : database.unobserved(call, () => database.code(read))),
   };
   for await (const app of namesOf(appName, (after) => reading.run((sql) => nextAppWithState(sql, after))))
     yield* exportApp(reading, app, userId);
@@ -107,9 +100,9 @@ async function* exportApp(
   appName: string,
   userId: string | undefined,
 ): AsyncGenerator<TransferRecord> {
-  const { run, decoded } = reading;
+  const { run } = reading;
   const stateOf = async (owner: SessionKey, scope: Scope) => {
-    const entries = await decoded(await run((sql) => writtenState(sql, owner, scope)));
+    const entries = await run((sql) => writtenState(sql, owner, scope));
     return { ...boundIn(reading, owner), state: entries.map((entry) => stateRecord(entry, owner)) };
   };
   const app = { appName, userId: '', sessionId: '' };
@@ -135,10 +128,11 @@ async function* exportMemories(
   userId: string | undefined,
 ): AsyncGenerator<MemoryRecord> {
   const memories = (after?: TransferredMemory) =>
-    reading.run((sql) => memoryPage(sql, { appName, userId }, after?.key, PAGE));
+    reading.run(async (sql) =>
+      transferredMemories(sql.texts, await memoryPage(sql, { appName, userId }, after?.key, PAGE)),
+    );
   for await (const page of pagesOf(PAGE, memories)) {
-    const read = await reading.decoded((texts) => transferredMemories(texts, page));
-    for (const { key, seq, time, createTime, settles, expires, words, model, embedding, data } of read)
+    for (const { key, seq, time, createTime, settles, expires, words, model, embedding, data } of page)
       yield {
         type: 'memory',
         ...key,
@@ -157,11 +151,11 @@ async function* exportArtifacts(
   appName: string,
   userId: string | undefined,
 ): AsyncGenerator<ArtifactRecord | ArtifactPartRecord> {
-  const { run, snapshot, decoded } = reading;
+  const { run, snapshot } = reading;
   const versions = (after?: VersionKey) => run((sql) => versionPage(sql, { appName, userId }, after, PAGE));
   for await (const page of pagesOf(PAGE, versions)) {
     for (const key of page) {
-      const found = await decoded(await snapshot((sql) => transferredVersion(sql, key)));
+      const found = await snapshot((sql) => transferredVersion(sql, key));
       // It was deleted since the page was read.
       if (!found) continue;
       const { info, parts, createTime, upload } = found;
@@ -179,19 +173,19 @@ type EventContent = Omit<EventRecord, 'type' | 'seq' | keyof SessionKey>;
 /** A session, while it is in memory. */
 interface StoredSession {
   row: TransferredSession;
-  state: Undecoded<StateEntry[]>;
-  history: Undecoded<RecordedChange[]>;
+  state: readonly StateEntry[];
+  history: readonly RecordedChange[];
   openCalls: readonly WaitingCall[];
-  /** Its events in order, as compressed JSON: `EventContent`, or a `StoredPage` if they must be decoded. */
+  /** Its events in order, as compressed JSON of `EventContent`. */
   batches: Buffer[];
 }
 
-/** Some events of a session as they are stored. */
-interface StoredPage {
-  events: readonly StoredLogEvent[];
+/** Some events of a session. */
+interface EventPage {
+  events: readonly LoggedEvent[];
   /** The heads of events that are exported as they are stored, by number. */
-  heads: readonly [seq: number, head: Omit<StoredEvent, 'json'>][];
-  superseded: readonly [seq: number, keys: readonly string[]][];
+  heads: ReadonlyMap<number, Omit<StoredEvent, 'json'>>;
+  superseded: ReadonlyMap<number, readonly string[]>;
 }
 
 /**
@@ -199,19 +193,12 @@ interface StoredPage {
  * an ORM's only connection from its host, and yielded records could not be taken back if the connection is lost.
  */
 async function* exportSession(reading: Reading, key: SessionKey): AsyncGenerator<SessionRecord | EventRecord> {
-  const { decoded, isCoded } = reading;
   const read = await reading.snapshot((sql) => readSession(sql, reading, key));
   // It was deleted since the page was read, or is being deleted or imported.
   if (!read) return;
   const { row, openCalls, batches } = read;
   const bound = boundIn(reading, key, row.origin);
-  const record = sessionRecord(row, bound, await decoded(read.state), await decoded(read.history));
-  if (isCoded) {
-    for (const [i, batch] of batches.entries()) {
-      const page = await unpacked<StoredPage>(batch);
-      batches[i] = await packed(eventContents(key, page, await decoded(loggedEventsOf(page.events))));
-    }
-  }
+  const record = sessionRecord(row, bound, read.state, read.history);
   yield openCalls.length > 0 ? { ...record, openCalls } : record;
   let seq = record.firstSeq;
   for (const batch of batches) {
@@ -223,12 +210,8 @@ const packed = (json: string) => deflate(json, { level: constants.Z_BEST_SPEED }
 
 const unpacked = async <T>(batch: Buffer): Promise<T> => JSON.parse((await inflate(batch)).toString()) as T;
 
-/** @throws DamagedSessionError if an event is missing, or one that needs no codec cannot be read. */
-async function readSession(
-  sql: Sql,
-  { areAsStored, isCoded }: Reading,
-  key: SessionKey,
-): Promise<StoredSession | undefined> {
+/** @throws DamagedSessionError if an event is missing or cannot be read. */
+async function readSession(sql: Sql, { areAsStored }: Reading, key: SessionKey): Promise<StoredSession | undefined> {
   const row = await transferredSession(sql, key);
   if (!row || row.status === 'ending' || isUnfinished(row)) return undefined;
   const state = await writtenState(sql, key, 'session');
@@ -244,17 +227,10 @@ async function readSession(
       key,
       gapsIn(numbers, after, upTo).map((gap) => ({ ...gap, problem: 'missing' })),
     );
-    const encoded = areAsStored ? events.filter(({ text }) => isEncoded(text ?? '')).map(({ seq }) => seq) : [];
-    const heads = [...(await eventHeads(sql, key, encoded))];
-    const superseded = [...(await supersededKeys(sql, key, { from: after + 1, upTo }))];
-    const page = { events, heads, superseded };
-    batches.push(
-      await packed(
-        isCoded
-          ? JSON.stringify(page)
-          : eventContents(key, page, loggedEventsOf(events)(areAsStored ? AS_STORED : PLAIN)),
-      ),
-    );
+    const encoded = areAsStored ? events.filter(({ json }) => isEncoded(json ?? '')).map(({ seq }) => seq) : [];
+    const heads = new Map(await eventHeads(sql, key, encoded));
+    const superseded = await supersededKeys(sql, key, { from: after + 1, upTo });
+    batches.push(await packed(eventContents(key, { events, heads, superseded })));
     after = upTo;
   }
   return { row, state, history, openCalls, batches };
@@ -283,9 +259,7 @@ function sessionRecord(
 }
 
 /** @returns JSON of the records of events, without the session's key. @throws DamagedSessionError. */
-function eventContents(key: SessionKey, page: StoredPage, events: readonly LoggedEvent[]): string {
-  const heads = new Map(page.heads);
-  const superseded = new Map(page.superseded);
+function eventContents(key: SessionKey, { events, heads, superseded }: EventPage): string {
   const contents = events.map(({ seq, json }) => {
     const text = json ?? undefined;
     const head = heads.get(seq);

@@ -2,12 +2,10 @@ import { randomUUID } from 'node:crypto';
 import { insertEvents, setState } from '../database/dialects/session-rows.js';
 import type { VersionKey } from '../artifacts/stored-version.js';
 import { WaitingCalls } from '../conversation/open-calls.js';
-import { encodedFirst } from '../database/calls/encoded-first.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import type { UnderLock } from '../database/dialects/event-parts.js';
 import {
   creationChanges,
-  encodedChange,
   recordChange,
   recordChanges,
   recordedChanges,
@@ -238,25 +236,12 @@ export class Import {
       const fresh = entries.filter(({ key, ...value }) => here.get(key) !== JSON.stringify(value) && !isKept(key));
       return fresh.length > 0 && encodedState(texts, known, byScope(fresh));
     };
-    await this.#encodedFirst(read, encode, async (sql, textsFor) => {
-      const state = textsFor(await read(sql));
+    await this.#call.write(async (sql) => {
+      const state = encode(sql.texts, await read(sql));
       if (!state) return;
       await setState(sql, owner, state);
       await recordChange(sql, { session: known, kind: 'state', seq: 0 });
     });
-  }
-
-  /** Encodes what a transaction writes before it runs it. @param read reads the facts for which it is encoded. */
-  #encodedFirst<Facts extends object, Texts, T>(
-    read: (sql: Sql) => Promise<Facts>,
-    encode: (texts: StoredTexts, facts: Facts) => Texts,
-    work: (sql: Sql, textsFor: (facts: Facts) => Texts) => Promise<T>,
-  ): Promise<T> {
-    const { database, write } = this.#call;
-    const foresee = async (found?: Facts) => found ?? database.run(read);
-    return this.#call.encoding(() =>
-      encodedFirst(database, { foresee, encode }, (textsFor) => write((sql) => work(sql, textsFor))),
-    );
   }
 
   /** @param isLast whether these are the last events of the session. */
@@ -275,16 +260,12 @@ export class Import {
   async #writeBatch(batch: SessionBatch): Promise<ImportPlan> {
     if (this.#mode.isDryRun) return this.#planOf(batch, await this.#call.read((sql) => this.#here(sql, batch)));
     const origin = batch.session.session.bound?.origin ?? randomUUID();
-    return this.#encodedFirst(
-      (sql) => this.#here(sql, batch),
-      (texts, here) => this.#encoded(texts, batch, here, origin),
-      async (sql, textsFor) => {
-        const here = await this.#here(sql, batch, { isLocked: true });
-        const plan = this.#planOf(batch, here);
-        await this.#apply(sql, batch.session, plan, textsFor(here));
-        return plan;
-      },
-    );
+    return this.#call.write(async (sql) => {
+      const here = await this.#here(sql, batch, { isLocked: true });
+      const plan = this.#planOf(batch, here);
+      await this.#apply(sql, batch.session, plan, this.#encoded(sql.texts, batch, here, origin));
+      return plan;
+    });
   }
 
   /** Reads what is stored of the session, with or without its lock. */
@@ -299,7 +280,7 @@ export class Import {
       row,
       events,
       state: setsState ? await this.#stored(sql, key, 'session') : [],
-      changes: setsState ? (await recordedChanges(sql, key))(AS_STORED) : [],
+      changes: setsState ? await recordedChanges({ ...sql, texts: AS_STORED }, key) : [],
     };
   }
 
@@ -338,7 +319,7 @@ export class Import {
             : undefined,
       changes: changes.map((change) => {
         const { kind, seq } = change;
-        return encodedChange(texts, { session: key, kind, seq, data: changeData(change) });
+        return { session: key, kind, seq, data: changeData(change) };
       }),
     };
   }
@@ -401,7 +382,7 @@ export class Import {
 
   /** @returns the stored state, with encoded texts. */
   async #stored(sql: Sql, owner: SessionKey, scope: Scope): Promise<StateEntry[]> {
-    return (await writtenState(sql, owner, scope))(AS_STORED);
+    return writtenState({ ...sql, texts: AS_STORED }, owner, scope);
   }
 }
 

@@ -15,7 +15,7 @@ import {
 } from '../artifacts/stored-version.js';
 import { ARTIFACT_COLUMNS, ARTIFACT_WHERE, insertIntoArtifacts, numberOf, textOf } from '../database/sql/tables.js';
 import { ofArtifact } from '../model/codec.js';
-import { AS_STORED, isEncoded, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
+import { AS_STORED, isEncoded, type StoredTexts } from '../model/stored-texts.js';
 import { DamagedArtifactError, InvalidArgumentError } from '../model/errors.js';
 
 /** A version, as exports and imports have it. */
@@ -40,23 +40,22 @@ export const nameOf = ({ filename, version }: VersionKey) => `Version ${version}
 export async function transferredVersion(
   sql: Sql,
   { version, ...key }: VersionKey,
-): Promise<Undecoded<TransferredVersion | undefined>> {
+): Promise<TransferredVersion | undefined> {
   const row = await versionRow(sql, key, version, { withData: true });
-  if (!row) return () => undefined;
+  if (!row) return undefined;
   const parts = await partsOf(sql, key, row);
-  return (texts) => {
-    const stored = storedVersion(texts, key, row);
-    const { info, createTime, upload } = stored;
-    if (texts === AS_STORED) {
-      const isBound = isEncoded(textOf(row.info)) || (!(info instanceof Damaged) && info.content?.isEncoded);
-      return { info: textOf(row.info), parts, createTime, upload: isBound ? upload : undefined };
-    }
-    const content = decodedContent(texts, key, stored, parts);
-    if (!(content instanceof Damaged) && isWhole(content))
-      return { info: withEncoding(content, false).info, parts: content.parts, createTime };
-    const filename = key.sessionId === '' ? nameOfUsers(key.filename) : key.filename;
-    throw new DamagedArtifactError(filename, version, (content instanceof Damaged ? content : CHANGED).what);
-  };
+  const { texts } = sql;
+  const stored = storedVersion(texts, key, row);
+  const { info, createTime, upload } = stored;
+  if (texts === AS_STORED) {
+    const isBound = isEncoded(textOf(row.info)) || (!(info instanceof Damaged) && info.content?.isEncoded);
+    return { info: textOf(row.info), parts, createTime, upload: isBound ? upload : undefined };
+  }
+  const content = decodedContent(texts, key, stored, parts);
+  if (!(content instanceof Damaged) && isWhole(content))
+    return { info: withEncoding(content, false).info, parts: content.parts, createTime };
+  const filename = key.sessionId === '' ? nameOfUsers(key.filename) : key.filename;
+  throw new DamagedArtifactError(filename, version, (content instanceof Damaged ? content : CHANGED).what);
 }
 
 /**

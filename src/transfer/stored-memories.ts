@@ -13,7 +13,7 @@ import {
   textOf,
 } from '../database/sql/tables.js';
 import { aPlainObject, objects, type Check } from '../model/arguments.js';
-import { ofMemory } from '../model/codec.js';
+import { mapTexts, ofMemory } from '../model/codec.js';
 import {
   AS_STORED,
   Undecodable,
@@ -134,7 +134,7 @@ export function decodedMemory(
   return vector instanceof Undecodable ? vector : { data: json, words: list, embedding: vector };
 }
 
-/** Decodes the bytes of a column. The result is empty while the codec is not ready. */
+/** Decodes the bytes of a column. */
 export function decodedBytes(
   texts: StoredTexts,
   key: MemoryKey,
@@ -171,7 +171,7 @@ export function encodedMemory(
  */
 export function transferredMemories(texts: StoredTexts, page: readonly TransferredMemory[]): TransferredMemory[] {
   if (texts === AS_STORED) return [...page];
-  return page.map((memory) => {
+  return mapTexts(page, (memory) => {
     const { memoryId, sessionId } = memory.key;
     const decoded = decodedMemory(texts, memory);
     const damage = decoded instanceof Undecodable ? decoded.encoding : 'changed';

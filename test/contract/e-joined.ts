@@ -12,14 +12,13 @@ import {
   SessionMaintenance,
   SessionProjection,
   migrate,
-  type Codec,
   type SessionKey,
 } from '../../src/index.js';
 import { Suite, onInnodb, onServers, withConnections, type OwnContext, type Rule } from './rule.js';
 import { HostNote } from '../support/harnesses/host-note.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { read } from './log-tools.js';
-import { LONG_LEASE, deadlock, eventOf, expectCode, idsOf, range, saying } from './tools.js';
+import { LONG_LEASE, deadlock, eventOf, expectCode, idsOf, late, range, reversing, saying } from './tools.js';
 
 /** Calls that join one transaction, and the tables that a service has (E5). */
 export const joinedSuite = new Suite();
@@ -221,15 +220,8 @@ joinedSuite.own(
   async ({ orm, app, create }) => {
     const session = await create({ state: { 'user:key': 'k' } });
     const inside: { service?: MikroOrmSessionService } = {};
-    const codec: Codec = {
-      name: 'test',
-      encode: async (data) => {
-        // The key of a tenant may be among the state.
-        await inside.service?.getUserState({ appName: app, userId: session.userId });
-        return { data };
-      },
-      decode: ({ data }) => data,
-    };
+    // The key of a tenant may be among the state.
+    const codec = late(reversing, async () => inside.service?.getUserState({ appName: app, userId: session.userId }));
     await orm.em.fork().transactional(async (tx) => {
       inside.service = new MikroOrmSessionService(orm.em).withEntityManager(tx);
       const encoding = new MikroOrmSessionService(orm.em, { codec }).withEntityManager(tx);

@@ -2,6 +2,7 @@ import { inspect } from 'node:util';
 import { createEvent, type BaseSessionService, type CreateEventParams, type Event, type Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
+import { KeyNeeded, type Codec, type CodecContext } from '../../src/codecs/index.js';
 import { clock } from '../../src/leases/clock.js';
 import type { Driver } from '../../src/database/drivers/driver.js';
 import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
@@ -11,6 +12,32 @@ import { isCheck } from '../support/harnesses/statement-log.js';
 
 /** So long that it is not renewed while a file runs: other tests would count the renewals among their statements. */
 export const LONG_LEASE = { ttlMs: 600_000 };
+
+/** A codec that has its key only after a call has waited for it, as for a KMS, and keeps it for that call alone. */
+export function late(codec: Codec, key: () => Promise<unknown>): Codec {
+  const known = new WeakSet<object>();
+  const need = ({ call }: CodecContext) => {
+    if (!known.has(call)) throw new KeyNeeded(key().then(() => known.add(call)));
+  };
+  return {
+    ...codec,
+    encode: (data, context) => {
+      need(context);
+      return codec.encode(data, context);
+    },
+    decode: (encoded, context, maxBytes) => {
+      need(context);
+      return codec.decode(encoded, context, maxBytes);
+    },
+  };
+}
+
+/** A codec that turns bytes around. */
+export const reversing: Codec = {
+  name: 'reversed',
+  encode: (data) => ({ data: Uint8Array.from(data).reverse() }),
+  decode: ({ data }) => Uint8Array.from(data).reverse(),
+};
 
 export { remember } from '../../packages/session-contract/src/checks.js';
 export { TABLES } from '../support/harnesses/tables.js';

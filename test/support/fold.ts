@@ -3,7 +3,7 @@ import type { MikroORM } from '@mikro-orm/core';
 import type { EventLog } from '../../src/index.js';
 import { foldLog, type FoldedLog } from './folded-log.js';
 import { inspect, isDeepStrictEqual } from 'node:util';
-import { ofEvent, ofState, type Codec, type CodecContext, type KnownSession } from '../../src/model/codec.js';
+import { ofEvent, ofState, type Codec, type KnownSession, type TextPlace } from '../../src/model/codec.js';
 import { TextCodec } from '../../src/model/stored-texts.js';
 import type { Scope } from '../../src/model/state.js';
 import { harnessOf } from './harnesses/databases.js';
@@ -69,10 +69,10 @@ export async function tablesOf(
     origins.set(rowId(row), row.origin);
   }
   const texts = new TextCodec(codec);
-  const decoded = (stored: string, row: TableRow, of: (owner: KnownSession) => CodecContext): unknown => {
+  const decoded = (stored: string, row: TableRow, of: (owner: KnownSession) => TextPlace): unknown => {
     const { app_name: appName, user_id: userId, session_id: sessionId } = row;
     const owner = { appName, userId, sessionId, origin: origins.get(rowId(row)) ?? '' };
-    const json = texts.decode(stored, of(owner));
+    const json = texts.decode(stored, { ...of(owner), call: {} });
     if (typeof json !== 'string') throw new Error(`Not readable: ${inspect(json)}`);
     return JSON.parse(json);
   };

@@ -19,9 +19,9 @@ import {
 } from '../../../src/database/sql/tables.js';
 import { decodedData, type ChangeKind } from '../../../src/database/statements/changes.js';
 import { contentOf } from '../../../src/database/statements/session-reader.js';
+import { mapTexts } from '../../../src/model/codec.js';
 import { sessionIdentity, type SessionKey } from '../../../src/model/keys.js';
 import type { Scope } from '../../../src/model/state.js';
-import type { Undecoded } from '../../../src/model/stored-texts.js';
 
 /** An app or a user, with the time of its last update. */
 export interface NamedUpdate {
@@ -136,8 +136,9 @@ export async function changesOf(
   sql: Sql,
   owner: SessionKey,
   { from, upTo, limit }: { from: number; upTo: number; limit: number },
-): Promise<Undecoded<TimedChange[]>> {
+): Promise<TimedChange[]> {
   return timedChangesOf(
+    sql,
     await sql.all<ChangeRow>(texts(sql).selectChanges, [...sessionValues(owner), from, upTo, limit]),
   );
 }
@@ -153,10 +154,10 @@ export async function changesElsewhere(
   scope: Scope,
   visible: VisibleRows,
   limit: number,
-): Promise<Undecoded<TimedChange[]>> {
+): Promise<TimedChange[]> {
   const ofUser = scope === 'user' ? userId : visible.userId;
   const values = [appName, ...(ofUser === undefined ? [] : [ofUser]), limit];
-  return timedChangesOf(await sql.all<ChangeRow>(texts(sql).selectChangesElsewhere(ofUser !== undefined), values));
+  return timedChangesOf(sql, await sql.all<ChangeRow>(texts(sql).selectChangesElsewhere(ofUser !== undefined), values));
 }
 
 /**
@@ -170,8 +171,8 @@ export async function writersOf(
   scope: Scope,
   eventIds: readonly string[],
   visible: VisibleRows,
-): Promise<Undecoded<WritingEvent[]>> {
-  if (eventIds.length === 0) return () => [];
+): Promise<WritingEvent[]> {
+  if (eventIds.length === 0) return [];
   const ids = placeholders(eventIds.length);
   const own = await sql.all<Row>(`${texts(sql).selectWriters} where ${SESSION_WHERE} and event_id in (${ids})`, [
     ...sessionValues(session),
@@ -180,13 +181,12 @@ export async function writersOf(
   const missing =
     scope === 'session' ? [] : eventIds.filter((id) => !own.some((row) => textOf(row['event_id']) === id));
   const rows = missing.length === 0 ? own : [...own, ...(await elsewhere(sql, session, scope, missing, visible))];
-  return (texts) =>
-    rows.map((row) => {
-      const [known, id] = [knownIn(row), textOf(row['event_id'])];
-      const { json = null } = contentOf(texts, known, id, optionalTextOf(row['data']) ?? undefined);
-      const session = sessionKeyOf(row);
-      return { session, id, seq: numberOf(row['seq']), timestamp: numberOf(row['happened']), json };
-    });
+  return mapTexts(rows, (row) => {
+    const [known, id] = [knownIn(row), textOf(row['event_id'])];
+    const { json = null } = contentOf(sql.texts, known, id, optionalTextOf(row['data']) ?? undefined);
+    const session = sessionKeyOf(row);
+    return { session, id, seq: numberOf(row['seq']), timestamp: numberOf(row['happened']), json };
+  });
 }
 
 async function elsewhere(
@@ -236,18 +236,16 @@ type ChangeRow = Row & { kind: ChangeKind };
 const knownIn = (row: Row) => ({ ...sessionKeyOf(row), origin: optionalTextOf(row['origin']) ?? '' });
 
 /** @param rows the newest first. */
-const timedChangesOf =
-  (rows: readonly ChangeRow[]): Undecoded<TimedChange[]> =>
-  (texts) =>
-    rows.toReversed().map((row) => {
-      const change = {
-        kind: row.kind,
-        seq: numberOf(row['seq']),
-        eventSeq: optionalNumberOf(row['event_seq']) ?? null,
-      };
-      const data = decodedData(texts, knownIn(row), change, optionalTextOf(row['data']));
-      return { ...change, time: numberOf(row['changed']), data };
-    });
+const timedChangesOf = ({ texts }: Sql, rows: readonly ChangeRow[]): TimedChange[] =>
+  mapTexts(rows.toReversed(), (row) => {
+    const change = {
+      kind: row.kind,
+      seq: numberOf(row['seq']),
+      eventSeq: optionalNumberOf(row['event_seq']) ?? null,
+    };
+    const data = decodedData(texts, knownIn(row), change, optionalTextOf(row['data']));
+    return { ...change, time: numberOf(row['changed']), data };
+  });
 
 const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   const { sessions, events, eventParts, changes, select } = tables;

@@ -5,7 +5,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../../../src/database/calls/database.js';
 import type { Run, Sql } from '../../../src/database/dialects/dialect.js';
 import { currentLease, type StoredLease } from '../../../src/database/statements/leases.js';
-import { loggedEvent, loggedEventOf } from '../../../src/database/statements/logged-events.js';
+import { loggedEvent } from '../../../src/database/statements/logged-events.js';
 import { stateThen } from '../../../src/database/statements/past.js';
 import { nextApp } from '../../../src/database/statements/walk.js';
 import { EventLog, MikroOrmArtifactService } from '../../../src/index.js';
@@ -15,7 +15,6 @@ import { sessionIdentity, type SessionKey } from '../../../src/model/keys.js';
 import type { CodecOptions, ReportingOptions } from '../../../src/model/options.js';
 import { MAX_SEQ, gapsIn } from '../../../src/model/seq-ranges.js';
 import { SCOPES, prefixed, type Scope, type StateEntry } from '../../../src/model/state.js';
-import type { Undecoded } from '../../../src/model/stored-texts.js';
 import { miscountedAfter, type CheckedSessions } from './operations/health.js';
 import { readerOf } from './operations/reader.js';
 import { rangeIn, type ReadEventsRequest } from '../../../src/sessions/pages.js';
@@ -174,10 +173,7 @@ export class Reading {
 
   /** @returns the JSON of an event, or undefined. */
   eventJson(key: SessionKey, seq: number): Promise<string | undefined> {
-    return this.#decoded(async (sql) => {
-      const stored = await loggedEvent(sql, key, seq);
-      return (texts) => (stored && loggedEventOf(texts, stored).json) ?? undefined;
-    });
+    return this.#read(async (sql) => (await loggedEvent(sql, key, seq))?.json ?? undefined);
   }
 
   /** @returns a page of a conversation, or undefined if there is no such session. */
@@ -188,7 +184,7 @@ export class Reading {
     // A change follows the event with its number. On the first page there are also changes with 0, before any event.
     const first = from <= session.firstSeq ? 0 : from;
     const range = { from: first, upTo, limit: CHANGES };
-    const changes = await this.#decoded((sql) => changesOf(sql, key, range));
+    const changes = await this.#read((sql) => changesOf(sql, key, range));
     const lease = await this.#read((sql) => currentLease(sql, key));
     const at = session.deletedAt === undefined ? part.at : undefined;
     if (at !== undefined && (at > session.lastSeq || at < session.firstSeq - 1))
@@ -233,15 +229,15 @@ export class Reading {
         ? undefined
         : isFar
           ? { state: [], isWhole: true }
-          : await this.database.call({ operation: 'studio', key }, async () =>
-              this.database.code(await this.database.snapshot((sql) => stateThen(sql, session, at))),
+          : await this.database.call({ operation: 'studio', key }, () =>
+              this.database.snapshot((sql) => stateThen(sql, session, at)),
             );
     const lacks = isFar ? 'tooMany' : past?.isWhole === false ? 'damaged' : undefined;
     const values: Record<Scope, ShownValue[]> = { session: [], user: [], app: [] };
     const more: Record<Scope, number> = { session: 0, user: 0, app: 0 };
     for (const each of SCOPES) {
       const isPast = each === 'session' && past !== undefined;
-      const stored = isPast ? past.state : await this.#decoded((sql) => writtenState(sql, key, each));
+      const stored = isPast ? past.state : await this.#read((sql) => writtenState(sql, key, each));
       const entries = stored.toSorted((a, b) => (a.key < b.key ? -1 : 1)).slice(0, KEYS);
       more[each] = stored.length - entries.length;
       values[each] = await this.#withWriters(key, each, entries, scope);
@@ -256,7 +252,7 @@ export class Reading {
     visible: StudioScope,
   ): Promise<ShownValue[]> {
     const ids = [...new Set(entries.flatMap(({ eventId }) => eventId ?? []))];
-    const written = await this.#decoded((sql) => writersOf(sql, key, scope, ids, visible));
+    const written = await this.#read((sql) => writersOf(sql, key, scope, ids, visible));
     const writers = new Map(written.map((event) => [event.id, event]));
     const setOutside = entries.filter(({ eventId }) => eventId === null).map((entry) => prefixed(scope, entry.key));
     const times = await this.#timesOfChanges(key, scope, setOutside, visible);
@@ -290,15 +286,10 @@ export class Reading {
     // State of user and app that was passed to `createSession` is recorded at the session.
     if (scope !== 'session') owners.unshift({ ...key, sessionId: '', ...(scope === 'app' && { userId: '' }) });
     const range = { from: 0, upTo: MAX_SEQ, limit: CHANGES };
-    for (const owner of owners) note(await this.#decoded((sql) => changesOf(sql, owner, range)));
+    for (const owner of owners) note(await this.#read((sql) => changesOf(sql, owner, range)));
     if (scope !== 'session' && !names.every((name) => times.has(name)))
-      note(await this.#decoded((sql) => changesElsewhere(sql, key, scope, visible, CHANGES)));
+      note(await this.#read((sql) => changesElsewhere(sql, key, scope, visible, CHANGES)));
     return times;
-  }
-
-  /** Reads texts; decodes them after the connection has been given back. */
-  #decoded<T>(work: (sql: Sql) => Promise<Undecoded<T>>): Promise<T> {
-    return this.database.call({ operation: 'studio', key: {} }, () => this.database.read(work));
   }
 
   heldLeases(scope: StudioScope, limit: number): Promise<HeldLease[]> {

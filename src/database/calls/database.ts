@@ -1,9 +1,10 @@
 import { TransactionContext, type EntityManager } from '@mikro-orm/core';
 import { AdkMikroOrmError, CodecError, InsideTransactionError, InvalidArgumentError } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
-import { PLAIN, StoredTexts, TextCodec, type Undecoded } from '../../model/stored-texts.js';
+import { PLAIN, StoredTexts, TextCodec } from '../../model/stored-texts.js';
 import { callHost } from '../../model/host-callbacks.js';
 import type { ErrorContext } from '../../model/options.js';
+import { inTime } from '../../model/signals.js';
 import { Deadline, type AttemptConnection, type TransactionHooks } from './connection.js';
 import { Connections, type DatabaseOptions } from './connections.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
@@ -173,19 +174,16 @@ export class Database {
 
   /** Runs statements that need no transaction around them, on one connection. */
   async run<T>(work: (sql: Sql) => Promise<T>, options?: AttemptOptions): Promise<T> {
-    return this.#tried((_, signal) => this.#once(work, signal), options);
-  }
-
-  /** Like `run`, for statements that read texts: decodes them after the connection is given back. @throws CodecError. */
-  async read<T>(work: (sql: Sql) => Promise<Undecoded<T>>, options?: AttemptOptions): Promise<T> {
-    return this.code(await this.run(work, options));
+    const coded = this.#coded(work);
+    return this.#tried((_, signal) => this.#once(coded, signal), options);
   }
 
   /** Runs `work` in its own transaction, or in a savepoint of the host's transaction, which a failure does not end. */
   async transaction<T>(work: (sql: Sql) => Promise<T>, options?: TransactionOptions): Promise<T> {
     const { joined, rollbackFailed } = this;
-    if (joined) return this.#tried(() => joined.savepoint(work, rollbackFailed), options);
-    const run = (driver: Driver) => work(this.connections.sql(driver, { isInTransaction: true }));
+    const coded = this.#coded(work);
+    if (joined) return this.#tried(() => joined.savepoint(coded, rollbackFailed), options);
+    const run = (driver: Driver) => coded(this.connections.sql(driver, { isInTransaction: true }));
     return this.#tried((attempt, signal) => {
       const beforeCommit = () => {
         attempt.isSent = true;
@@ -205,6 +203,7 @@ export class Database {
    * @param work only reads, outside a host's transaction. A retry runs it from the beginning.
    */
   async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    const coded = this.#coded(work);
     return this.#tried((_, signal) =>
       this.#onConnection(signal, (connection, prefix) => {
         const sql = this.connections.sql(connection.driver, { isInTransaction: true });
@@ -212,7 +211,7 @@ export class Database {
           connection.restartDeadline();
           return sql.all(text, values);
         };
-        return connection.transaction(() => work({ ...sql, all }), {}, { ...this.dialect.sql.snapshot, prefix });
+        return connection.transaction(() => coded({ ...sql, all }), {}, { ...this.dialect.sql.snapshot, prefix });
       }),
     );
   }
@@ -220,18 +219,19 @@ export class Database {
   /** Like `transaction`, for a single statement, which is a transaction by itself. */
   async statement<T>(work: (sql: Sql) => Promise<T>, options?: AttemptOptions): Promise<T> {
     if (this.joined) return this.transaction(work);
+    const coded = this.#coded(work);
     const send = (attempt: Attempt) => (sql: Sql) => {
       attempt.isSent = true;
-      return work(sql);
+      return coded(sql);
     };
     return this.#tried((attempt, signal) => this.#once(send(attempt), signal), options);
   }
 
-  /** Decodes or encodes texts. Never call it while a connection is held, since a codec may wait. @throws CodecError. */
+  /** Decodes or encodes texts outside of a transaction, and waits for keys. @throws CodecError. */
   code<T>(work: (texts: StoredTexts) => T): Promise<T> {
-    const texts = this.codec.isNone ? PLAIN : new StoredTexts(this.codec);
-    const late = (ms: number) => new CodecError(`A codec did not answer within ${ms} ms.`);
-    return texts.run(work, (ready) => this.within(ready, late));
+    if (this.codec.isNone) return Promise.resolve(PLAIN).then(work);
+    const texts = new StoredTexts(this.codec);
+    return this.#tried(() => Promise.resolve(texts).then(work));
   }
 
   /**
@@ -239,19 +239,15 @@ export class Database {
    *
    * @param late gives the error for a function that took longer.
    */
-  async within<T>(ready: Promise<T>, late: (ms: number) => Error): Promise<T> {
-    const { timeoutMs } = this.connections;
-    // A timer, however long, would keep the process alive after the call was given up.
-    if (timeoutMs === 0) return ready;
-    let timer: NodeJS.Timeout | undefined;
-    const isLate = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(late(timeoutMs)), timeoutMs);
-    });
-    try {
-      return await Promise.race([ready, isLate]);
-    } finally {
-      clearTimeout(timer);
-    }
+  within<T>(ready: Promise<T>, late: (ms: number) => Error): Promise<T> {
+    return inTime(ready, this.connections.timeoutMs, late);
+  }
+
+  /** Gives all attempts the same texts, so that they find the keys for which an earlier one has waited. */
+  #coded<T>(work: (sql: Sql) => Promise<T>): (sql: Sql) => Promise<T> {
+    if (this.codec.isNone) return work;
+    const texts = new StoredTexts(this.codec);
+    return (sql) => work({ ...sql, texts });
   }
 
   async #once<T>(work: (sql: Sql) => Promise<T>, signal: AbortSignal | undefined): Promise<T> {

@@ -1,6 +1,7 @@
 import { AdkMikroOrmError, DatabaseError, EventTooLargeError, SchemaError, driverCodeOf } from '../../model/errors.js';
 import { FAILURES, type Failure } from '../../model/failures.js';
 import { isObject } from '../../model/json.js';
+import { isKeyNeeded } from '../../model/codec.js';
 import { Aborted } from './connection.js';
 
 /** Wraps an error thrown by the host's own code, so that it reaches the caller unchanged. */
@@ -10,15 +11,12 @@ export class FromWork extends Error {
   }
 }
 
-/** Thrown under a lock that shows other facts than expected, to roll back; see `encodedFirst`. */
-export class Unforeseen extends Error {}
-
 /** Whether an error is a mistake in the caller's or our code, or one of our own errors, and not one of the database. */
 export function isOwn(error: unknown): error is Error {
   return (
     error instanceof Aborted ||
     error instanceof FromWork ||
-    error instanceof Unforeseen ||
+    isKeyNeeded(error) ||
     error instanceof AdkMikroOrmError ||
     error instanceof TypeError ||
     error instanceof RangeError

@@ -1,6 +1,8 @@
+import { isKeyNeeded, type KeyNeeded } from '../../model/codec.js';
+import { CodecError } from '../../model/errors.js';
 import { isUncertain, type Failure } from '../../model/failures.js';
 import type { RetryOptions } from '../../model/options.js';
-import { pause } from '../../model/signals.js';
+import { inTime, onAbort, pause } from '../../model/signals.js';
 import type { Telemetry } from '../../telemetry/telemetry.js';
 import { Aborted } from './connection.js';
 import type { Connections } from './connections.js';
@@ -17,6 +19,9 @@ const LOCK_PAUSE_MS = 10;
 
 /** The default number of attempts after deadlocks and lock time-outs. */
 const ATTEMPTS = 10;
+
+/** How often a call waits for keys at most: otherwise a codec that never has its key would keep it for ever. */
+const KEY_WAITS = 100;
 
 /** What is known about the writes of one call (contract O1). */
 export interface Outcome {
@@ -66,6 +71,7 @@ export class Tries {
   readonly #options: AttemptOptions;
   readonly #outcome: Outcome;
   #count = 1;
+  #keyWaits = 0;
   #conflicts = 0;
   #outageBegan: number | undefined;
   #lockBegan: number | undefined;
@@ -78,6 +84,7 @@ export class Tries {
 
   /** Waits until the next attempt is due. @throws the error if there is none. */
   async failed(error: unknown, { isSent, waited }: Attempt): Promise<void> {
+    if (isKeyNeeded(error)) return this.#waitForKeys(error);
     if (isOwn(error)) throw error;
     const { connections, telemetry, isJoined, baseDelayMs, maxDelayMs } = this.#retry;
     const { retries, signal } = this.#options;
@@ -110,6 +117,27 @@ export class Tries {
     this.#count++;
     // The pause is random, or transactions that collided once would collide again.
     await pause(Math.random() * longest, signal);
+    if (signal?.aborted) throw new Aborted();
+  }
+
+  /** The attempt has given its connection back, and so its locks. @throws CodecError. @throws Aborted. */
+  async #waitForKeys({ ready }: KeyNeeded): Promise<void> {
+    const { signal } = this.#options;
+    const late = (ms: number) => new CodecError(`A codec had no key within ${ms} ms. Nothing was written.`);
+    let stop = () => {};
+    const isAborted = new Promise<void>((resolve) => {
+      stop = onAbort(signal, resolve);
+    });
+    try {
+      if (++this.#keyWaits > KEY_WAITS)
+        throw new CodecError(`A codec still lacks a key after ${KEY_WAITS} waits. Nothing was written.`);
+      await inTime(Promise.race([ready, isAborted]), this.#retry.connections.timeoutMs, late);
+    } catch (error) {
+      // An earlier attempt may be stored all the same.
+      throw this.#outcome.lostAnswer ?? error;
+    } finally {
+      stop();
+    }
     if (signal?.aborted) throw new Aborted();
   }
 

@@ -9,6 +9,7 @@ import {
 import type { BoundStatement, Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import { callHost } from '../../model/host-callbacks.js';
 import { isObject } from '../../model/json.js';
+import { PLAIN } from '../../model/stored-texts.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import { type Tables, numberOf } from '../sql/tables.js';
 
@@ -30,6 +31,7 @@ export function sqlOf(statements: Statements, driver: Driver, context: SqlContex
       return tables();
     },
     isInTransaction,
+    texts: PLAIN,
     behind,
     async all<Row extends object>(text: string, values: readonly unknown[] = []) {
       const { rows } = await statements.send(driver, prefix + text, values, { ...context, wants: 'rows' });

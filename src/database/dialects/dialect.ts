@@ -2,6 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { Failure } from '../../model/failures.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StateEntries } from '../../model/state.js';
+import type { StoredTexts } from '../../model/stored-texts.js';
 import type { BoundStatement } from '../drivers/driver.js';
 import type { Tables } from '../sql/tables.js';
 import type { ServerSetting } from './server-settings.js';
@@ -12,6 +13,8 @@ export interface Sql {
   readonly dialect: Dialect;
   readonly tables: Tables;
   readonly isInTransaction: boolean;
+  /** Decodes and encodes the texts of rows. */
+  readonly texts: StoredTexts;
   /**
    * In a host's transaction on InnoDB, the sessions that it has locked, and whether they had changed since it began to read: beside
    * the rows that it writes itself it still sees old rows of others. Undefined elsewhere.

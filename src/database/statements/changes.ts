@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { decode, isRecord } from '../../model/json.js';
-import { ofChange, type KnownSession } from '../../model/codec.js';
-import { Undecodable, type StoredTexts, type TextCodec, type Undecoded } from '../../model/stored-texts.js';
+import { mapTexts, ofChange, type KnownSession } from '../../model/codec.js';
+import { Undecodable, type StoredTexts, type TextCodec } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
 import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntry } from '../../model/state.js';
@@ -43,7 +43,7 @@ export interface NewChange {
   seq: number;
   /** The number of the rewritten event. */
   eventSeq?: number;
-  /** JSON, or as it is stored; null by default. For `created` and `state`, null makes a reader take the state from the tables. */
+  /** JSON; null by default. An import may give an encoded text, which stays as it is. For `created` and `state`, null makes a reader take the state from the tables. */
   data?: string | null;
 }
 
@@ -60,9 +60,10 @@ interface ChangeKeyRow extends SessionKeyRow {
 
 // Appends record no change: the rows of the events are their entries in the event log (contract J1).
 
-/** Records a change with its data as it is stored. */
+/** Records a change, and encodes its data. */
 export async function recordChange(sql: Sql, change: NewChange): Promise<void> {
-  const { session, kind, seq, eventSeq = null, data = null } = change;
+  const { session, kind, seq, eventSeq = null } = change;
+  const data = encodedData(sql.texts, session, change);
   if (data !== null) await sql.dialect.limits?.refuseTooLarge(sql, data);
   const { changes, sessions } = sql.tables;
   const key = sessionValues(session);
@@ -94,8 +95,8 @@ export async function recordChanges(sql: Sql, changes: readonly NewChange[]): Pr
 export function creationChanges(texts: StoredTexts, session: KnownSession, entries: StateEntries): NewChange[] {
   return piecesOf(texts.codec, entries).map((piece, i) =>
     i === 0
-      ? encodedChange(texts, { session, kind: 'created', seq: 0, data: stateJson(piece.set) })
-      : encodedChange(texts, { session, kind: 'state', seq: 0, data: changeText(piece) }),
+      ? { session, kind: 'created', seq: 0, data: stateJson(piece.set) }
+      : { session, kind: 'state', seq: 0, data: changeText(piece) },
   );
 }
 
@@ -109,9 +110,11 @@ export function stateChanges(
   entries: StateEntries,
   removed: readonly string[] = [],
 ): NewChange[] {
-  return piecesOf(texts.codec, entries, removed).map((piece) =>
-    encodedChange(texts, { ...change, kind: 'state', data: changeText(piece) }),
-  );
+  return piecesOf(texts.codec, entries, removed).map((piece) => ({
+    ...change,
+    kind: 'state',
+    data: changeText(piece),
+  }));
 }
 
 /** Records that a session is gone, and deletes its earlier records, except those of deletions. */
@@ -120,58 +123,43 @@ export async function recordDeletion(sql: Sql, session: SessionKey): Promise<voi
   await recordChange(sql, { session: { ...session, origin: '' }, kind: 'deleted', seq: 0 });
 }
 
-/** What to record for a trim. */
-export interface TrimChanges {
-  /** Replaces the state at the session's creation. */
-  created: string | null;
-  /** The session's own state after the last trimmed event, with which its past begins (contract K4). */
-  trimmed: NewChange[];
-}
-
-export function trimChanges(
-  texts: StoredTexts,
-  { session, seq }: Pick<NewChange, 'session' | 'seq'>,
-  state: readonly StateEntry[],
-): TrimChanges {
-  const { data = null } = encodedChange(texts, { session, kind: 'created', seq: 0, data: '{}' });
-  const trimmed = piecesOf(texts.codec, byScope(state)).map(({ set }) =>
-    encodedChange(texts, { session, kind: 'trimmed', seq, data: stateJson(set) }),
-  );
-  return { created: data, trimmed };
-}
-
-/** Records that the events before a number are gone, and deletes the earlier records. */
+/**
+ * Records that the events before a number are gone, and deletes the earlier records.
+ *
+ * @param state the session's own state after the last trimmed event, with which its past begins (contract K4).
+ */
 export async function recordTrim(
   sql: Sql,
-  session: SessionKey,
+  { session, seq }: Pick<NewChange, 'session' | 'seq'>,
   firstSeq: number,
-  { created, trimmed }: TrimChanges,
+  state: readonly StateEntry[],
 ): Promise<void> {
   const key = sessionValues(session);
   const isBefore = `(seq < ? and kind not in ('created', 'deleted') or kind = 'trimmed' or event_seq < ?)`;
   await sql.run(`${deleteOfSession(sql)} and ${isBefore}`, [...key, firstSeq, firstSeq]);
   const update = sql.dialect.sql.updateThrough(sql.tables.changes, 'primary');
+  const created = encodedData(sql.texts, session, { kind: 'created', seq: 0, data: '{}' });
   await sql.run(`${update} set data = ? where ${SESSION_WHERE} and kind = 'created'`, [created, ...key]);
-  await recordChanges(sql, trimmed);
+  for (const { set } of piecesOf(sql.texts.codec, byScope(state)))
+    await recordChange(sql, { session, kind: 'trimmed', seq, data: stateJson(set) });
 }
 
 /** @returns the recorded changes of a session's state, in their order. */
-export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Undecoded<RecordedChange[]>> {
+export async function recordedChanges(sql: Sql, session: SessionKey): Promise<RecordedChange[]> {
   const { changes, select } = sql.tables;
   const rows = await sql.all<HistoryRow>(
     `select change_id, kind, seq, ${select.data} as data, ${originOfSession(sql.tables)} as origin from ${changes}
       where ${SESSION_WHERE} and ${HAS_CONTENT} order by change_id`,
     [...sessionValues(session), ...sessionValues(session)],
   );
-  return (texts) =>
-    rows.map(({ kind, data, ...row }) => {
-      const seq = numberOf(row.seq);
-      const known = { ...session, origin: row.origin ?? '' };
-      const text = optionalTextOf(data);
-      const json = text === null ? null : texts.decode(text, () => ofChange(known, { kind, seq }));
-      const change = { id: numberOf(row.change_id), kind, seq };
-      return json instanceof Undecodable ? { ...change, data: null, undecodable: json } : { ...change, data: json };
-    });
+  return mapTexts(rows, ({ kind, data, ...row }) => {
+    const seq = numberOf(row.seq);
+    const known = { ...session, origin: row.origin ?? '' };
+    const text = optionalTextOf(data);
+    const json = text === null ? null : sql.texts.decode(text, () => ofChange(known, { kind, seq }));
+    const change = { id: numberOf(row.change_id), kind, seq };
+    return json instanceof Undecodable ? { ...change, data: null, undecodable: json } : { ...change, data: json };
+  });
 }
 
 /** Copies the changes that the past up to a number needs to a new session, without a codec. */
@@ -194,32 +182,18 @@ export async function copyChanges(sql: Sql, from: SessionKey, to: SessionKey, up
   );
 }
 
-/** @returns the same changes encoded for the new session, with a codec. */
-export function copiedChanges(
-  texts: StoredTexts,
-  changes: readonly RecordedChange[],
-  session: KnownSession,
-  upTo: number,
-): NewChange[] {
+/** @returns the same changes for the new session, with a codec. */
+export function copiedChanges(changes: readonly RecordedChange[], session: KnownSession, upTo: number): NewChange[] {
   const base = changes.filter(({ kind }) => kind === 'trimmed').map((change) => ({ ...change, seq: 0 }));
   const later = changes.filter(({ kind, seq }) => kind === 'state' && seq <= upTo);
-  return [...base, ...later].map(({ kind, seq, data }) => encodedChange(texts, { session, kind, seq, data }));
+  return [...base, ...later].map(({ kind, seq, data }) => ({ session, kind, seq, data }));
 }
 
-/** @returns the data of an empty change. */
-export function emptyData(
-  texts: StoredTexts,
-  session: KnownSession,
-  { kind, seq }: Pick<RecordedChange, 'kind' | 'seq'>,
-): string | null {
+/** Empties a recorded change; its entry stays in the log. */
+export async function emptyChange(sql: Sql, session: KnownSession, { id, kind, seq }: RecordedChange): Promise<void> {
   const data = kind === 'state' ? changeText({ set: [], removed: [] }) : '{}';
-  return encodedChange(texts, { session, kind, seq, data }).data ?? null;
-}
-
-/** Replaces the data of a recorded change; its entry stays in the log. */
-export async function setChangeData(sql: Sql, session: SessionKey, id: number, data: string | null): Promise<void> {
   const text = `update ${sql.tables.changes} set data = ? where ${SESSION_WHERE} and change_id = ?`;
-  await sql.run(text, [data, ...sessionValues(session), id]);
+  await sql.run(text, [encodedData(sql.texts, session, { kind, seq, data }), ...sessionValues(session), id]);
 }
 
 /** Deletes the changes after an event, and those of later events, whose numbers will be used again. */
@@ -302,11 +276,13 @@ function piecesOf(codec: TextCodec, entries: StateEntries, removed: readonly str
 
 const changeText = ({ set, removed }: Piece) => `{"set":${stateJson(set)},"removed":${JSON.stringify(removed)}}`;
 
-/** @returns the change with its data as it will be stored. */
-export function encodedChange(texts: StoredTexts, change: NewChange): NewChange {
-  const { session, kind, data = null } = change;
-  if (data === null || !WITH_CONTENT.has(kind)) return change;
-  return { ...change, data: texts.encode(data, () => ofChange(session, change)) };
+function encodedData(
+  texts: StoredTexts,
+  session: KnownSession,
+  change: Pick<NewChange, 'kind' | 'seq' | 'eventSeq' | 'data'>,
+): string | null {
+  const { kind, data = null } = change;
+  return data === null || !WITH_CONTENT.has(kind) ? data : texts.encode(data, () => ofChange(session, change));
 }
 
 /** @returns the JSON; null if there is none, or if it cannot be decoded. */

@@ -1,7 +1,7 @@
 import { ofEvent, type KnownSession } from '../../model/codec.js';
 import { decode } from '../../model/json.js';
 import type { SessionKey } from '../../model/keys.js';
-import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
+import type { StoredTexts } from '../../model/stored-texts.js';
 import type { AppendBatch, Sql, StoredEvent } from '../dialects/dialect.js';
 import { deletePartsFrom, readParts, replaceParts, underLock, type UnderLock } from '../dialects/event-parts.js';
 import {
@@ -63,37 +63,27 @@ export async function highestSeq(sql: Sql, session: SessionKey, { firstSeq }: Se
 
 /**
  * @param options.isLocked whether the caller holds the session's lock.
- * @returns the number of a stored event, its stored text, and its content.
+ * @returns the number of a stored event, and its content.
  */
 export async function findEvent(
   sql: Sql,
   session: SessionKey,
   eventId: string,
   options?: UnderLock,
-): Promise<{ seq: number; text: string | undefined; content: Undecoded<EventContent> } | undefined> {
+): Promise<EventContent | undefined> {
   const select = texts(sql).selectOne + underLock(sql, session, options);
   const key = sessionValues(session);
   const [row] = await sql.all<EventRow>(select, [...key, ...key, eventId]);
   if (!row) return undefined;
   const seq = numberOf(row.seq);
   const text = optionalTextOf(row.data) ?? (await readParts(sql, session, seq, options)) ?? undefined;
-  const known = { ...session, origin: originIn(row) };
-  return { seq, text, content: (texts) => ({ seq, id: eventId, ...contentOf(texts, known, eventId, text) }) };
+  return { seq, id: eventId, ...contentOf(sql.texts, { ...session, origin: originIn(row) }, eventId, text) };
 }
 
 /** Whether all of these events are stored with exactly this content. */
-export async function areStored(
-  sql: Sql,
-  session: SessionKey,
-  events: readonly StoredEvent[],
-): Promise<Undecoded<boolean>> {
-  const found: { json: string; content: Undecoded<EventContent> }[] = [];
-  for (const { id, json } of events) {
-    const stored = await findEvent(sql, session, id);
-    if (!stored) return () => false;
-    found.push({ json, content: stored.content });
-  }
-  return (texts) => found.every(({ json, content }) => content(texts).json === json);
+export async function areStored(sql: Sql, session: SessionKey, events: readonly StoredEvent[]): Promise<boolean> {
+  for (const { id, json } of events) if ((await findEvent(sql, session, id))?.json !== json) return false;
+  return true;
 }
 
 /** @returns the keys of deltas that lost to earlier events (contract A8), by the number of their event. */

@@ -1,5 +1,5 @@
-import { ofEvent } from '../../model/codec.js';
-import type { StoredTexts, Undecodable, Undecoded } from '../../model/stored-texts.js';
+import { mapTexts, ofEvent } from '../../model/codec.js';
+import type { Undecodable } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
 import type { Sql } from '../dialects/dialect.js';
@@ -29,25 +29,13 @@ export interface LoggedEvent {
   seq: number;
   /** Null until the event has one. */
   position: number | null;
+  id: string;
   /** Null if the row has lost its content; undefined if the event was deleted during the read, or its session is soft-deleted. */
   json: string | null | undefined;
   /** Whether a fork has copied it from another session. */
   isCopy: boolean;
   /** Why it cannot be decoded. */
   undecodable?: Undecodable | undefined;
-}
-
-/** The same as it is stored. */
-export interface StoredLogEvent {
-  session: SessionKey;
-  seq: number;
-  position: number | null;
-  id: string;
-  isCopy: boolean;
-  /** Of the session. */
-  origin: string;
-  /** Like `json` of `LoggedEvent`. */
-  text: string | null | undefined;
 }
 
 /** Events of one session, by their numbers. */
@@ -108,17 +96,17 @@ export function loggedEvents(
   { after, upTo, limit }: LogRange,
   columns: LogColumns,
   { isComplete = false } = {},
-): Promise<StoredLogEvent[]> {
+): Promise<LoggedEvent[]> {
   const { where, values } = conditions(columns);
   const { selectEvents, selectAllEvents } = texts(sql);
   const select = isComplete ? selectAllEvents : selectEvents;
-  return storedEvents(sql, `${select}${where} order by position limit ?`, [after, upTo, ...values, limit]);
+  return readEvents(sql, `${select}${where} order by position limit ?`, [after, upTo, ...values, limit]);
 }
 
 /** @returns one event; undefined if it is gone. */
-export async function loggedEvent(sql: Sql, session: SessionKey, seq: number): Promise<StoredLogEvent | undefined> {
+export async function loggedEvent(sql: Sql, session: SessionKey, seq: number): Promise<LoggedEvent | undefined> {
   const key = sessionValues(session);
-  const [event] = await storedEvents(sql, texts(sql).selectEvent, [...key, ...key, ...key, seq]);
+  const [event] = await readEvents(sql, texts(sql).selectEvent, [...key, ...key, ...key, seq]);
   return event;
 }
 
@@ -127,11 +115,11 @@ export async function loggedEventsOfSession(
   sql: Sql,
   session: SessionKey,
   { incarnation, after, upTo, limit, afterTimestamp }: SessionLogRange,
-): Promise<StoredLogEvent[]> {
+): Promise<LoggedEvent[]> {
   const { where, values } = conditions({ afterTimestamp });
   const text = `${texts(sql).selectSessionEvents}${where} order by seq limit ?`;
   const end = underLock(sql, session);
-  return storedEvents(sql, end === '' ? text : lockingInside(text, end) + end, [
+  return readEvents(sql, end === '' ? text : lockingInside(text, end) + end, [
     ...[...sessionValues(session), ...sessionValues(session)],
     after,
     upTo,
@@ -142,36 +130,23 @@ export async function loggedEventsOfSession(
   ]);
 }
 
-async function storedEvents(sql: Sql, select: string, values: readonly unknown[]): Promise<StoredLogEvent[]> {
-  const events: StoredLogEvent[] = [];
+async function readEvents(sql: Sql, select: string, values: readonly unknown[]): Promise<LoggedEvent[]> {
+  const rows: { row: EventRow; session: SessionKey; text: string | null | undefined }[] = [];
   for (const row of await sql.all<EventRow>(select, values)) {
     const session = sessionKeyOf(row);
-    const seq = numberOf(row.seq);
-    const origin = optionalTextOf(row.origin) ?? '';
     const isSoftDeleted = row.origin === SOFT_DELETED;
-    const text = isSoftDeleted ? undefined : (optionalTextOf(row.data) ?? (await readParts(sql, session, seq)));
-    events.push({
-      session,
-      seq,
-      position: optionalNumberOf(row.position) ?? null,
-      id: textOf(row.event_id),
-      isCopy: seq <= (optionalNumberOf(row.forked_seq) ?? 0),
-      origin,
-      text,
-    });
+    const inParts = () => readParts(sql, session, numberOf(row.seq));
+    rows.push({ row, session, text: isSoftDeleted ? undefined : (optionalTextOf(row.data) ?? (await inParts())) });
   }
-  return events;
-}
-
-export const loggedEventsOf =
-  (stored: readonly StoredLogEvent[]): Undecoded<LoggedEvent[]> =>
-  (texts) =>
-    stored.map((event) => loggedEventOf(texts, event));
-
-export function loggedEventOf(texts: StoredTexts, { id, origin, text, ...event }: StoredLogEvent): LoggedEvent {
-  if (typeof text !== 'string') return { ...event, json: text };
-  const json = texts.decode(text, () => ofEvent({ ...event.session, origin }, id));
-  return typeof json === 'string' ? { ...event, json } : { ...event, json: null, undecodable: json };
+  return mapTexts(rows, ({ row, session, text }) => {
+    const id = textOf(row.event_id);
+    const seq = numberOf(row.seq);
+    const isCopy = seq <= (optionalNumberOf(row.forked_seq) ?? 0);
+    const event = { session, seq, position: optionalNumberOf(row.position) ?? null, id, isCopy };
+    if (typeof text !== 'string') return { ...event, json: text };
+    const json = sql.texts.decode(text, () => ofEvent({ ...session, origin: optionalTextOf(row.origin) ?? '' }, id));
+    return typeof json === 'string' ? { ...event, json } : { ...event, json: null, undecodable: json };
+  });
 }
 
 /** Replaces the origin of a soft-deleted session. */

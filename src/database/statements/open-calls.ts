@@ -2,7 +2,7 @@ import type { WaitingCall } from '../../conversation/open-calls.js';
 import { decode, isRecord } from '../../model/json.js';
 import { CALL_NAME_LENGTH, type SessionKey } from '../../model/keys.js';
 import { MAX_SEQ } from '../../model/seq-ranges.js';
-import type { Undecoded } from '../../model/stored-texts.js';
+import { mapTexts } from '../../model/codec.js';
 import type { Sql } from '../dialects/dialect.js';
 import { readParts, underLock, type UnderLock } from '../dialects/event-parts.js';
 import { statementsFor } from '../dialects/session-rows.js';
@@ -48,7 +48,7 @@ export async function findOpenCalls(
   sql: Sql,
   { appName, userId, name, openFor }: OpenCallFilter,
   { after, limit }: { after: OpenCallCursor | undefined; limit: number },
-): Promise<Undecoded<FoundCall[]>> {
+): Promise<FoundCall[]> {
   const order = ['timestamp', ...(userId === undefined ? ['user_id'] : []), 'session_id', 'seq', 'number'];
   const place = after && [
     after.timestamp,
@@ -72,13 +72,12 @@ export async function findOpenCalls(
     const text = optionalTextOf(row.event_json) ?? (await readParts(sql, key, numberOf(row.seq))) ?? undefined;
     stored.push({ key, row, text });
   }
-  return (texts) =>
-    stored.map(({ key, row, text }) => {
-      const eventId = optionalTextOf(row.event_id) ?? undefined;
-      const session = { ...key, origin: textOf(row.origin) };
-      const { json } = eventId === undefined ? {} : contentOf(texts, session, eventId, text);
-      return { ...key, ...callOf(row), eventId, json };
-    });
+  return mapTexts(stored, ({ key, row, text }) => {
+    const eventId = optionalTextOf(row.event_id) ?? undefined;
+    const session = { ...key, origin: textOf(row.origin) };
+    const { json } = eventId === undefined ? {} : contentOf(sql.texts, session, eventId, text);
+    return { ...key, ...callOf(row), eventId, json };
+  });
 }
 
 /**

@@ -4,10 +4,9 @@ import { decode, decodeEvent } from '../../model/json.js';
 import type { SessionKey } from '../../model/keys.js';
 import { pastState, type PastEvent } from '../../model/past-state.js';
 import type { StateEntry } from '../../model/state.js';
-import type { Undecoded } from '../../model/stored-texts.js';
 import type { Sql } from '../dialects/dialect.js';
 import { pastChangeOf, recordedChanges } from './changes.js';
-import { loggedEventOf, loggedEventsOfSession, type StoredLogEvent } from './logged-events.js';
+import { loggedEventsOfSession } from './logged-events.js';
 import type { SessionHead } from './sessions.js';
 
 /** How many events are read at a time. */
@@ -29,31 +28,24 @@ type PastSession = Pick<SessionHead, 'incarnation' | 'firstSeq' | 'lastSeq'> & {
  *
  * @param seq at least the number before the first event that is kept.
  */
-export async function stateThen(sql: Sql, session: PastSession, seq: number): Promise<Undecoded<StateThen>> {
+export async function stateThen(sql: Sql, session: PastSession, seq: number): Promise<StateThen> {
   const { key, incarnation, firstSeq, lastSeq } = session;
   if (seq >= lastSeq) {
-    const written = await writtenState(sql, key, 'session');
-    return (texts) => {
-      const stored = written(texts);
-      const state = stored.filter(({ json }) => decode(json));
-      return { state, isWhole: state.length === stored.length };
-    };
-  }
-  const stored: StoredLogEvent[] = [];
-  for (let after = firstSeq - 1; after < seq; after += PAGE) {
-    const upTo = Math.min(after + PAGE, seq);
-    stored.push(...(await loggedEventsOfSession(sql, key, { incarnation, after, upTo, limit: PAGE })));
+    const stored = await writtenState(sql, key, 'session');
+    const state = stored.filter(({ json }) => decode(json));
+    return { state, isWhole: state.length === stored.length };
   }
   const superseded = await supersededKeys(sql, key, { from: firstSeq, upTo: seq });
-  const recorded = await recordedChanges(sql, key);
-  return (texts) => {
-    const events = stored.flatMap((each): PastEvent[] => {
-      const event = decodeEvent(loggedEventOf(texts, each).json ?? undefined);
-      return event ? [{ seq: each.seq, event, superseded: superseded.get(each.seq) }] : [];
-    });
-    const all = recorded(texts);
-    const changes = all.flatMap((change) => pastChangeOf(change) ?? []);
-    const isWhole = events.length === seq - firstSeq + 1 && changes.length === all.length;
-    return { state: pastState(changes, events, seq), isWhole };
-  };
+  const events: PastEvent[] = [];
+  for (let after = firstSeq - 1; after < seq; after += PAGE) {
+    const upTo = Math.min(after + PAGE, seq);
+    for (const each of await loggedEventsOfSession(sql, key, { incarnation, after, upTo, limit: PAGE })) {
+      const event = decodeEvent(each.json ?? undefined);
+      if (event) events.push({ seq: each.seq, event, superseded: superseded.get(each.seq) });
+    }
+  }
+  const all = await recordedChanges(sql, key);
+  const changes = all.flatMap((change) => pastChangeOf(change) ?? []);
+  const isWhole = events.length === seq - firstSeq + 1 && changes.length === all.length;
+  return { state: pastState(changes, events, seq), isWhole };
 }

@@ -1,5 +1,5 @@
-import { ofEvent, ofState, type KnownSession } from '../../model/codec.js';
-import type { StoredTexts, Undecodable, Undecoded } from '../../model/stored-texts.js';
+import { mapTexts, ofEvent, ofState, type KnownSession } from '../../model/codec.js';
+import type { StoredTexts, Undecodable } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { MAX_SEQ, gapsIn, type SeqRange } from '../../model/seq-ranges.js';
 import { SCOPES, type Scope } from '../../model/state.js';
@@ -63,20 +63,18 @@ interface ReadSession extends ReadHead, ReadEvents {
   state: StateValue[];
 }
 
-type UndecodedSession = Undecoded<ReadSession | undefined>;
-
 // One statement reads a session: on every database and at every isolation level it sees one moment (contract D8).
 
 /**
  * Reads a session with all of its events, or the newest n.
  *
- * @returns a function that returns undefined if there is no such session.
+ * @returns undefined if there is no such session.
  */
-export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SEQ): Promise<UndecodedSession> {
+export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SEQ): Promise<ReadSession | undefined> {
   const reader = sql.behind ? current(sql, session) : sql;
   const most = Math.min(newest, MAX_SEQ);
   const found = sorted(await reader.all<Row>(...texts(sql).newest(session, most)));
-  return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq - 1, found.head.lastSeq - most)));
+  return decoded(sql, session, found && withGaps(found, Math.max(found.head.firstSeq - 1, found.head.lastSeq - most)));
 }
 
 /**
@@ -85,25 +83,25 @@ export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SE
  * are the newest n. Before them come the turns whose calls wait for a person, or are answered among them, since a model needs the
  * call of an answer, and the calls that were made with it.
  */
-export async function readTurns(sql: Sql, session: SessionKey, newest: number): Promise<UndecodedSession> {
+export async function readTurns(sql: Sql, session: SessionKey, newest: number): Promise<ReadSession | undefined> {
   const reader = sql.behind ? current(sql, session) : sql;
   const rows = await reader.all<Row>(...texts(sql).turns(session, Math.min(newest, MAX_SEQ)));
   const found = sorted(rows);
-  if (!found) return decoding(session, found);
+  if (!found) return decoded(sql, session, found);
   const { firstSeq, lastSeq } = found.head;
   const asked = rows.flatMap((row) => (row.kind === 'event' ? numberOf(row.first_seq) : []));
   const first = Math.max(firstSeq, asked.find((number) => number !== 0) ?? lastSeq - newest + 1);
   const isBefore = ({ seq }: { seq: number }) => seq < first;
   const before = found.events.filter((event, i) => isBefore(event) && event.seq !== found.events[i - 1]?.seq);
   const read = withGaps({ ...found, events: found.events.filter((event) => !isBefore(event)) }, first - 1);
-  return decoding(session, { ...read, events: [...before, ...read.events] });
+  return decoded(sql, session, { ...read, events: [...before, ...read.events] });
 }
 
 /** Reads a session with its events after a number. */
-export async function readAfter(sql: Sql, session: SessionKey, seq: number): Promise<UndecodedSession> {
+export async function readAfter(sql: Sql, session: SessionKey, seq: number): Promise<ReadSession | undefined> {
   const reader = sql.behind ? current(sql, session) : sql;
   const found = sorted(await reader.all<Row>(...texts(sql).after(session, seq)));
-  return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq - 1, seq)));
+  return decoded(sql, session, found && withGaps(found, Math.max(found.head.firstSeq - 1, seq)));
 }
 
 /** Reads a session with its events later than a time in ms, or the newest n of those. */
@@ -112,16 +110,16 @@ export async function readSince(
   session: SessionKey,
   time: number,
   newest?: number,
-): Promise<UndecodedSession> {
+): Promise<ReadSession | undefined> {
   const reader = sql.behind ? current(sql, session) : sql;
   const { since, newestSince, whole } = texts(sql);
   const statement = newest === undefined ? since(session, time) : newestSince(session, time, newest);
   const found = sorted(await reader.all<Row>(...statement));
   const read = found && sinceTime(found, newest);
-  if (!found || read) return decoding(session, read);
+  if (!found || read) return decoded(sql, session, read);
   // An event is missing or in parts, so everything is read again, as of one moment.
   const all = sorted(await reader.all<Row>(...whole(session, time)));
-  return decoding(session, all && wholeSinceTime(all, newest));
+  return decoded(sql, session, all && wholeSinceTime(all, newest));
 }
 
 /** Others write the state of apps and users, so it is not locked. */
@@ -191,19 +189,17 @@ interface Asked extends Found {
   uncounted: FoundEvent[];
 }
 
-function decoding(key: SessionKey, asked: Asked | undefined): UndecodedSession {
-  if (!asked) return () => undefined;
+function decoded({ texts }: Sql, key: SessionKey, asked: Asked | undefined): ReadSession | undefined {
+  if (!asked) return undefined;
   const { head, state, events, missing, uncounted } = asked;
   const session = { ...key, origin: head.origin };
-  return (texts) => {
-    const content = ({ seq, id, text }: FoundEvent) => ({ seq, id, ...contentOf(texts, session, id, text) });
-    return {
-      ...head,
-      state: state.map((row) => stateValueOf(texts, session, row)),
-      events: events.map(content),
-      missing,
-      uncounted: uncounted.map(content),
-    };
+  const content = ({ seq, id, text }: FoundEvent) => ({ seq, id, ...contentOf(texts, session, id, text) });
+  return {
+    ...head,
+    state: mapTexts(state, (row) => stateValueOf(texts, session, row)),
+    events: mapTexts(events, content),
+    missing,
+    uncounted: mapTexts(uncounted, content),
   };
 }
 

@@ -1,5 +1,5 @@
-import { ofState, type KnownSession } from '../../model/codec.js';
-import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
+import { mapTexts, ofState, type KnownSession } from '../../model/codec.js';
+import type { StoredTexts } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
@@ -26,13 +26,9 @@ interface OwnedValue extends StateValue {
 }
 
 /** @returns the state of one scope only. */
-export async function stateOfScope(
-  sql: Sql,
-  session: SessionKey,
-  scope: 'user' | 'app',
-): Promise<Undecoded<StateValue[]>> {
+export async function stateOfScope(sql: Sql, session: SessionKey, scope: 'user' | 'app'): Promise<StateValue[]> {
   const rows = await sql.all<StateRow>(texts(sql).select[scope], ownerValues(session, scope));
-  return (texts) => rows.map((row) => stateValueOf(texts, { ...session, origin: '' }, row));
+  return mapTexts(rows, (row) => stateValueOf(sql.texts, { ...session, origin: '' }, row));
 }
 
 /**
@@ -45,8 +41,8 @@ export async function stateOfSessions(
   { appName, userId }: { appName: string; userId: string | undefined },
   sessions: readonly { userId: string; id: string; origin: string }[],
   all: boolean,
-): Promise<Undecoded<Map<string, StateValue[]>>> {
-  if (sessions.length === 0) return () => new Map();
+): Promise<Map<string, StateValue[]>> {
+  if (sessions.length === 0) return new Map();
   // Rows of other sessions are left out by `ownerKey`.
   const namesNone = all || sessions.length > MOST_ROWS;
 
@@ -66,22 +62,19 @@ export async function stateOfSessions(
     [...owner, ...users, ...ids, ...owner, ...users, appName],
   );
   const origins = new Map(sessions.map(({ userId, id, origin }) => [ownerKey(userId, id), origin]));
-  return (texts) => {
-    const states = new Map<string, StateValue[]>();
-    for (const row of rows) {
-      const [user, sessionId] = [textOf(row.user_id), textOf(row.session_id)];
-      const key = ownerKey(user, sessionId);
-      const origin = origins.get(key);
-      // The row belongs to a session that is not listed.
-      if (row.kind === 'session' && origin === undefined) continue;
-      const owner = { appName, userId: user, sessionId, origin: origin ?? '' };
-      const value = stateValueOf(texts, owner, row);
-      const values = states.get(key);
-      if (values) values.push(value);
-      else states.set(key, [value]);
-    }
-    return states;
-  };
+  const states = new Map<string, StateValue[]>();
+  mapTexts(rows, (row) => {
+    const [user, sessionId] = [textOf(row.user_id), textOf(row.session_id)];
+    const key = ownerKey(user, sessionId);
+    const origin = origins.get(key);
+    // The row belongs to a session that is not listed.
+    if (row.kind === 'session' && origin === undefined) return;
+    const value = stateValueOf(sql.texts, { appName, userId: user, sessionId, origin: origin ?? '' }, row);
+    const values = states.get(key);
+    if (values) values.push(value);
+    else states.set(key, [value]);
+  });
+  return states;
 }
 
 /**
@@ -90,8 +83,8 @@ export async function stateOfSessions(
  *
  * @returns each value with its owner, named in the same way.
  */
-export async function stateOfOwners(sql: Sql, owners: readonly SessionKey[]): Promise<Undecoded<OwnedValue[]>> {
-  if (owners.length === 0) return () => [];
+export async function stateOfOwners(sql: Sql, owners: readonly SessionKey[]): Promise<OwnedValue[]> {
+  if (owners.length === 0) return [];
   const { value } = sql.tables.select;
   const selects: string[] = [];
   const values: unknown[] = [];
@@ -115,24 +108,22 @@ export async function stateOfOwners(sql: Sql, owners: readonly SessionKey[]): Pr
     values.push(...[...distinct.values()].flat());
   }
   const rows = await sql.all<StateRow & SessionKeyRow & OriginRow>(selects.join(' union all '), values);
-  return (texts) =>
-    rows.map((row) => {
-      const owner = sessionKeyOf(row);
-      return { ...stateValueOf(texts, { ...owner, origin: originIn(row) }, row), owner };
-    });
+  return mapTexts(rows, (row) => {
+    const owner = sessionKeyOf(row);
+    return { ...stateValueOf(sql.texts, { ...owner, origin: originIn(row) }, row), owner };
+  });
 }
 
 /** @returns the state of one scope in the order of keys, each value with the event that wrote it. */
-export async function writtenState(sql: Sql, session: SessionKey, scope: Scope): Promise<Undecoded<StateEntry[]>> {
+export async function writtenState(sql: Sql, session: SessionKey, scope: Scope): Promise<StateEntry[]> {
   const owner = ownerValues(session, scope);
   const values = scope === 'session' ? [...owner, ...owner] : owner;
   const text = texts(sql).selectWritten[scope];
   const rows = await sql.all<StateRow & OriginRow & { event_id: string | null }>(text, values);
-  return (texts) =>
-    rows.map((row) => {
-      const { key, json } = stateValueOf(texts, { ...session, origin: originIn(row) }, row);
-      return { key, json, eventId: optionalTextOf(row.event_id) };
-    });
+  return mapTexts(rows, (row) => {
+    const { key, json } = stateValueOf(sql.texts, { ...session, origin: originIn(row) }, row);
+    return { key, json, eventId: optionalTextOf(row.event_id) };
+  });
 }
 
 /** Deletes the session's own state. */
