@@ -10,32 +10,33 @@ import { EventLog, LOG_OPTIONS, type EventLogOptions } from './log/event-log.js'
 import { SessionMaintenance } from './maintenance/session-maintenance.js';
 import { anEmbedding } from './memory/embedding.js';
 import { MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from './memory/memory-service.js';
-import { object } from './model/arguments.js';
+import { aCount, object } from './model/arguments.js';
 import { MikroOrmSessionService } from './sessions/session-service.js';
 
 /**
  * The options of all services: `ttlMs` is for the leases, `pollIntervalMs` for the event log, `canonicalUri` and `maxBytes` are for
- * artifacts, `embed` is for memory.
+ * artifacts, `embed` and `maxCharacters` are for memory.
  */
 export interface AdkServicesOptions
   extends
     SessionLeasesOptions,
     Pick<EventLogOptions, 'pollIntervalMs'>,
     Pick<MikroOrmArtifactServiceOptions, 'canonicalUri' | 'maxBytes'>,
-    Pick<MikroOrmMemoryServiceOptions, 'embed'> {}
+    Pick<MikroOrmMemoryServiceOptions, 'embed' | 'maxCharacters'> {}
 
 const checkOptions = object<AdkServicesOptions>({
   ...LEASES_OPTIONS,
   ...LOG_OPTIONS,
   ...ARTIFACT_OPTIONS,
   embed: anEmbedding,
+  maxCharacters: aCount,
 });
 
 /** The services on one database. */
 export interface AdkServices {
   sessionService: MikroOrmSessionService;
   artifactService: MikroOrmArtifactService;
-  /** It has the common options and `embed`. For its other options, make a `MikroOrmMemoryService`. */
+  /** It has the common options, `embed` and `maxCharacters`. For its other options, make a `MikroOrmMemoryService`. */
   memoryService: MikroOrmMemoryService;
   /** Only if there is a codec, since credentials are always encrypted. */
   credentialService?: MikroOrmCredentialService;
@@ -58,7 +59,7 @@ export interface AdkServices {
  * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
  */
 export function adkServices(em: EntityManager, options: AdkServicesOptions = {}): AdkServices {
-  const { ttlMs, pollIntervalMs, canonicalUri, maxBytes, embed, ...ofService } = checkOptions(
+  const { ttlMs, pollIntervalMs, canonicalUri, maxBytes, embed, maxCharacters, ...ofService } = checkOptions(
     options,
     'The options of adkServices',
   );
@@ -69,7 +70,7 @@ export function adkServices(em: EntityManager, options: AdkServicesOptions = {})
   return {
     sessionService: new MikroOrmSessionService(em, ofService),
     artifactService: new MikroOrmArtifactService(em, { ...common, canonicalUri, maxBytes }),
-    memoryService: new MikroOrmMemoryService(em, { ...common, embed }),
+    memoryService: new MikroOrmMemoryService(em, { ...common, embed, maxCharacters }),
     ...(isEmpty ? {} : { credentialService: new MikroOrmCredentialService(em, common) }),
     leases: new SessionLeases(em, { ...ofService, ttlMs }),
     log: new EventLog(em, { ...common, pollIntervalMs }),

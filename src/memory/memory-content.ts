@@ -31,11 +31,13 @@ export interface NewMemory extends MemoryKey, MemoryTexts {
 /** The stored content of a memory. */
 export interface MemoryData extends Pick<MemoryEntry, 'content' | 'author'> {
   customMetadata?: Record<string, unknown>;
+  /** Whether `addMemory` has added it, and not an event. */
+  isAdded?: true;
 }
 
 /** @returns undefined if there is no word by which it could be found. @throws UnserializableValueError. */
 export function newMemory(
-  { content, author, customMetadata }: MemoryData,
+  { content, author, customMetadata, isAdded }: MemoryData,
   rest: Omit<NewMemory, 'text' | 'words' | 'data'>,
 ): NewMemory | undefined {
   const text = textOf(content);
@@ -45,6 +47,7 @@ export function newMemory(
     content,
     ...(author !== undefined && { author }),
     ...(customMetadata && { customMetadata }),
+    ...(isAdded && { isAdded }),
   };
   return { ...rest, text, words: wordList(words), data: encode(data, 'memory').json };
 }
@@ -87,8 +90,12 @@ export async function saidByHost(database: Database, event: Event, text: TextOfE
   return own === undefined ? [] : [own];
 }
 
-/** @returns what is remembered of an event: its texts, without thoughts, calls, responses and files (contract Q13). */
-export const saidByEvent = ({ partial, content }: Event): string[] => (partial ? [] : saidIn(content));
+/** @returns what is remembered of an event: its texts, or what was said aloud, without thoughts, calls, responses and files (contract Q13). */
+export function saidByEvent({ partial, content, inputTranscription, outputTranscription }: Event): string[] {
+  if (partial) return [];
+  const written = saidIn(content);
+  return written.length > 0 ? written : saidIn({ parts: [inputTranscription ?? {}, outputTranscription ?? {}] });
+}
 
 /** Accepts any shape: an error about another program's event would stop the projection for all users. */
 function saidIn(content: Event['content']): string[] {
@@ -102,6 +109,19 @@ function saidIn(content: Event['content']): string[] {
 
 /** @returns the text by which a memory is found. */
 export const textOf = (content: MemoryEntry['content']): string => saidIn(content).join('\n');
+
+const QUESTION_MARK = /[?\uff1f\u061f\u055e\u1367\u037e]|\p{Script=Greek}\p{M}*;/u;
+
+/**
+ * Whether a memory with the words of a question is that question, asked before (contract Q7): a projection also remembers the message
+ * that a search is for. A statement with the same words is its answer.
+ */
+export function repeatsQuestion({ content, isAdded }: MemoryData, question: string): boolean {
+  const text = textOf(content);
+  return !isAdded && (QUESTION_MARK.test(text) || bare(text) === bare(question));
+}
+
+const bare = (text: string) => text.replace(/\s+/g, ' ').trim().toLowerCase();
 
 /** @returns undefined if the text is not from this package. */
 export function memoryDataOf(json: string): MemoryData | undefined {

@@ -1,6 +1,7 @@
 import type { BaseMemoryService, Event, MemoryEntry, SearchMemoryRequest, Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { Database } from '../database/calls/database.js';
 import { onceOnRows } from '../database/calls/once.js';
 import {
@@ -34,6 +35,7 @@ import { Embedder, anEmbedding, withStoredVectors, type MemoryEmbedding } from '
 import {
   memoryOfEvent,
   newMemory,
+  repeatsQuestion,
   saidByEvent,
   saidByHost,
   textOf,
@@ -61,13 +63,16 @@ import { cosine } from './vectors.js';
 export interface MikroOrmMemoryServiceOptions extends CommonOptions {
   /** How many memories a search returns at most; 10 by default. ADK sends all of them to the model. */
   limit?: number;
-  /** How many characters the texts of a search have together at most; no limit by default. */
+  /**
+   * How many characters the texts of a search have together at most; 20,000 by default, about 5,000 tokens. A memory with more is not
+   * found. `PRELOAD_MEMORY` puts all of them into the instructions of each model request.
+   */
   maxCharacters?: number;
   /** How long a memory can be found, in ms; for ever by default. */
   ttlMs?: number;
   /**
-   * Returns the text of an event to remember, or undefined. By default the event's texts, without thoughts, calls, responses and
-   * files.
+   * Returns the text of an event to remember, or undefined. By default the event's texts or, if it has none, its transcriptions, without
+   * thoughts, calls, responses and files.
    */
   text?: TextOfEvent;
   /**
@@ -228,6 +233,9 @@ const checkRequest = {
   ),
 };
 
+/** What fits a prompt: with 100,000 characters in each of ten memories, a model request would fail. */
+const MOST_CHARACTERS = 20_000;
+
 /** How many lists of words one statement reads. */
 const PAGE = 5_000;
 
@@ -351,6 +359,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
         content,
         ...(author && { author }),
         ...((customMetadata ?? own) && { customMetadata: { ...customMetadata, ...own } }),
+        isAdded: true,
       };
       const memory = newMemory(data, { ...owner, sessionId, memoryId, time, ttlMs });
       if (!memory)
@@ -388,7 +397,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
 
   /**
    * Finds memories of a user and of the app that have words of the question or, with `embed`, a similar meaning. The best match comes
-   * first; rare words count more than frequent ones; of equal matches, the newer one comes first. A memory that only repeats the
+   * first; rare words count more than frequent ones; of equal matches, the newer one comes first. An event that only repeats the
    * question is left out, since a projection also remembers the question itself.
    */
   async searchMemory(request: SearchMemoriesRequest): Promise<{ memories: FoundMemory[] }> {
@@ -396,9 +405,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const { appName, userId, query, sessionId, since, includeApp = true } = checked;
     checkKeys({ appName, userId, ...(sessionId !== undefined && { sessionId }) });
     // Now: what the caller does to them later does not count.
-    const wanted = Object.entries(checked.metadata ?? {}).map(
-      ([name, value]) => [name, JSON.stringify(value)] as const,
-    );
+    const wanted = Object.entries(JSON.parse(JSON.stringify(checked.metadata ?? {})) as Record<string, unknown>);
     const ranking = new Ranking(query);
     if (ranking.isEmpty) return { memories: [] };
     const context = { operation: 'searchMemory', key: { appName, userId } };
@@ -425,10 +432,11 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   /** Reads the best memories that meet the conditions. */
   async #best(
     ranking: Ranking,
-    wanted: readonly (readonly [name: string, json: string])[],
+    wanted: readonly (readonly [name: string, value: unknown])[],
     request: SearchMemoriesRequest,
   ): Promise<FoundMemory[]> {
-    const { limit = this.#options.limit ?? 10, maxCharacters = this.#options.maxCharacters ?? Infinity } = request;
+    const { limit = this.#options.limit ?? 10 } = request;
+    const { maxCharacters = this.#options.maxCharacters ?? MOST_CHARACTERS } = request;
     const found: FoundMemory[] = [];
     let characters = 0;
     let isSpent = false;
@@ -443,8 +451,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
         if (!data || found.length === limit) continue;
         const length = textOf(data.content).length;
         const has = data.customMetadata ?? {};
-        const isMeant = wanted.every(([name, json]) => Object.hasOwn(has, name) && JSON.stringify(has[name]) === json);
-        if (!isMeant) continue;
+        const isMeant = wanted.every(
+          ([name, value]) => Object.hasOwn(has, name) && isDeepStrictEqual(has[name], value),
+        );
+        if (!isMeant || (ranking.hasWordsOf(memory) && repeatsQuestion(data, request.query))) continue;
         if (characters + length > maxCharacters) {
           isSpent ||= length <= maxCharacters;
           continue;

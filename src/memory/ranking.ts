@@ -35,6 +35,7 @@ export class Ranking {
   /** How many memories have each word, and each stem. */
   readonly #having: Uint32Array;
   readonly #similar: Scored[] = [];
+  readonly #withItsWords = new Set<Ranked>();
   #memories = 0;
   #words = 0;
 
@@ -48,10 +49,14 @@ export class Ranking {
     return this.#question.words.length === 0;
   }
 
+  /** Whether a memory has the words of the question and no others, so that it may be the question itself (contract Q7). */
+  hasWordsOf(memory: Ranked): boolean {
+    return this.#withItsWords.has(memory);
+  }
+
   /** @param list the words of the memory. @param cosine of its vector and the question's, if it counts. */
   add(memory: Ranked, list: Buffer, cosine?: number): void {
-    // The memory repeats the question (contract Q7).
-    if (list.length === this.#question.list.length && list.equals(this.#question.list)) return;
+    if (list.equals(this.#question.list)) this.#withItsWords.add(memory);
     if (cosine !== undefined) this.#similar.push({ memory, score: cosine });
     const length = lengthOf(list);
     this.#memories++;

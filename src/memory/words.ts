@@ -1,14 +1,22 @@
 /** Scripts without spaces between words, or with particles joined to them. */
 const IN_PAIRS =
   '\\p{scx=Han}\\p{scx=Hira}\\p{scx=Kana}\\p{scx=Thai}\\p{scx=Lao}\\p{scx=Khmr}\\p{scx=Mymr}\\p{scx=Hang}';
+
+/** Stands between the parts of a word, as in Persian. Many leave it out, or write a space. */
+const NON_JOINER = '\\u200c';
+
+/** A word: a letter or a digit, with what follows it. A mark on a sign, as in `❤️` and `1️⃣`, is none. */
+const WORD = '[\\p{L}\\p{N}][\\p{L}\\p{M}\\p{N}]*';
 const makePatterns = () => ({
   isInPairs: new RegExp(`[${IN_PAIRS}]`, 'u'),
   pieces: new RegExp(`[${IN_PAIRS}]+|[^${IN_PAIRS}]+`, 'gu'),
   han: /\p{Script=Han}/u,
-  runs: /[\p{L}\p{M}\p{N}]+/gu,
+  words: new RegExp(WORD, 'gu'),
+  joined: new RegExp(`${WORD}(?:[\\p{P}${NON_JOINER}]${WORD})*`, 'gu'),
   /** More marks on a letter than any script has. The last two become marks when a text is normalised. */
   tooMarked: /([\p{M}\uFF9E\uFF9F]{30})[\p{M}\uFF9E\uFF9F]+/gu,
   marked: /([\p{Script=Latin}\p{Script=Greek}\p{Script=Arabic}\p{Script=Hebrew}])\p{M}+/gu,
+  unseen: new RegExp(`(?!${NON_JOINER})[\\p{Default_Ignorable_Code_Point}\\p{Me}]`, 'gu'),
 });
 
 type Patterns = ReturnType<typeof makePatterns>;
@@ -18,40 +26,56 @@ let made: Patterns | undefined;
 const patterns = (): Patterns => (made ??= makePatterns());
 
 const ASCII = /^[\0-\x7f]*$/;
+const ASCII_WORD = /[a-z0-9]+/g;
+/** The signs are the punctuation in ASCII, as `\p{P}` has it. */
+const ASCII_JOINED = /[a-z0-9]+(?:[!-#%-*,-/:;?@[-\]_{}][a-z0-9]+)*/g;
 
 /**
  * Letters that are compared as others: `ß`, `ς` and `ı` have the same capitals as these; strokes, ligatures and the dots of `ё` are
- * often left out, and normalization does not remove them; U+0640 only lengthens an Arabic word.
+ * often left out, and normalization does not remove them; U+0640 only lengthens an Arabic word; `ʼ` and `ʻ` are apostrophes.
  */
 const FOLDED: Readonly<Record<string, string>> = {
-  ...{ ß: 'ss', ς: 'σ', ı: 'i', ł: 'l', ø: 'o', đ: 'd', æ: 'ae', œ: 'oe', ё: 'е', '\u0640': '' },
+  ...{ ß: 'ss', ς: 'σ', ı: 'i', ł: 'l', ø: 'o', đ: 'd', æ: 'ae', œ: 'oe', ё: 'е', '\u0640': '', ʼ: '', ʻ: '' },
 };
 
 /**
- * The words of a text, normalised for comparison: without case, and without marks in scripts that are also written without them. In
- * scripts without spaces, each pair of characters is a word, and in Han each character, too. It needs no dictionary and no rules of
- * a language, so a text in any mix of languages gives the same words on every machine.
+ * The words of a text, normalised for comparison: without case, without characters that nobody sees, and without marks in scripts that
+ * are also written without them. Words that a punctuation character joins, such as `Wi-Fi` and `AB-1234`, are also one word. In scripts
+ * without spaces, each pair of characters is a word, and in Han each character, too. It needs no dictionary and no rules of a language,
+ * so a text in any mix of languages gives the same words on every machine.
  */
 export function wordsOf(text: string): string[] {
+  const found: string[] = [];
   // The same result, but faster.
-  if (ASCII.test(text)) return text.toLowerCase().match(/[a-z0-9]+/g) ?? [];
-  const { runs, isInPairs, pieces } = patterns();
-  const words: string[] = [];
-  for (const [run] of folded(text).matchAll(runs)) {
-    if (!isInPairs.test(run)) words.push(run);
-    else for (const [piece] of run.matchAll(pieces)) addPiece(words, piece);
+  if (ASCII.test(text)) {
+    for (const [joined] of text.toLowerCase().matchAll(ASCII_JOINED)) addJoined(found, joined, ASCII_WORD);
+    return found;
   }
-  return words;
+  const { joined, words, isInPairs, pieces } = patterns();
+  for (const [run] of folded(text).matchAll(joined))
+    if (!isInPairs.test(run)) addJoined(found, run, words);
+    else for (const [word] of run.matchAll(words)) for (const [piece] of word.matchAll(pieces)) addPiece(found, piece);
+  return found;
+}
+
+/** Adds words, and the word that they are together, unless it has the stem of the first: `what's` would count as `what` twice. */
+function addJoined(found: string[], joined: string, word: RegExp): void {
+  const parts = joined.match(word) ?? [];
+  for (const part of parts) found.push(part);
+  const [first = ''] = parts;
+  if (parts.length === 1) return;
+  const whole = parts.join('');
+  if (first.length < STEM || !hashed(whole).hasStem) found.push(whole);
 }
 
 function folded(text: string): string {
-  const { tooMarked, marked } = patterns();
+  const { tooMarked, marked, unseen } = patterns();
   // Normalization sorts the marks of a letter, in quadratic time: 100,000 of them stopped the process for 8 s. Of more than 30, the
   // others are left out, as in the stream-safe text format (UAX 15).
-  const streamSafe = text.replace(tooMarked, '$1').normalize('NFKC');
+  const streamSafe = text.replace(unseen, '').replace(tooMarked, '$1').normalize('NFKC');
   const bare = streamSafe.toLowerCase().normalize('NFD').replace(marked, '$1').normalize('NFC');
   // The last four bits in the code of an Arabic or Persian digit are its value.
-  return bare.replace(/[ßςıłøđæœё\u0640٠-٩۰-۹]/g, (letter) => FOLDED[letter] ?? String(letter.charCodeAt(0) & 0xf));
+  return bare.replace(/[ßςıłøđæœёʼʻ\u0640٠-٩۰-۹]/g, (letter) => FOLDED[letter] ?? String(letter.charCodeAt(0) & 0xf));
 }
 
 function addPiece(words: string[], piece: string): void {
@@ -70,7 +94,7 @@ function addPiece(words: string[], piece: string): void {
 }
 
 /** The first byte of a list. No encoded list begins with it. It must change if lists get other words or hashes. */
-const VERSION = 2;
+const VERSION = 3;
 
 /** A word takes four bytes in a list: 28 bits of its hash, and its count, at most 15. */
 const ENTRY = 4;

@@ -240,6 +240,25 @@ memorySuite.own('Q7', 'what repeats the question word for word is left out', asy
   expect(await search('where is my bike')).toEqual(['The bike is in the shed.']);
 });
 
+memorySuite.own(
+  'Q7',
+  'only what repeats the question as a question is left out, and nothing that was added',
+  async (context) => {
+    const { service, key, say, search } = memoryOf(context);
+    await say('s', 'Allergic to peanuts.', 'Where is my bike?!', '我的自行车在哪里？', 'Tell me about Oslo');
+    expect(await search('allergic to peanuts')).toEqual(['Allergic to peanuts.']);
+    expect(await search('where is my bike')).toEqual([]);
+    expect(await search('我的自行车在哪里')).toEqual([]);
+    expect(await search(' tell me about  oslo')).toEqual([]);
+    const memories = ['Is she allergic to cats?', 'tell me about Rome'].map((text) => ({
+      content: { parts: [{ text }] },
+    }));
+    await service.addMemory({ ...key, memories });
+    expect(await search('is she allergic to cats', { limit: 1 })).toEqual(['Is she allergic to cats?']);
+    expect(await search('tell me about Rome', { limit: 1 })).toEqual(['tell me about Rome']);
+  },
+);
+
 memorySuite.own('Q8', 'a search returns at most the requested memories and characters', async (context) => {
   const { say, search } = memoryOf(context, { limit: 3 });
   await say('s', ...range(20).map((n) => `fox ${'x'.repeat(n)}`));
@@ -249,6 +268,17 @@ memorySuite.own('Q8', 'a search returns at most the requested memories and chara
   expect(few.join('').length).toBeLessThanOrEqual(60);
   expect(few.length).toBeGreaterThan(2);
   for (const nothing of ['', ' ', '?!', '\u{1f600}']) expect(await search(nothing)).toEqual([]);
+});
+
+memorySuite.own('Q8', 'without an option a search fits a prompt, and adkServices has the option', async (context) => {
+  const { say, key } = memoryOf(context);
+  await say('s', ...range(10).map((n) => `fox ${n} ${'x'.repeat(9_000)}`));
+  const found = async (maxCharacters?: number) => {
+    const { memoryService } = adkServices(context.orm.em, { maxCharacters });
+    const { memories } = await memoryService.searchMemory({ ...key, query: 'a fox' });
+    return memories.length;
+  };
+  expect([await found(), await found(10_000), await found(1_000_000)]).toEqual([2, 1, 10]);
 });
 
 memorySuite.own('Q8', 'a search reads no more memories than it has characters for', async (context) => {
@@ -319,6 +349,18 @@ memorySuite.own('Q8', 'a search may be of a session, of a time, and of metadata'
   expect(await search('fox hunt', { since: 2, sessionId: 's1' })).toEqual(['fox two']);
   expect(await search('fox hunt', { metadata: { kind: { a: [1] } } })).toEqual(['a fox that is rare']);
   expect(await search('fox hunt', { metadata: { kind: { a: [2] } } })).toEqual([]);
+  await service.addMemory({
+    ...key,
+    memories: [
+      {
+        id: 'n',
+        content: { parts: [{ text: 'a nested fox' }] },
+        customMetadata: { of: { b: [{ c: 1, d: 2 }], a: 1 } },
+      },
+    ],
+  });
+  expect(await search('fox hunt', { metadata: { of: { a: 1, b: [{ d: 2, c: 1 }] } } })).toEqual(['a nested fox']);
+  expect(await search('fox hunt', { metadata: { of: { a: 1, b: [{ d: 2, c: '1' }] } } })).toEqual([]);
   for (const tenant of [undefined, () => 1, 1n, [NaN], new Map()])
     await expectCode(search('fox hunt', { metadata: { tenant } }), 'ADK_INVALID_ARGUMENT', 'metadata.tenant');
   expect(await search('fox hunt', { metadata: JSON.parse('{"__proto__":{}}') as Record<string, unknown> })).toEqual([]);
@@ -350,7 +392,7 @@ memorySuite.own(
     );
     await service.addEventsToMemory({ ...key, sessionId: 's', events });
     expect(await search('which n5099 n0 n4999 n5000')).toHaveLength(4);
-    expect(new Set(await search('a fact', { limit: 3_000 })).size).toBe(3_000);
+    expect(new Set(await search('a fact', { limit: 3_000, maxCharacters: 50_000 })).size).toBe(3_000);
   },
   oncePerDialect,
 );
@@ -586,6 +628,27 @@ memorySuite.own(
   },
 );
 
+memorySuite.own('Q13', 'what was said aloud is remembered by its transcription', async (context) => {
+  const { service, key, search } = memoryOf(context);
+  const aloud = (id: string, rest: Partial<Event>) => ({ ...createEvent({ id, author: 'user' }), ...rest });
+  const session = await context.service.createSession({ ...key, sessionId: 's' });
+  const events = [
+    aloud('in', { inputTranscription: { text: 'my dog is called Rex', finished: true } }),
+    aloud('out', { outputTranscription: { text: 'a fine dog' } }),
+    aloud('both', { content: { parts: [{ text: 'a big dog' }] }, outputTranscription: { text: 'spoken' } }),
+    aloud('odd', { inputTranscription: 'dog' as never, outputTranscription: { text: 5 as never } }),
+    aloud('partial', { partial: true, inputTranscription: { text: 'my dog' } }),
+  ];
+  await context.service.appendEvents({ session, events: events.filter(({ partial }) => !partial) });
+  await service.addSessionToMemory({ ...session, events });
+  expect(await idsOf(context)).toEqual(['both', 'in', 'out']);
+  expect((await search('which dog')).toSorted()).toEqual(['a big dog', 'a fine dog', 'my dog is called Rex']);
+  expect(await search('spoken words')).toEqual([]);
+  await context.query('delete from adk_memories where app_name = ?', [context.app]);
+  await service.projection({ name: context.app, filter: { appName: context.app }, settleMs: 0 }).catchUp();
+  expect(await idsOf(context)).toEqual(['both', 'in', 'out']);
+});
+
 memorySuite.own('Q13', 'text gets no partial event, and an event that JSON cannot carry is named', async (context) => {
   const given: unknown[] = [];
   const text = (event: Event) => {
@@ -761,7 +824,7 @@ memorySuite.own('Q11', 'no statement of a projection is larger than a packet of 
     values.reduce<number>((n, value) => n + Buffer.byteLength(Buffer.isBuffer(value) ? value : String(value)), 0),
   );
   expect(Math.max(...sizes)).toBeLessThan(1_000_000);
-  expect(await search('which fox', { limit: 10 })).toHaveLength(6);
+  expect(await search('which fox', { limit: 10, maxCharacters: 1_000_000 })).toHaveLength(6);
   expect(await idsOf(context)).not.toContain('e6');
 });
 
@@ -961,6 +1024,33 @@ memorySuite.own(
       expect([query, (await service.searchMemory({ ...key, query })).memories]).toEqual([query, []]);
   },
 );
+
+/** Texts, and how else their words are asked for. */
+const JOINED: readonly (readonly [said: string, ...asked: readonly string[]])[] = [
+  ['The Wi-Fi is down.', 'wifi', 'WI-FI', 'wi\u2011fi', 'fi'],
+  ['Ticket AB1234 is open.', 'AB-1234', 'ab.1234', 'AB_1234'],
+  ['Part CD-5678 is missing.', 'CD5678', 'cd 5678', '5678'],
+  ['Er hat eine Erdnuss\u00adallergie.', 'Erdnussallergie'],
+  ['Zero\u200bwidth and \ufeffmarked', 'zerowidth', 'marked'],
+  ['قهوه می\u200cخواهم', 'میخواهم', 'می\u200cخواهم', 'خواهم'],
+  ['Tower \u{1f469}\u200d\u{1f680} Kreuz\u2060berg', 'kreuzberg'],
+  ['Gate 7\ufe0f\u20e3 opens', '7'],
+  ['Сімʼя, пів\u2019яблука', "сім'я", 'сімя', 'півяблука'],
+  ['葛\u{e0100}城市', '葛城'],
+];
+
+memorySuite.own('Q5', 'neither punctuation in a word hides it, nor characters that nobody sees', async (context) => {
+  const { say, search } = memoryOf(context);
+  await say('s', ...JOINED.map(([said]) => said), '\u260e\ufe0f call her', 'Das Erdnussöl ist leer.');
+  const missed: string[] = [];
+  for (const [said, ...asked] of JOINED)
+    for (const query of asked) {
+      const [first] = await search(query);
+      if (first !== said) missed.push(`${query} found ${String(first)}`);
+    }
+  expect(missed).toEqual([]);
+  for (const nothing of ['\u2764\ufe0f', '\u200d']) expect([nothing, await search(nothing)]).toEqual([nothing, []]);
+});
 
 memorySuite.own('Q5', 'no text stops the process, however many marks its letters have', async (context) => {
   const { say, search } = memoryOf(context);

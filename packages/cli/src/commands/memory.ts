@@ -15,7 +15,8 @@ export const search: Work<[string, string, string, { sessionId?: string; since?:
   ...[appName, userId, query, filter]
 ) => {
   const service = new MikroOrmMemoryService(em, codec);
-  const { memories } = await service.searchMemory({ appName, userId, query, ...filter });
+  const maxCharacters = Number.MAX_SAFE_INTEGER;
+  const { memories } = await service.searchMemory({ appName, userId, query, maxCharacters, ...filter });
   const rows = memories.map(({ score, timestamp, sessionId = '', id, content }) => [
     ...[score.toFixed(2), timestamp === undefined ? '' : shownTime(Date.parse(timestamp)), sessionId, id],
     shortened(textOf(content)),

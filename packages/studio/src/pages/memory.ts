@@ -25,7 +25,17 @@ export async function memoryPage(visit: Visit): Promise<Response> {
   const query = params.get('q') ?? '';
   const isSearch = query !== '' && userId !== undefined;
   const { memories, next } = isSearch
-    ? { ...(await service.searchMemory({ appName, userId, query, limit: PAGE, includeApp: false })), next: undefined }
+    ? {
+        ...(await service.searchMemory({
+          appName,
+          userId,
+          query,
+          limit: PAGE,
+          maxCharacters: Number.MAX_SAFE_INTEGER,
+          includeApp: false,
+        })),
+        next: undefined,
+      }
     : await listed(service, owner, params);
   const of = { app: appName, user: userId };
   const columns: Parameters<typeof table<StoredMemory & Partial<FoundMemory>>>[1] = {
