@@ -33,6 +33,22 @@ const noArrowUp = ROOMS.slice(1).flatMap((room, i) =>
   })),
 );
 
+/** What a package may use of others: what they export, and the pure functions of scripts/packages.js, which its build includes. */
+const EXPORTED = {
+  src: ['index.ts', 'internal.ts', 'model', 'conversation', 'http', 'database/sql'],
+  entities: ['dialect-name.ts'],
+  migrations: [],
+  'packages/studio': ['src/index.ts', 'src/internal.ts', 'src/operations/words.ts'],
+  'packages/import': ['src/index.ts'],
+  'packages/session-contract': ['src/index.ts'],
+};
+
+const notExported = Object.entries(EXPORTED).flatMap(([from, except]) =>
+  ['packages/cli', 'packages/import', 'packages/studio']
+    .filter((target) => target !== from)
+    .map((target) => ({ target, from, except, message: 'A package uses what others export, and pure functions.' })),
+);
+
 const judgeOfAll = {
   target: 'packages/session-contract',
   from: ['src', 'entities', 'migrations'],
@@ -67,7 +83,7 @@ export default defineConfig(
       ],
     },
     rules: {
-      'import-x/no-restricted-paths': ['error', { zones: [...noArrowUp, judgeOfAll] }],
+      'import-x/no-restricted-paths': ['error', { zones: [...noArrowUp, ...notExported, judgeOfAll] }],
       '@typescript-eslint/no-unnecessary-condition': 'off', // handles made by hand lack what the ADK's types promise
       '@typescript-eslint/no-dynamic-delete': 'off', // what state keys are for
       '@typescript-eslint/no-unsafe-class-instance-assignment': 'off', // entity managers are known by their base class only

@@ -1,5 +1,5 @@
-import type { Configuration, MetadataStorage } from '@mikro-orm/core';
-import { TRAITS, type DialectName } from '../entities/dialect-name.js';
+import type { Configuration, EntityManager, EntityMetadata, MetadataStorage } from '@mikro-orm/core';
+import { TRAITS, supportedDialect, type DialectName } from '../entities/dialect-name.js';
 import { adkEntities, type AdkEntityOptions } from '../entities/index.js';
 import { entityNamed } from '../entities/mikro-orm.js';
 import { DEFAULT_PREFIX, refusePlaceholder } from '../entities/naming.js';
@@ -59,6 +59,16 @@ export function locationFor(config: Configuration, location: TableLocation): Tab
   refuseWildcard(schema);
   refusePlaceholder(schema);
   return { ...location, schema };
+}
+
+/** The schema, if the database has schemas and one was named, and the entities of our tables. */
+export function ourTables(em: EntityManager): { schema: string | undefined; entities: EntityMetadata[] } {
+  const dialect = supportedDialect(em.getPlatform());
+  const { schema } = locationFor(em.config, { dialect, ...locationOf(em.getMetadata()) });
+  return {
+    schema: TRAITS[dialect].hasSchemas ? schema : undefined,
+    entities: [...em.getMetadata()].filter(({ className }) => adkTables().some(({ entity }) => entity === className)),
+  };
 }
 
 /** The columns of a table; none if there is no such table. */

@@ -1,18 +1,10 @@
 import { createHash } from 'node:crypto';
 import path from 'node:path';
 import ts from 'typescript';
+import { FOLDERS, entriesOf } from './packages.js';
 
 /** The entries that users import, and their sources. */
-export const ENTRIES = {
-  'adk-mikro-orm': 'src/index.ts',
-  'adk-mikro-orm/import': 'packages/import/src/index.ts',
-  'adk-mikro-orm/testing': 'src/testing/index.ts',
-  'adk-mikro-orm/studio': 'packages/studio/src/index.ts',
-  'adk-mikro-orm/codecs': 'src/codecs/index.ts',
-  'adk-mikro-orm/entities': 'entities/index.ts',
-  'adk-mikro-orm/migrations': 'migrations/index.ts',
-  'adk-session-contract': 'packages/session-contract/src/index.ts',
-};
+export const ENTRIES = Object.fromEntries(FOLDERS.flatMap((folder) => entriesOf(folder, true)));
 
 /** How long a declaration may be, in characters. */
 const MOST_READABLE = 10_000;
@@ -25,7 +17,7 @@ const FOLDER = 'dist/api';
  * public, too.
  *
  * @param {Record<string, string>} sources contents that replace files on the disk, by their paths in the repository.
- * @returns {string}
+ * @returns {Record<string, string>} the report of each package, by its file.
  */
 export function apiReport(sources = {}) {
   const read = ts.readConfigFile('tsconfig.build.json', (file) => ts.sys.readFile(file));
@@ -43,16 +35,20 @@ export function apiReport(sources = {}) {
   // Imports from other packages stay as written.
   const program = programOf(files, { ...options, noEmit: true, noLib: true, types: [] }, declarations, true);
   const checker = program.getTypeChecker();
-  const sections = Object.keys(ENTRIES).map((name, i) => {
+  const sections = Object.entries(ENTRIES).map(([name, source], i) => {
     const module = checker.getSymbolAtLocation(/** @type {ts.SourceFile} */ (program.getSourceFile(files[i] ?? '')));
     if (!module) throw new Error(`${name} exports nothing`);
     const exported = checker.getExportsOfModule(module).sort((a, b) => (a.name < b.name ? -1 : 1));
-    return { name, text: exported.flatMap((symbol) => textsOf(symbol, checker)).join('\n') };
+    const text = exported.flatMap((symbol) => textsOf(symbol, checker)).join('\n');
+    return { source, text: `## ${name}\n\n\`\`\`ts\n${text}\n\`\`\`\n` };
   });
-  const parts = sections.map(({ name, text }) => `## ${name}\n\n\`\`\`ts\n${text}\n\`\`\`\n`);
-  return ['# Public declarations\n', 'Written by `npm run api -- --update`, and compared by CI.\n', ...parts].join(
-    '\n',
-  );
+  const reports = FOLDERS.map((folder) => {
+    const own = new Set(entriesOf(folder, true).map(([, source]) => source));
+    const parts = sections.filter(({ source }) => own.has(source)).map(({ text }) => text);
+    const text = ['# Public declarations\n', 'Written by `npm run api -- --update`, and compared by CI.\n', ...parts];
+    return [path.join(folder, 'api.md'), parts.length > 0 ? text.join('\n') : ''];
+  });
+  return Object.fromEntries(reports.filter(([, text]) => text !== ''));
 }
 
 /**

@@ -1,20 +1,15 @@
-// Compares the public declarations with api.md, so that a review shows changed public types. With --update, writes api.md.
-import { readFileSync, writeFileSync } from 'node:fs';
+// Compares the public declarations with the api.md of each package, so that a review shows changed public types. With --update, writes
+// these files.
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { apiReport } from './api-report.js';
 
-const FILE = 'api.md';
-
-const report = apiReport();
-if (process.argv.includes('--update')) writeFileSync(FILE, report);
-const lines = readFileSync(FILE, 'utf8').split('\n');
-const wanted = report.split('\n');
-const [removed, added] = [
-  lines.filter((line) => !wanted.includes(line)),
-  wanted.filter((line) => !lines.includes(line)),
-];
-if (lines.join('\n') !== report) {
-  for (const line of removed) console.error(`- ${line}`);
-  for (const line of added) console.error(`+ ${line}`);
-  console.error(`The public declarations are not those of ${FILE}. If that is meant: npm run api -- --update`);
+for (const [file, report] of Object.entries(apiReport())) {
+  if (process.argv.includes('--update')) writeFileSync(file, report);
+  const found = existsSync(file) ? readFileSync(file, 'utf8') : '';
+  if (found === report) continue;
+  const [lines, wanted] = [found.split('\n'), report.split('\n')];
+  for (const line of lines.filter((each) => !wanted.includes(each))) console.error(`- ${line}`);
+  for (const line of wanted.filter((each) => !lines.includes(each))) console.error(`+ ${line}`);
+  console.error(`The public declarations are not those of ${file}. If that is meant: npm run api -- --update`);
   process.exitCode = 1;
 }

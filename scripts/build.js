@@ -1,34 +1,53 @@
 // Builds the package of the current folder: ES modules, CommonJS and their types. The sources are bundled into a few files, since each file that
-// Node.js loads costs a host's start about half a millisecond.
+// Node.js loads costs a host's start about half a millisecond. Sources of another package become imports of that package.
 import { build, transform } from 'esbuild';
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import ts from 'typescript';
+import { manifestOf, moduleFor, repository, sourceOf } from './packages.js';
 
 const tsc = createRequire(import.meta.url).resolve('typescript/bin/tsc');
+const folder = path.relative(repository, process.cwd()) || '.';
 const ESM = path.resolve('dist/esm');
 const CJS = path.resolve('dist/cjs');
+const DECLARED = path.resolve('dist/declared');
 /** @type {{ platform: 'node', target: string }} */
 const TARGET = { platform: 'node', target: 'node20' };
 
-rmSync('dist', { recursive: true, force: true });
-execFileSync(process.execPath, [tsc, '--project', 'tsconfig.build.json', ...process.argv.slice(2)], {
-  stdio: 'inherit',
-});
+/** Sources of other packages are imported from these. @type {import('esbuild').Plugin} */
+const otherPackages = {
+  name: 'other packages',
+  setup({ onResolve }) {
+    onResolve({ filter: /^\.\.?\// }, ({ path: imported, resolveDir }) => {
+      const file = path.relative(repository, path.join(resolveDir, imported)).replace(/\.js$/, '.ts');
+      const module = moduleFor(file, folder);
+      return module === undefined ? undefined : { path: module, external: true };
+    });
+  },
+};
 
-/** @type {unknown} */
-const read = JSON.parse(readFileSync('package.json', 'utf8'));
-const manifest =
-  /** @type {{ exports: Record<string, string | { import: { default: string } }>, bin: Record<string, string> }} */ (
-    read
-  );
-const entries = Object.values(manifest.exports).flatMap((entry) =>
-  typeof entry === 'string' ? [] : [sourceOf(entry.import.default)],
+const { exports = {}, bin = {} } = manifestOf(folder);
+const conditions = Object.values(exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry.import]));
+const entries = conditions.map((entry) => sourceOf(entry.default));
+// `internal` has no declarations: the packages that use it are checked with its sources.
+const typed = conditions.flatMap(({ types }) => (types === undefined ? [] : [sourceOf(types)]));
+const programs = Object.values(bin).map(sourceOf);
+
+rmSync('dist', { recursive: true, force: true });
+execFileSync(
+  process.execPath,
+  [tsc, '--project', 'tsconfig.build.json', '--outDir', DECLARED, ...process.argv.slice(2)],
+  {
+    stdio: 'inherit',
+  },
 );
-const programs = Object.values(manifest.bin).map(sourceOf);
-keepReachable(ESM);
+mkdirSync(ESM);
+for (const name of folder === '.' ? ['src', 'entities', 'migrations'] : ['src'])
+  renameSync(path.join(DECLARED, folder, name), path.join(ESM, name));
+rmSync(DECLARED, { recursive: true });
+keepReachable();
 // The declarations of CommonJS are the same: the package.json of their folder says what they are.
 cpSync(ESM, CJS, { recursive: true });
 for (const { path: file, text } of await bundled([...entries, ...programs])) write(file, text);
@@ -42,31 +61,35 @@ for (const { path: file, text } of await bundled(entries)) {
 write(path.join(ESM, 'package.json'), JSON.stringify({ type: 'module', sideEffects: false }) + '\n');
 write(path.join(CJS, 'package.json'), JSON.stringify({ type: 'commonjs', sideEffects: false }) + '\n');
 
-/** @param {string} built a file that package.json names. */
-function sourceOf(built) {
-  return path.relative(ESM, built).replace(/\.js$/, '.ts');
-}
-
-/**
- * Removes the declarations that no entry needs, which are two thirds of them.
- *
- * @param {string} folder
- */
-function keepReachable(folder) {
-  const reached = new Set(entries.map((file) => path.join(folder, file.replace(/\.ts$/, '.d.ts'))));
+/** Removes the declarations that no entry needs, which are two thirds of them, and names other packages in the rest. */
+function keepReachable() {
+  const reached = new Set(typed.map((file) => path.join(ESM, declarationOf(file))));
   for (const file of reached) {
-    for (const { fileName } of ts.preProcessFile(readFileSync(file, 'utf8')).importedFiles) {
-      if (fileName.startsWith('.')) reached.add(path.join(path.dirname(file), fileName.replace(/\.js$/, '.d.ts')));
+    let text = readFileSync(file, 'utf8');
+    for (const { fileName } of ts.preProcessFile(text).importedFiles) {
+      if (!fileName.startsWith('.')) continue;
+      const imported = fileName.replace(/\.js$/, '.ts');
+      const source = path.join(folder, path.relative(ESM, path.dirname(file)), imported);
+      const module = moduleFor(source, folder);
+      if (module !== undefined) text = text.replaceAll(`'${fileName}'`, `'${module}'`);
+      else reached.add(path.join(path.dirname(file), declarationOf(imported)));
     }
+    writeFileSync(file, text);
   }
-  for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
-    const declaration = path.join(folder, file);
+  for (const file of readdirSync(ESM, { recursive: true, encoding: 'utf8' })) {
+    const declaration = path.join(ESM, file);
     if (declaration.endsWith('.d.ts') && !reached.has(declaration)) rmSync(declaration);
   }
 }
 
+/** @param {string} source */
+function declarationOf(source) {
+  return source.replace(/\.ts$/, '.d.ts');
+}
+
 /** @param {string[]} entryPoints */
 async function bundled(entryPoints) {
+  if (entryPoints.length === 0) return [];
   const { outputFiles } = await build({
     ...TARGET,
     entryPoints,
@@ -75,6 +98,7 @@ async function bundled(entryPoints) {
     splitting: true,
     chunkNames: 'chunks/[name]-[hash]',
     packages: 'external',
+    plugins: [otherPackages],
     format: 'esm',
     outbase: '.',
     outdir: ESM,

@@ -29,10 +29,15 @@ const FOR_WORK = {
 
 /** @type {unknown} */
 const lock = JSON.parse(readFileSync(process.argv[2] ?? 'package-lock.json', 'utf8'));
-const { packages } = /** @type {{ packages: Record<string, { license?: string, dev?: boolean }> }} */ (lock);
-for (const [folder, { license, dev = false }] of Object.entries(packages)) {
+const { packages } =
+  /** @type {{ packages: Record<string, { license?: string, dev?: boolean, devOptional?: boolean, link?: boolean }> }} */ (
+    lock
+  );
+for (const [folder, { license, dev = false, devOptional = false, link = false }] of Object.entries(packages)) {
+  // A package of this repository, listed once more by its folder.
+  if (link) continue;
   const name = folder.replace(/^.*node_modules\//, '');
-  if (isPermissive(license) || (dev && isForWork(name, license))) continue;
+  if (isPermissive(license) || ((dev || devOptional) && isForWork(name, license))) continue;
   console.error(`${folder}: ${license ?? 'no licence'}`);
   process.exitCode = 1;
 }

@@ -1,17 +1,24 @@
-// Gives the packages in packages/ the version of this one, since they are released together. They are not npm workspaces, because
-// `changeset version` would need a changeset for each.
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+// Gives the packages in packages/ the version of this one, since they are released together and need each other in exactly this version.
+// `changeset version` raises this package alone: with all in a `fixed` group, the exact peer dependencies would make each release a major
+// one.
+import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { FOLDERS, manifestOf, repository } from './packages.js';
 
-const { version } = read('package.json');
-for (const name of readdirSync('packages')) {
-  const file = path.join('packages', name, 'package.json');
-  writeFileSync(file, JSON.stringify({ ...read(file), version }, undefined, 2) + '\n');
-}
-
-/** @param {string} file */
-function read(file) {
+const { version } = manifestOf('.');
+const names = FOLDERS.map((folder) => manifestOf(folder).name);
+for (const folder of FOLDERS.slice(1)) {
+  const file = path.join(repository, folder, 'package.json');
   /** @type {unknown} */
-  const manifest = JSON.parse(readFileSync(file, 'utf8'));
-  return /** @type {{ version: string }} */ (manifest);
+  const read = JSON.parse(readFileSync(file, 'utf8'));
+  const manifest =
+    /** @type {{ version: string, dependencies?: Record<string, string>, peerDependencies?: Record<string, string> }} */ (
+      read
+    );
+  manifest.version = version;
+  for (const needed of [manifest.dependencies, manifest.peerDependencies])
+    for (const name of names) if (needed?.[name] !== undefined) needed[name] = version;
+  writeFileSync(file, JSON.stringify(manifest, undefined, 2) + '\n');
 }
+const constant = path.join(repository, 'src/model/version.ts');
+writeFileSync(constant, readFileSync(constant, 'utf8').replace(/'.*'/, `'${version}'`));

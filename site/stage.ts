@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { tablesOfDiagram } from './diagram.js';
+import { entriesOf } from '../scripts/packages.js';
 import { NAVIGATION, navigationProblems } from './navigation.js';
 
 const SITE = import.meta.dirname;
@@ -95,32 +96,18 @@ function outsideOfCode(markdown: string, change: (text: string) => string): stri
     .join('');
 }
 
-/** Makes TypeDoc's pages for every entry that package.json exports. */
+/** Makes TypeDoc's pages for every entry that users of the service import. */
 function reference(): void {
-  const { name, exports } = JSON.parse(read('package.json')) as {
-    name: string;
-    exports: Record<string, Entry | string>;
-  };
-  const entries = Object.entries(exports).flatMap(([key, entry]) =>
-    typeof entry === 'string' ? [] : [{ module: path.posix.join(name, key), file: sourceOf(entry.import.types) }],
-  );
-  const files = entries.map(({ file }) => path.join('..', file));
+  const entries = ['.', 'packages/import', 'packages/studio'].flatMap((folder) => entriesOf(folder, true));
+  const files = entries.map(([, file]) => path.join('..', file));
   execFileSync(path.join(SITE, 'node_modules/.bin/typedoc'), files, { cwd: SITE, stdio: 'inherit' });
   for (const file of readdirSync(path.join(PAGES, 'reference'), { recursive: true, encoding: 'utf8' })) {
     if (file.endsWith('.md'))
       write(`reference/${file}`, markup(readFileSync(path.join(PAGES, 'reference', file), 'utf8')));
   }
-  for (const { module, file } of entries)
+  for (const [module, file] of entries)
     if (!existsSync(path.join(PAGES, 'reference', module)))
       throw new Error(`${file} has no comment with "@module ${module}", the name that the reference gives it`);
-}
-
-interface Entry {
-  import: { types: string };
-}
-
-function sourceOf(types: string): string {
-  return types.replace('./dist/esm/', '').replace('.d.ts', '.ts');
 }
 
 function titleOf(markdown: string): string {

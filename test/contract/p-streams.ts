@@ -6,7 +6,7 @@ import { incompleteVersions } from '../../src/artifacts/incomplete.js';
 import { countAbandoned } from '../../src/artifacts/uploads.js';
 import { compression, encryption } from '../../src/codecs/index.js';
 import { MikroOrmArtifactService, adkServices, type MikroOrmArtifactServiceOptions } from '../../src/index.js';
-import { readerOf } from '../../packages/studio/src/operations/reader.js';
+import { readerOf } from '../../src/database/calls/reader.js';
 import { Suite, onInnodb, onSqlite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty } from './tools.js';
 

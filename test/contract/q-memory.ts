@@ -18,7 +18,7 @@ import {
 import type { MemoryEmbedding } from '../../src/memory/embedding.js';
 import type { MemoryProjectionOptions } from '../../src/memory/memory-projection.js';
 import { largestMemories } from '../../packages/studio/src/operations/health.js';
-import { readerOf } from '../../packages/studio/src/operations/reader.js';
+import { readerOf } from '../../src/database/calls/reader.js';
 import { scriptedModel } from '../../src/testing/index.js';
 import { Suite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty, late, range, reversing, saying } from './tools.js';

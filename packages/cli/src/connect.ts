@@ -1,6 +1,6 @@
 import { MikroORM, type Options } from '@mikro-orm/core';
-import type { DialectName } from '../../../entities/dialect-name.js';
-import { adkEntities } from '../../../entities/index.js';
+import type { DialectName } from '../../../migrations/index.js';
+import { adkEntities } from '../../../src/index.js';
 import { LAZILY, hostOrm } from './mikro-orm.js';
 import { UsageError } from './errors.js';
 import { checkExists } from './files.js';

@@ -1,7 +1,7 @@
 import type { Event } from '@google/adk';
-import type { LogChange } from '../../../src/log/entries.js';
-import type { Terminal } from './terminal.js';
+import type { LogChange } from '../../../src/index.js';
 import { json, printable, printableLines, shownTime } from '../../studio/src/operations/words.js';
+import type { Terminal } from './terminal.js';
 
 type Part = NonNullable<NonNullable<Event['content']>['parts']>[number];
 

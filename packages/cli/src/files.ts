@@ -2,7 +2,6 @@ import { existsSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { driverCodeOf } from '../../../src/model/errors.js';
 import { isObject } from '../../../src/model/json.js';
 import { UsageError } from './errors.js';
 
@@ -27,9 +26,13 @@ export async function openFile(path: string, flags: 'r' | 'w' | 'wx'): Promise<F
   }
 }
 
+/** @returns the error code of Node.js, or an empty text. */
+export const codeOf = (error: unknown): string =>
+  isObject(error) && 'code' in error && typeof error.code === 'string' ? error.code : '';
+
 /** The error of a file for the terminal. */
 export function inWords(path: string, verb: 'read' | 'written', cause: unknown): Error {
-  const reason = REASONS[driverCodeOf(cause) ?? ''];
+  const reason = REASONS[codeOf(cause)];
   return reason === undefined && cause instanceof Error
     ? cause
     : new Error(`${path} cannot be ${verb}: ${reason}.`, { cause });

@@ -2,8 +2,7 @@
 import { existsSync } from 'node:fs';
 import type { MikroORM } from '@mikro-orm/core';
 import { UsageError } from './errors.js';
-import { defaultExportOf } from './files.js';
-import { driverCodeOf } from '../../../src/model/errors.js';
+import { codeOf, defaultExportOf } from './files.js';
 import { isObject } from '../../../src/model/json.js';
 
 /** Without this MikroORM 6 connects at once, and fails without saying what has failed. MikroORM 7 has no such option. */
@@ -65,7 +64,7 @@ export async function hostOrm(config: string | undefined): Promise<MikroORM> {
       return await namedOrm(config, context);
     } catch (error) {
       // MikroORM may be able to load TypeScript.
-      if (!NO_TYPESCRIPT.has(driverCodeOf(error) ?? '')) throw error;
+      if (!NO_TYPESCRIPT.has(codeOf(error))) throw error;
     }
   }
   const cli = await load();
@@ -77,7 +76,7 @@ export async function hostOrm(config: string | undefined): Promise<MikroORM> {
     return await cli.CLIHelper.getORM(context, config === undefined ? undefined : [config], LAZILY);
   } catch (error) {
     const isMissing = error instanceof Error && NO_CONFIG.test(error.message);
-    if (NO_TYPESCRIPT.has(driverCodeOf(error) ?? '') || (config !== undefined && isMissing))
+    if (NO_TYPESCRIPT.has(codeOf(error)) || (config !== undefined && isMissing))
       throw new UsageError(`The config is in TypeScript, and could not be read. ${LOADED_BY_TSX} …`, { cause: error });
     if (isMissing) {
       const hint = existsSync(TYPESCRIPT) ? ` For ${TYPESCRIPT}: ${LOADED_BY_TSX} --config ${TYPESCRIPT}` : '';

@@ -15,7 +15,7 @@ import { exportSessions, importSessions } from './commands/transfer.js';
 import { web } from './commands/web.js';
 import { NamedCommand, action, fail, sessionAction } from './run.js';
 import { duration, label, logCursor, port, time, wholeNumber } from './values.js';
-import { packageVersion } from '../../studio/src/operations/version.js';
+import { packageVersion } from '../../../src/model/version.js';
 
 const EPILOGUE = `
 The database is that of your MikroORM config, found as the mikro-orm command finds it. Results go to stdout, everything

@@ -1,14 +1,19 @@
 import type { EntityManager, MikroORM } from '@mikro-orm/core';
 import { Command, Option } from 'commander';
-import { DamagedSessionError, InvalidArgumentError, InvalidKeyError } from '../../../src/model/errors.js';
-import type { Codec } from '../../../src/model/codec.js';
-import type { SessionKey } from '../../../src/model/keys.js';
-import { CODEC_OPTIONS, type CodecOptions } from '../../../src/model/options.js';
+import {
+  DamagedSessionError,
+  InvalidArgumentError,
+  InvalidKeyError,
+  type Codec,
+  type SessionKey,
+  type CodecOptions,
+} from '../../../src/index.js';
+import { CODEC_OPTIONS } from '../../../src/model/options.js';
+import { printableLines, quoted } from '../../studio/src/operations/words.js';
 import { connect, type ConnectionOptions } from './connect.js';
 import { Unfinished, UsageError } from './errors.js';
 import { defaultExportOf } from './files.js';
 import { Terminal } from './terminal.js';
-import { printableLines, quoted } from '../../studio/src/operations/words.js';
 
 /** What the package calls options and arguments, if not as the command line does. */
 const CALLED: Readonly<Record<string, string>> = {

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import type { LogCursor } from '../../../src/model/log-history.js';
+import type { LogCursor } from '../../../src/index.js';
 
 const UNITS: Readonly<Record<string, number>> = {
   s: 1_000,

@@ -1,8 +1,8 @@
 import type { ForeignRow } from './foreign-store.js';
 import { decodeExactly } from '../../../src/model/exact-json.js';
+import { isRecord } from '../../../src/model/json.js';
 import { UnreadableRow, utcTime, type ForeignKind } from './foreign-rows.js';
 import { filledActions } from './python-event.js';
-import { isRecord } from '../../../src/model/json.js';
 
 /** The JSON columns, and their names in ADK JS. */
 const JSON_COLUMNS = {

@@ -1,5 +1,5 @@
 import type { EntityManager } from '@mikro-orm/core';
-import type { EventRecord } from '../../../src/transfer/records.js';
+import type { EventRecord } from '../../../src/index.js';
 import { UnreadableRow, checkedTime, jsonObject, utcTime, type ForeignKind } from './foreign-rows.js';
 import type { ForeignRow } from './foreign-store.js';
 import { msOf, pythonEvent, toCamelCase } from './python-event.js';

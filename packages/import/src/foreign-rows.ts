@@ -1,6 +1,6 @@
 import type { ForeignRow } from './foreign-store.js';
 import { decodeExactly } from '../../../src/model/exact-json.js';
-import type { EventRecord, SessionRecord } from '../../../src/transfer/records.js';
+import type { EventRecord, SessionRecord } from '../../../src/index.js';
 import { isRecord } from '../../../src/model/json.js';
 
 /** How to read the rows of one of ADK's stores. */

@@ -1,6 +1,6 @@
-import type { Dialect, Sql } from '../../../src/database/dialects/dialect.js';
+import type { Dialect, Sql } from '../../../src/internal.js';
 import { SESSION_WHERE, placeholders, sessionValues } from '../../../src/database/sql/tables.js';
-import type { SessionKey } from '../../../src/model/keys.js';
+import type { SessionKey } from '../../../src/index.js';
 
 /** A row of another program, as the driver returns it, with JSON as text. */
 export type ForeignRow = Readonly<Record<string, unknown>>;

@@ -1,23 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
 import { UnreadableRow } from './foreign-rows.js';
-import { AdkMikroOrmError } from '../../../src/model/errors.js';
+import type { RefusedRow } from './options.js';
+import { AdkMikroOrmError, type EventRecord, type StateRecord } from '../../../src/index.js';
 import { encode, isRecord } from '../../../src/model/json.js';
 import { checkKeys } from '../../../src/model/keys.js';
 import { prefixed, scopeOf, type Scope } from '../../../src/model/state.js';
 import { partsOf } from '../../../src/model/turn.js';
-import type { EventRecord, StateRecord } from '../../../src/transfer/records.js';
-
-/** A row that could not be imported, or a part of one. */
-export interface RefusedRow {
-  appName: string;
-  /** Absent for state of an app. */
-  userId?: string;
-  /** Absent for state of a user or an app. */
-  sessionId?: string;
-  /** Absent for the session itself or its state. */
-  eventId?: string;
-  reason: string;
-}
 
 export type Refuse = (what: Omit<RefusedRow, 'reason'>, error: unknown) => void;
 

@@ -4,11 +4,11 @@ import {
   InvalidKeyError,
   SessionExistsError,
   UnserializableValueError,
-} from '../../../src/model/errors.js';
-import type { SessionKey } from '../../../src/model/keys.js';
-import type { Import } from '../../../src/transfer/import.js';
-import type { TransferRecord } from '../../../src/transfer/records.js';
-import type { RefusedRow } from './found-event.js';
+  type SessionKey,
+  type TransferRecord,
+} from '../../../src/index.js';
+import type { Import } from '../../../src/internal.js';
+import type { RefusedRow } from './options.js';
 
 const REFUSALS = [
   EventTooLargeError,

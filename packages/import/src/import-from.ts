@@ -1,41 +1,22 @@
 import type { EntityManager } from '@mikro-orm/core';
-import { CallInParts } from '../../../src/database/calls/call-in-parts.js';
-import { Database } from '../../../src/database/calls/database.js';
-import { ForeignStore } from './foreign-store.js';
+import { CallInParts, Database, Import, IMPORT_OPTIONS, batchSizeOf } from '../../../src/internal.js';
 import { aBoolean, aFunction, anything, keyConditions, object } from '../../../src/model/arguments.js';
-import { InvalidArgumentError } from '../../../src/model/errors.js';
+import {
+  InvalidArgumentError,
+  type CommonOptions,
+  type ErrorContext,
+  type ImportResult,
+  type TransferRecord,
+} from '../../../src/index.js';
 import { callHost } from '../../../src/model/host-callbacks.js';
-import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../../../src/model/options.js';
-import type { ImportResult } from '../../../src/model/results.js';
+import { COMMON_OPTIONS } from '../../../src/model/options.js';
+import { ForeignStore } from './foreign-store.js';
 import { writeForeign } from './import-foreign.js';
-import { reasonOf, type Refuse, type RefusedRow } from './found-event.js';
+import { reasonOf, type Refuse } from './found-event.js';
+import type { ImportFromOptions, RefusedRow, SavedNames } from './options.js';
 import { ForeignReader } from './read-foreign.js';
 import { recognise } from './recognise.js';
-import { savedSessions, type SavedNames } from './saved-session.js';
-import { Import } from '../../../src/transfer/import.js';
-import type { TransferRecord } from '../../../src/transfer/records.js';
-import { IMPORT_OPTIONS, batchSizeOf, type ImportOptions } from '../../../src/maintenance/options.js';
-
-export interface ImportFromOptions extends Omit<ImportOptions, 'texts'>, CommonOptions {
-  /**
-   * The `EntityManager` of any MikroORM on the database with ADK's store; it need not know the tables. Or the text of a file that
-   * `adk run --save_session` or the page of `adk web` wrote, in TypeScript or Python: a session, or an array of sessions.
-   */
-  from: EntityManager | string;
-  /** The `EntityManager` of the MikroORM with our tables, which may be the same one. */
-  to: EntityManager;
-  /** Other names for the sessions of a text. */
-  as?: SavedNames;
-  /**
-   * Also imports the events that a rewind of adk-python has annulled, and its markers; false by default: ADK for TypeScript does
-   * not know the markers, so its agents would see the annulled events.
-   */
-  keepAnnulled?: boolean;
-  /** Only reads and counts: nothing is written. */
-  dryRun?: boolean;
-  /** Gets each row that cannot be imported, with the reason. The import continues, even if this function throws. */
-  onRefused?: (row: RefusedRow) => void;
-}
+import { savedSessions } from './saved-session.js';
 
 const checkOptions = object<ImportFromOptions>(
   {

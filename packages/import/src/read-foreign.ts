@@ -1,20 +1,13 @@
 import type { EventCursor, ForeignRow, ForeignStore } from './foreign-store.js';
 import { encode } from '../../../src/model/json.js';
-import { checkKeys, sessionIdentity, type SessionKey } from '../../../src/model/keys.js';
+import { checkKeys, sessionIdentity } from '../../../src/model/keys.js';
+import type { SessionKey, EventRecord, SessionRecord, TransferRecord } from '../../../src/index.js';
 import { pagesOf } from '../../../src/model/pages.js';
 import { scopeOf } from '../../../src/model/state.js';
-import type { EventRecord, SessionRecord, TransferRecord } from '../../../src/transfer/records.js';
+import type { Run } from '../../../src/internal.js';
 import { UnreadableRow, type ForeignKind } from './foreign-rows.js';
-import {
-  foundEvent,
-  inOrder,
-  stateRecords,
-  withoutAnnulled,
-  type FoundEvent,
-  type Refuse,
-  type RefusedRow,
-} from './found-event.js';
-import type { Run } from '../../../src/database/dialects/dialect.js';
+import { foundEvent, inOrder, stateRecords, withoutAnnulled, type FoundEvent, type Refuse } from './found-event.js';
+import type { RefusedRow } from './options.js';
 
 /** How many sessions are read at a time. Meanwhile a summary of each of their events is in memory. */
 const SESSIONS = 100;

@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
-import type { Sql } from '../../../src/database/dialects/dialect.js';
+import type { Sql } from '../../../src/internal.js';
+import { SchemaError } from '../../../src/index.js';
 import type { ForeignStore } from './foreign-store.js';
-import { SchemaError } from '../../../src/model/errors.js';
 import { adkGo } from './adk-go.js';
 import { adkJs, adkPython, adkPythonSqlite } from './adk-tables.js';
 import type { ForeignKind } from './foreign-rows.js';

@@ -1,16 +1,13 @@
-import { InvalidArgumentError } from '../../../src/model/errors.js';
+import { InvalidArgumentError, type SessionKey, type EventRecord, type TransferRecord } from '../../../src/index.js';
 import { encode, isRecord } from '../../../src/model/json.js';
 import { decodeExactly } from '../../../src/model/exact-json.js';
-import { checkKeys, type SessionKey } from '../../../src/model/keys.js';
+import { checkKeys } from '../../../src/model/keys.js';
 import { isTemporary, scopeOf, setOwn, type Scope } from '../../../src/model/state.js';
-import type { EventRecord, TransferRecord } from '../../../src/transfer/records.js';
 import { FIRST_MS, USERS } from './adk-tables.js';
 import { UnreadableRow, checkedTime } from './foreign-rows.js';
 import { foundEvent, stateRecords, withoutAnnulled, type FoundEvent, type Refuse } from './found-event.js';
+import type { SavedNames } from './options.js';
 import { camelCased, msOf, pythonEvent } from './python-event.js';
-
-/** Names for saved sessions that replace those in the file. */
-export type SavedNames = Partial<SessionKey>;
 
 /**
  * Paths with names that users choose, in camel case and in snake case: adk-python saves sessions in one, and saved them in the

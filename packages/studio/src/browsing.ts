@@ -1,4 +1,4 @@
-import type { Sql } from '../../../src/database/dialects/dialect.js';
+import { type Sql, decodedData, type ChangeKind, contentOf } from '../../../src/internal.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -17,10 +17,9 @@ import {
   optionalTextOf,
   textOf,
 } from '../../../src/database/sql/tables.js';
-import { decodedData, type ChangeKind } from '../../../src/database/statements/changes.js';
-import { contentOf } from '../../../src/database/statements/session-reader.js';
 import { mapTexts } from '../../../src/model/codec.js';
-import { sessionIdentity, type SessionKey } from '../../../src/model/keys.js';
+import { sessionIdentity } from '../../../src/model/keys.js';
+import type { SessionKey } from '../../../src/index.js';
 import type { Scope } from '../../../src/model/state.js';
 
 /** An app or a user, with the time of its last update. */

@@ -1,4 +1,4 @@
-import type { SessionKey } from '../../../src/model/keys.js';
+import type { SessionKey } from '../../../src/index.js';
 
 /** The parameters of a link; those that are `undefined` are left out. */
 type Query = Readonly<Record<string, string | number | undefined>>;

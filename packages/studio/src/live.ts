@@ -1,5 +1,4 @@
-import type { SessionLogCursor, SessionLogEntry } from '../../../src/log/entries.js';
-import { LogWentBackError } from '../../../src/model/errors.js';
+import { type SessionLogCursor, type SessionLogEntry, LogWentBackError } from '../../../src/index.js';
 import { decode } from '../../../src/model/json.js';
 import { SECURITY_HEADERS } from './guard.js';
 import { markdown } from './markdown.js';

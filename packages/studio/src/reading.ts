@@ -1,26 +1,38 @@
 import type { Event } from '@google/adk';
-import { writtenState } from '../../../src/database/statements/state.js';
-import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../../../src/conversation/tokens.js';
-import type { EntityManager } from '@mikro-orm/core';
-import type { Database } from '../../../src/database/calls/database.js';
-import type { Run, Sql } from '../../../src/database/dialects/dialect.js';
-import { currentLease, type StoredLease } from '../../../src/database/statements/leases.js';
-import { loggedEvent } from '../../../src/database/statements/logged-events.js';
-import { stateThen } from '../../../src/database/statements/past.js';
-import { nextApp } from '../../../src/database/statements/walk.js';
-import { EventLog, MikroOrmArtifactService } from '../../../src/index.js';
-import { InvalidArgumentError } from '../../../src/model/errors.js';
+import {
+  writtenState,
+  type Database,
+  type Run,
+  type Sql,
+  currentLease,
+  type StoredLease,
+  loggedEvent,
+  stateThen,
+  nextApp,
+  readerOf,
+  rangeIn,
+  findSummaries,
+  transferredSession,
+  type TransferredSession,
+} from '../../../src/internal.js';
+import { NO_TOKENS, addTokens, tokensOf } from '../../../src/conversation/tokens.js';
+import {
+  type TokenCounts,
+  EventLog,
+  MikroOrmArtifactService,
+  InvalidArgumentError,
+  type SessionKey,
+  type CodecOptions,
+  type ReportingOptions,
+  type ReadEventsRequest,
+  MikroOrmSessionService,
+} from '../../../src/index.js';
 import { decode, decodeEvent, isRecord } from '../../../src/model/json.js';
-import { sessionIdentity, type SessionKey } from '../../../src/model/keys.js';
-import type { CodecOptions, ReportingOptions } from '../../../src/model/options.js';
+import { sessionIdentity } from '../../../src/model/keys.js';
 import { MAX_SEQ, gapsIn } from '../../../src/model/seq-ranges.js';
 import { SCOPES, prefixed, type Scope, type StateEntry } from '../../../src/model/state.js';
+import type { EntityManager } from '@mikro-orm/core';
 import { miscountedAfter, type CheckedSessions } from './operations/health.js';
-import { readerOf } from './operations/reader.js';
-import { rangeIn, type ReadEventsRequest } from '../../../src/sessions/pages.js';
-import { MikroOrmSessionService } from '../../../src/sessions/session-service.js';
-import { findSummaries } from '../../../src/sessions/stored-summaries.js';
-import { transferredSession, type TransferredSession } from '../../../src/transfer/transferred-sessions.js';
 import {
   appsAfter,
   changesElsewhere,

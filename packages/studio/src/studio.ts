@@ -1,5 +1,4 @@
 import type { EntityManager } from '@mikro-orm/core';
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import { aBoolean, aFunction, condition, object, rule, strings } from '../../../src/model/arguments.js';
 import {
   AdkMikroOrmError,
@@ -10,11 +9,11 @@ import {
   LeaseHeldError,
   SessionExistsError,
   SessionNotFoundError,
-} from '../../../src/model/errors.js';
-import { CODEC_OPTIONS, type CodecOptions, type ErrorContext } from '../../../src/model/options.js';
+} from '../../../src/index.js';
+import { CODEC_OPTIONS } from '../../../src/model/options.js';
 import { listenerOf } from '../../../src/http/listener.js';
 import { assetAt } from './assets/assets.js';
-import { Refusal, checkHost, checkScope, formCookie, hostsOf, newFormCookie, type StudioScope } from './guard.js';
+import { Refusal, checkHost, checkScope, formCookie, hostsOf, newFormCookie } from './guard.js';
 import { Links } from './links.js';
 import { liveEvents } from './live.js';
 import { changePage, isChange } from './pages/changes.js';
@@ -26,43 +25,9 @@ import { appsPage, sessionsPage, usersPage } from './pages/lists.js';
 import { waitingPage } from './pages/waiting.js';
 import { FORGET, forgetPage, memoryPage } from './pages/memory.js';
 import { doctorPage, nowPage, repairPage, statsPage } from './pages/operations.js';
+import type { Studio, StudioOptions } from './options.js';
 import { Reading } from './reading.js';
-import { Visit, type LogReaders } from './visit.js';
-
-export interface StudioOptions extends CodecOptions {
-  /** Gets the driver's own error, with SQL and stored values, for the host's log. Visitors see neither. */
-  onError?: (error: unknown, context: ErrorContext) => void;
-  /** The path at which it is mounted, such as `/studio`; the root by default. */
-  basePath?: string;
-  /**
-   * Says what the sender of a request may see: `{}` for everything, `{ appName }`, `{ userId }` or both for a part, `false` for
-   * nothing. It is called for each request, before anything is read. Any other result, such as `true` or a `Response`, shows
-   * nothing and is reported to `onError`. Without `authorize`, everybody sees everything, but only requests whose host is
-   * `localhost` or a loopback address are answered.
-   */
-  authorize?: (request: Request) => StudioScope | false | Promise<StudioScope | false>;
-  /**
-   * The host names that requests may have, with or without a port, such as `studio.example.com`. By default any with
-   * `authorize`, and without it `localhost` and the loopback addresses.
-   */
-  hosts?: readonly string[];
-  /**
-   * Whether a visitor may change what is stored; false by default. A visitor can then edit title and labels, soft-delete,
-   * restore, fork and rewind a session, answer a call that waits for a person, and forget memories. Each change is confirmed in
-   * a form (contract H5, K3, K4, K6).
-   */
-  allowChanges?: boolean;
-  /** Gives the positions of the host's readers of the event log, by name. They are shown. */
-  readers?: () => LogReaders | Promise<LogReaders>;
-}
-
-/** A handler of requests that answers with pages of what is stored. */
-export interface Studio {
-  /** Answers a request of the fetch standard, for Next, Hono and others. It never rejects. */
-  fetch(this: void, request: Request): Promise<Response>;
-  /** The same for `http.createServer` and Express. */
-  listener(this: void, request: IncomingMessage, response: ServerResponse): void;
-}
+import { Visit } from './visit.js';
 
 const checkOptions = object<StudioOptions>({
   basePath: rule(

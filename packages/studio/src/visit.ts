@@ -1,15 +1,12 @@
-import type { LogCursor } from '../../../src/model/log-history.js';
-import { InvalidArgumentError } from '../../../src/model/errors.js';
+import { InvalidArgumentError, type SessionKey } from '../../../src/index.js';
 import { decode, isRecord } from '../../../src/model/json.js';
-import { checkKeys, type SessionKey } from '../../../src/model/keys.js';
+import { checkKeys } from '../../../src/model/keys.js';
 import { MAX_SEQ } from '../../../src/model/seq-ranges.js';
 import { Refusal, formToken, type StudioScope } from './guard.js';
 import { fieldValue, html, type Html } from './html.js';
 import { Links } from './links.js';
+import type { LogReaders } from './options.js';
 import type { Reading } from './reading.js';
-
-/** The positions of readers of the event log, by names that the host chooses. */
-export type LogReaders = Readonly<Record<string, LogCursor | number>>;
 
 /** A request, and what its sender may see. */
 export class Visit {

@@ -24,7 +24,7 @@ import {
   type DatabaseName,
   type TestDatabase,
 } from '../../support/servers.js';
-import { packageVersion } from '../../../packages/studio/src/operations/version.js';
+import { packageVersion } from '../../../src/model/version.js';
 import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
 import { until } from '../../contract/tools.js';
 import { Proxy } from '../../faults/fire/proxy.js';

@@ -7,10 +7,10 @@ import type { Given } from './given.js';
 /** The modules that a reader imports, and their sources in this repository. */
 const OWN_MODULES: Record<string, string> = {
   'adk-mikro-orm': 'src/index',
-  'adk-mikro-orm/import': 'packages/import/src/index',
+  'adk-mikro-orm-import': 'packages/import/src/index',
   'adk-mikro-orm/testing': 'src/testing/index',
   'adk-session-contract': 'packages/session-contract/src/index',
-  'adk-mikro-orm/studio': 'packages/studio/src/index',
+  'adk-mikro-orm-studio': 'packages/studio/src/index',
   'adk-mikro-orm/codecs': 'src/codecs/index',
   'adk-mikro-orm/entities': 'entities/index',
   'adk-mikro-orm/migrations': 'migrations/index',

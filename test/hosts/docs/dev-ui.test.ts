@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { cp, mkdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -10,7 +10,7 @@ import { AdkEvent, adkEntities } from '../../../entities/index.js';
 import type { Page } from 'playwright-core';
 import { until } from '../../contract/tools.js';
 import { describeInChromium } from '../../support/chromium.js';
-import { installPackage } from '../schema/host-folder.js';
+import { PACKAGES, installPackage, unpackPackages } from '../schema/host-folder.js';
 import { blocksOf } from './blocks.js';
 
 const AGENT = `
@@ -61,13 +61,10 @@ beforeAll(async () => {
   await writeFile(path.join(root, 'agents/echo/agent.mjs'), AGENT);
   await mkdir(path.join(root, 'offices/office'), { recursive: true });
   await writeFile(path.join(root, 'offices/office/agent.ts'), OFFICE);
-  await link(root, 'zod', ...DEPENDENCIES);
+  await link(root, 'zod');
 }, 300_000);
 
 afterAll(() => rm(root, { recursive: true }));
-
-/** The dependencies of the command line. */
-const DEPENDENCIES = ['commander', 'cli-progress'];
 
 async function link(folder: string, ...names: string[]): Promise<void> {
   for (const name of names) {
@@ -154,7 +151,7 @@ test('a conversation of the Dev UI is in our tables, and there again after kill 
   }
 });
 
-const MAIN = 'node_modules/adk-mikro-orm/dist/esm/packages/cli/src/main.js';
+const MAIN = 'node_modules/adk-mikro-orm-cli/dist/esm/src/main.js';
 
 /** Runs the command line of the package that is installed in the folder. */
 async function command(folder: string, ...args: string[]): Promise<{ code: number; err: string }> {
@@ -176,10 +173,9 @@ test('adk-mikro-orm web refuses what it cannot serve, and says what to do', asyn
 
   // Not below the folder, where its packages would be found.
   const alone = `${root}-alone`;
-  const installed = 'node_modules/adk-mikro-orm';
-  await cp(path.join(root, installed), path.join(alone, installed), { recursive: true });
+  await unpackPackages(alone, PACKAGES);
   try {
-    await link(alone, '@google/adk', '@mikro-orm', ...DEPENDENCIES);
+    await link(alone, '@google/adk', '@mikro-orm');
     expect(await command(alone, 'web', '--url', 'sqlite::memory:')).toMatchObject({
       code: 2,
       err: expect.stringContaining('npm install --save-dev @google/adk-devtools'),

@@ -8,7 +8,7 @@ async function reportWith(file: string, from: string, to: string): Promise<strin
   expect(source).toContain(from);
   const known = new Set((await readFile('api.md', 'utf8')).split('\n'));
   return apiReport({ [file]: source.replace(from, to) })
-    .split('\n')
+    ['api.md']!.split('\n')
     .filter((line) => !known.has(line));
 }
 

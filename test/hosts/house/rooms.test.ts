@@ -25,7 +25,7 @@ function rulesBroken(imports: readonly (readonly [file: string, imported: string
   return JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8' })) as string[][];
 }
 
-test('the linter refuses an import of a room above, and of nothing else', () => {
+test('the linter refuses an import of a room above or of the inside of a package, and of nothing else', () => {
   const upward = [
     ['src/model/keys.ts', '../database/sql/tables.js'],
     ['src/database/drivers/sqlite.ts', '../orm/orm-connection.js'],
@@ -39,9 +39,15 @@ test('the linter refuses an import of a room above, and of nothing else', () => 
     ['packages/studio/src/studio.ts', '../../cli/src/run.js'],
     ['src/sessions/session-service.ts', '../credentials/credential-service.js'],
     ['entities/columns.ts', '../src/index.js'],
+    // A package uses what others export.
+    ['packages/cli/src/run.ts', '../../../src/sessions/handle.js'],
+    ['packages/studio/src/studio.ts', '../../../migrations/status.js'],
+    ['packages/cli/src/run.ts', '../../studio/src/html.js'],
   ] as const;
   const downward = [
-    ['packages/cli/src/run.ts', '../../../src/model/errors.js'],
+    ['packages/cli/src/run.ts', '../../../src/model/json.js'],
+    ['packages/cli/src/run.ts', '../../../src/internal.js'],
+    ['packages/cli/src/run.ts', '../../studio/src/internal.js'],
     ['src/sessions/session-service.ts', '../model/keys.js'],
     ['entities/columns.ts', '../src/model/keys.js'],
   ] as const;

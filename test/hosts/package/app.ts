@@ -8,9 +8,9 @@ import {
 } from 'adk-mikro-orm';
 import { adkEntities as sameEntities, AdkSession } from 'adk-mikro-orm/entities';
 import { compression, encryption, type Codec } from 'adk-mikro-orm/codecs';
-import { importFrom } from 'adk-mikro-orm/import';
+import { importFrom } from 'adk-mikro-orm-import';
 import { adkMigrations } from 'adk-mikro-orm/migrations';
-import { createStudio } from 'adk-mikro-orm/studio';
+import { createStudio } from 'adk-mikro-orm-studio';
 import type { TestSessionService } from 'adk-mikro-orm/testing';
 
 export type Store = TestSessionService;

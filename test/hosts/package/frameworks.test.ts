@@ -23,9 +23,6 @@ const tsc = createRequire(__filename).resolve('typescript/bin/tsc');
 /** The peers are in the folder above: the ones that this test runs with. */
 const FLAGS = ['--legacy-peer-deps', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'];
 
-/** The package's own dependencies. */
-const DEPENDENCIES = ['commander', 'cli-progress'];
-
 /** Releases that fit MikroORM 7, and need the same Node.js. */
 const ON_MIKRO_ORM_7 = ['@mikro-orm/nestjs@7.1.0', 'ai@7.0.173'];
 
@@ -45,16 +42,8 @@ let complaints: string[];
 beforeAll(async () => {
   const root = await installPackage();
   folder = path.join(root, 'frameworks');
-  for (const name of DEPENDENCIES) {
-    // On MikroORM 7 a copy of the repository is tested, and the packages are in the original.
-    const installed = path.join(process.env['ADK_TEST_MIKRO_ORM_6'] ?? repository, 'node_modules', name);
-    await symlink(installed, path.join(root, 'node_modules', name), 'junction');
-  }
   await mkdir(path.join(root, 'node_modules/.bin'));
-  await symlink(
-    '../adk-mikro-orm/dist/esm/packages/cli/src/main.js',
-    path.join(root, 'node_modules/.bin/adk-mikro-orm'),
-  );
+  await symlink('../adk-mikro-orm-cli/dist/esm/src/main.js', path.join(root, 'node_modules/.bin/adk-mikro-orm'));
   const examples = path.join(repository, 'examples');
   // The examples are ES modules, like the sources of the package.
   await writeFile(path.join(root, 'package.json'), JSON.stringify({ type: 'module' }));

@@ -5,7 +5,7 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { packPackage } from '../schema/host-folder.js';
+import { PACKAGES, packPackage } from '../schema/host-folder.js';
 import { isMikroOrm7 } from '../../support/mikro-orm.js';
 import { PRINTED, appOn, errorsOf } from './app.js';
 
@@ -30,11 +30,12 @@ describe('npm install in an empty folder', () => {
 
   beforeAll(async () => {
     folder = await mkdtemp(path.join(tmpdir(), 'adk-install-'));
-    const tarball = await packPackage();
+    const tarballs: string[] = [];
+    for (const each of PACKAGES) tarballs.push(await packPackage(each));
     await writeFile(path.join(folder, 'package.json'), JSON.stringify({ name: 'app', private: true, overrides }));
     const peers = await Promise.all([...PEERS, '@types/node'].map(versioned));
     // Rejects if the peers do not fit: no flag is set that would ignore it.
-    await run('npm', ['install', tarball, ...peers], {
+    await run('npm', ['install', ...tarballs, ...peers], {
       cwd: folder,
       env: { ...process.env, npm_config_ignore_scripts: 'true', npm_config_prefer_offline: 'true' },
     });

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import ts from 'typescript';
-import { packPackage } from '../schema/host-folder.js';
+import { packPackage, unpackPackages } from '../schema/host-folder.js';
 import { PRINTED, appOn, errorsOf } from './app.js';
 
 const repository = path.resolve(__dirname, '../../..');
@@ -33,9 +33,7 @@ beforeAll(async () => {
   tarball = await packPackage();
   const { stdout } = await run('tar', ['-tzf', tarball]);
   files = [...stdout.matchAll(/^package\/(.+)$/gm)].map(([, file = '']) => file);
-  const installed = path.join(project, 'node_modules/adk-mikro-orm');
-  await mkdir(installed, { recursive: true });
-  await run('tar', ['-xzf', tarball, '--strip-components=1', '-C', installed]);
+  await unpackPackages(project, ['.', 'packages/import', 'packages/studio']);
   for (const name of INSTALLED) {
     const link = path.join(project, 'node_modules', name);
     await mkdir(path.dirname(link), { recursive: true });

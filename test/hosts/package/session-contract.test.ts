@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
-import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import type { Verdict } from '../../../packages/session-contract/src/index.js';
-import { installPackage, packPackage } from '../schema/host-folder.js';
+import { installPackage } from '../schema/host-folder.js';
 
 const run = promisify(execFile);
 
@@ -20,9 +20,6 @@ let project: string;
 beforeAll(async () => {
   // Has ADK, and this package as the service to test.
   project = await installPackage();
-  const tarball = await packPackage('packages/session-contract');
-  await mkdir(path.join(project, INSTALLED));
-  await run('tar', ['-xzf', tarball, '--strip-components=1', '-C', path.join(project, INSTALLED)]);
   const open = 'open: async () => ({ service: new InMemorySessionService() })';
   await write(
     'in-memory.mjs',

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { cp, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { DATABASES } from '../../support/harnesses/databases.js';
@@ -23,7 +23,7 @@ const NAMES: readonly Runtime[] = ['bun', 'deno'];
 /** Its addon is made for Node.js only; the newer one of MikroORM 7 is not. */
 const isOfNode = (name: DatabaseName) => name === 'better-sqlite' && !isMikroOrm7;
 
-const SOURCE = /'(?:\.\.\/){3}src\/(?:index|(\w+)\/index)\.js'/g;
+const SOURCE = /'(?:\.\.\/){3}(?:packages\/(\w+)\/)?src\/(?:index|(\w+)\/index)\.js'/g;
 
 /** A host's project, with the packed package. */
 let folder: string;
@@ -35,12 +35,12 @@ beforeAll(async () => {
       run('npm', ['ci', '--no-audit', '--no-fund', '--prefer-offline'], { cwd: path.dirname(path.dirname(binaries)) }),
   ]);
   folder = installed;
-  // The dependencies of the command line and the studio.
-  for (const name of ['commander', 'cli-progress', 'markdown-it'])
-    await symlink(path.join(repository, 'node_modules', name), path.join(folder, 'node_modules', name), 'junction');
   await writeFile(path.join(folder, 'package.json'), JSON.stringify({ type: 'module' }));
   const program = await readFile(path.join(__dirname, 'program.ts'), 'utf8');
-  const asOfHost = program.replace(SOURCE, (_, entry?: string) => `'adk-mikro-orm${entry ? `/${entry}` : ''}'`);
+  const asOfHost = program.replace(
+    SOURCE,
+    (_, name?: string, entry?: string) => `'adk-mikro-orm${name ? `-${name}` : ''}${entry ? `/${entry}` : ''}'`,
+  );
   await writeFile(path.join(folder, 'program.ts'), asOfHost);
   await mkdir(path.join(folder, 'tests'));
   await cp(path.resolve('examples/testing/jest-esm/agent.test.ts'), path.join(folder, 'tests/agent.test.ts'));
@@ -101,16 +101,8 @@ test.each(NAMES)('%s runs the command line', async (runtime) => {
   const { url, drop } = await createDatabase('sqlite');
   const cli = async (command: string) =>
     JSON.parse(
-      (
-        await start(
-          runtime,
-          'node_modules/adk-mikro-orm/dist/esm/packages/cli/src/main.js',
-          command,
-          '--json',
-          '--url',
-          url,
-        )
-      ).stdout,
+      (await start(runtime, 'node_modules/adk-mikro-orm-cli/dist/esm/src/main.js', command, '--json', '--url', url))
+        .stdout,
     ) as unknown;
   try {
     expect(await cli('migrate')).toMatchObject({ migrations: [expect.stringContaining('adk')] });

@@ -24,6 +24,9 @@ export type Snapshot = 'snapshot from before our package' | 'no snapshot yet' | 
 /** Where the host keeps its own migrations. */
 export type Home = 'list' | 'folder';
 
+/** What a user installs with the command line. */
+export const PACKAGES = ['.', 'packages/cli', 'packages/import', 'packages/session-contract', 'packages/studio'];
+
 const ENTITY = (columns: string) => `
 import { defineEntity, p } from '@mikro-orm/core';
 export const Ticket = defineEntity({ name: 'Ticket', properties: { id: p.integer().primary(), ${columns} } });`;
@@ -74,13 +77,29 @@ export async function packPackage(folder = '.'): Promise<string> {
   return tarball;
 }
 
-/** A folder with this package, packed and installed, in its `node_modules`. Hosts live in folders below it. */
-export async function installPackage(): Promise<string> {
+/** Unpacks packages of this repository, and links what they depend on, in a folder's `node_modules`. */
+export async function unpackPackages(root: string, folders: readonly string[]): Promise<void> {
+  for (const folder of folders) {
+    const tarball = await packPackage(folder);
+    const manifest = await readFile(path.join(repository, folder, 'package.json'), 'utf8');
+    const { name, dependencies = {} } = JSON.parse(manifest) as {
+      name: string;
+      dependencies?: Record<string, string>;
+    };
+    const installed = path.join(root, 'node_modules', name);
+    await mkdir(installed, { recursive: true });
+    await run('tar', ['-xzf', tarball, '--strip-components=1', '-C', installed]);
+    for (const each of Object.keys(dependencies)) {
+      const link = path.join(root, 'node_modules', each);
+      if (!each.startsWith('adk-') && !existsSync(link)) await symlink(path.join(builders, each), link, 'junction');
+    }
+  }
+}
+
+/** A folder with these packages, packed and installed, in its `node_modules`. Hosts live in folders below it. */
+export async function installPackage(folders: readonly string[] = PACKAGES): Promise<string> {
   const root = await mkdtemp(path.join(tmpdir(), 'adk-hosts-'));
-  const tarball = await packPackage();
-  const installed = path.join(root, 'node_modules/adk-mikro-orm');
-  await mkdir(installed, { recursive: true });
-  await run('tar', ['-xzf', tarball, '--strip-components=1', '-C', installed]);
+  await unpackPackages(root, folders);
   for (const [scope, name] of Object.entries({ '@google': '@google/adk', '@mikro-orm': '@mikro-orm/core' })) {
     await symlink(scopeOf(name), path.join(root, 'node_modules', scope), 'junction');
   }

@@ -4,7 +4,7 @@ import { encryption } from '../../../src/codecs/index.js';
 import { EventLog, MikroOrmSessionService, SessionLeases, SessionProjection } from '../../../src/index.js';
 import type { SessionKey } from '../../../src/model/keys.js';
 import { miscountedAfter } from '../../../packages/studio/src/operations/health.js';
-import { readerOf } from '../../../packages/studio/src/operations/reader.js';
+import { readerOf } from '../../../src/database/calls/reader.js';
 import { appsAfter, usersAfter } from '../../../packages/studio/src/browsing.js';
 import { availableDatabases } from '../../support/servers.js';
 import { KEY, tellStory } from './conversation.js';

@@ -1,16 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { inspect } from 'node:util';
 import type { MikroORM } from '@mikro-orm/core';
+import { acceptOtherEngines } from '../../../../src/internal.js';
 import { supportedDialect } from '../../../../entities/dialect-name.js';
-import { migrate } from '../../../../migrations/migrate.js';
+import { migrate, adkServices } from '../../../../src/index.js';
 import {
   checkArtifactService,
   checkMemoryService,
   checkSessionService,
   type ServiceStore,
 } from '../../../session-contract/src/index.js';
-import { acceptOtherEngines } from '../../../../src/database/dialects/server-version.js';
-import { adkServices } from '../../../../src/services.js';
 import { connect } from '../connect.js';
 import { Unfinished, UsageError } from '../errors.js';
 import type { Work } from '../run.js';

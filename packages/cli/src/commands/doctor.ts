@@ -1,4 +1,4 @@
-import { examine, type Finding } from '../../../studio/src/operations/doctor.js';
+import { examine, type Finding } from '../../../studio/src/internal.js';
 import { printable, printableLines } from '../../../studio/src/operations/words.js';
 import { Unfinished } from '../errors.js';
 import { inWordsOfUrl, type Context } from '../run.js';

@@ -1,9 +1,13 @@
-import { InvalidArgumentError, SessionNotFoundError } from '../../../../src/model/errors.js';
-import type { SessionKey } from '../../../../src/model/keys.js';
+import type { EntityManager } from '@mikro-orm/core';
+import {
+  InvalidArgumentError,
+  SessionNotFoundError,
+  type SessionKey,
+  type HistoryPoint,
+  MikroOrmSessionService,
+} from '../../../../src/index.js';
 import { counted, quoted } from '../../../studio/src/operations/words.js';
-import { revisionOf } from '../../../../src/sessions/handle.js';
-import { NO_SUCH_INVOCATION, type HistoryPoint } from '../../../../src/sessions/history.js';
-import { MikroOrmSessionService } from '../../../../src/sessions/session-service.js';
+import { NO_SUCH_INVOCATION, readerOf, transferredSession } from '../../../../src/internal.js';
 import { UsageError } from '../errors.js';
 import type { SessionWork } from '../run.js';
 
@@ -19,18 +23,24 @@ export const rewind: SessionWork<HistoryPoint> = async ({ em, codec, terminal, c
   if (point.at === undefined && point.beforeInvocationId === undefined)
     throw new UsageError('rewind needs --at or --before.');
   const service = new MikroOrmSessionService(em, codec);
-  await confirm(() => rewindQuestion(service, key, point));
+  await confirm(() => rewindQuestion(em, service, key, point));
   const session = await atPoint(point, () => service.rewindSession(key, point));
   await terminal.result({ ...key, events: session.events.length }, () => [
     `Session ${quoted(key.sessionId)} has ${counted(session.events.length, 'event')} now.`,
   ]);
 };
 
-async function rewindQuestion(service: MikroOrmSessionService, key: SessionKey, point: HistoryPoint): Promise<string> {
+async function rewindQuestion(
+  em: EntityManager,
+  service: MikroOrmSessionService,
+  key: SessionKey,
+  point: HistoryPoint,
+): Promise<string> {
+  const row = await readerOf(em, 'rewind').read((sql) => transferredSession(sql, key));
   const session = await service.getSession(key);
-  if (!session) throw new SessionNotFoundError(key.sessionId);
+  if (!session || !row) throw new SessionNotFoundError(key.sessionId);
   const { events } = session;
-  const lastSeq = revisionOf(session)?.seq ?? events.length;
+  const { lastSeq } = row;
   const before = events.findIndex(({ invocationId }) => invocationId === point.beforeInvocationId);
   // Of a point that is not there, the call itself says so.
   const kept = point.at ?? (before === -1 ? lastSeq : lastSeq - events.length + before);

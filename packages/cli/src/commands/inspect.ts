@@ -1,24 +1,19 @@
-import { transferredSession } from '../../../../src/transfer/transferred-sessions.js';
-import type { EntityManager } from '@mikro-orm/core';
-import type { LogCursor } from '../../../../src/model/log-history.js';
-import { EventLog } from '../../../../src/log/event-log.js';
-import type { LogFilter } from '../../../../src/log/filters.js';
-import type { LogChange, LogEntry } from '../../../../src/log/entries.js';
-import { SessionMaintenance } from '../../../../src/maintenance/session-maintenance.js';
-import type { StatsOptions } from '../../../../src/maintenance/options.js';
-import type { SessionStats } from '../../../../src/maintenance/stats.js';
-import type { FindOpenCallsRequest } from '../../../../src/sessions/open-calls.js';
-import type { FindSessionsRequest } from '../../../../src/sessions/summaries.js';
-import { SessionNotFoundError } from '../../../../src/model/errors.js';
+import { transferredSession, nextApp, readerOf } from '../../../../src/internal.js';
+import {
+  type LogCursor,
+  EventLog,
+  type LogFilter,
+  type LogChange,
+  type LogEntry,
+  SessionMaintenance,
+  type StatsOptions,
+  type SessionStats,
+  type FindOpenCallsRequest,
+  type FindSessionsRequest,
+  SessionNotFoundError,
+  MikroOrmSessionService,
+} from '../../../../src/index.js';
 import { namesOf } from '../../../../src/model/pages.js';
-import { revisionOf } from '../../../../src/sessions/handle.js';
-import { MikroOrmSessionService } from '../../../../src/sessions/session-service.js';
-import { changeLine, eventLines } from '../conversation.js';
-import { nextApp } from '../../../../src/database/statements/walk.js';
-import { readerOf } from '../../../studio/src/operations/reader.js';
-import type { Context, SessionWork, Work } from '../run.js';
-import { UsageError } from '../errors.js';
-import { countOf, noteEmpty } from './owner.js';
 import {
   bytes,
   counted,
@@ -29,6 +24,11 @@ import {
   shortened,
   shownTime,
 } from '../../../studio/src/operations/words.js';
+import type { EntityManager } from '@mikro-orm/core';
+import { changeLine, eventLines } from '../conversation.js';
+import type { Context, SessionWork, Work } from '../run.js';
+import { UsageError } from '../errors.js';
+import { countOf, noteEmpty } from './owner.js';
 
 export const stats: Work<[StatsOptions & { byApp?: true }]> = async ({ em, terminal }, { byApp, ...owner }) => {
   const maintenance = new SessionMaintenance(em, { timeoutMs: 0 });
@@ -132,8 +132,9 @@ export const show: SessionWork<{ numRecentEvents?: number }> = async ({ em, code
   const session = await new MikroOrmSessionService(em, codec).getSession({ ...key, config });
   if (!session) throw new SessionNotFoundError(sessionId);
   const { read } = readerOf(em, 'show');
-  const title = (await read((sql) => transferredSession(sql, key)))?.title ?? undefined;
-  const first = (revisionOf(session)?.seq ?? session.events.length) - session.events.length + 1;
+  const row = await read((sql) => transferredSession(sql, key));
+  const title = row?.title ?? undefined;
+  const first = (row?.lastSeq ?? session.events.length) - session.events.length + 1;
   await terminal.result({ ...session, title }, () => [
     ...(title === undefined ? [] : [terminal.bold(printable(title))]),
     `${terminal.bold([appName, userId, sessionId].map(printable).join(' / '))}  ${terminal.dim(`updated ${shownTime(session.lastUpdateTime)} UTC`)}`,

@@ -1,11 +1,13 @@
-import { SessionProjection } from '../../../../src/log/session-projection.js';
-import { MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from '../../../../src/memory/memory-service.js';
-import { textOf } from '../../../../src/memory/memory-content.js';
-import { countProjected, type MemoryProjectionOptions } from '../../../../src/memory/memory-projection.js';
+import {
+  SessionProjection,
+  MikroOrmMemoryService,
+  type MikroOrmMemoryServiceOptions,
+  type MemoryProjectionOptions,
+} from '../../../../src/index.js';
+import { textOf, countProjected, readerOf } from '../../../../src/internal.js';
 import { aPlainObject, condition, object } from '../../../../src/model/arguments.js';
 import { given } from '../../../../src/model/json.js';
 import { counted, quoted, shownTime } from '../../../studio/src/operations/words.js';
-import { readerOf } from '../../../studio/src/operations/reader.js';
 import { Unfinished, UsageError } from '../errors.js';
 import { defaultExportOf } from '../files.js';
 import type { Context, Work } from '../run.js';

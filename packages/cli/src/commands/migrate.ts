@@ -1,12 +1,9 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import type { EntityManager, MikroORM } from '@mikro-orm/core';
+import { passingOf, migrationStatus, statementsOf, databaseTime, readerOf } from '../../../../src/internal.js';
 import { supportedDialect } from '../../../../entities/dialect-name.js';
-import { passingOf } from '../../../../src/model/failures.js';
-import { migrate } from '../../../../migrations/migrate.js';
-import { migrationStatus, statementsOf } from '../../../../migrations/status.js';
-import { databaseTime } from '../../../../src/database/statements/clock.js';
-import { readerOf } from '../../../studio/src/operations/reader.js';
+import { migrate } from '../../../../src/index.js';
 import { printableLines } from '../../../studio/src/operations/words.js';
 import type { Work } from '../run.js';
 

@@ -1,5 +1,4 @@
-import { SessionMaintenance } from '../../../../src/maintenance/session-maintenance.js';
-import type { StatsOptions } from '../../../../src/maintenance/options.js';
+import { SessionMaintenance, type StatsOptions } from '../../../../src/index.js';
 import { given } from '../../../../src/model/json.js';
 import { quoted } from '../../../studio/src/operations/words.js';
 import type { Context } from '../run.js';

@@ -1,9 +1,8 @@
-import type { ReencodeOptions } from '../../../../src/maintenance/options.js';
-import { SessionMaintenance } from '../../../../src/maintenance/session-maintenance.js';
+import { type ReencodeOptions, SessionMaintenance } from '../../../../src/index.js';
+import { counted } from '../../../studio/src/operations/words.js';
 import { Unfinished, UsageError } from '../errors.js';
 import { Progress } from '../progress.js';
 import type { Work } from '../run.js';
-import { counted } from '../../../studio/src/operations/words.js';
 import { noteMore } from './remove.js';
 
 export const reencode: Work<[ReencodeOptions]> = async ({ em, codec, terminal, signal }, options) => {

@@ -1,11 +1,16 @@
-import type { BatchOptions, EraseUserOptions, PruneOptions, TrimOptions } from '../../../../src/maintenance/options.js';
-import { SessionMaintenance } from '../../../../src/maintenance/session-maintenance.js';
-import { UserNotErasedError } from '../../../../src/model/errors.js';
-import type { MaintenanceResult } from '../../../../src/model/results.js';
+import {
+  type BatchOptions,
+  type EraseUserOptions,
+  type PruneOptions,
+  type TrimOptions,
+  SessionMaintenance,
+  UserNotErasedError,
+  type MaintenanceResult,
+} from '../../../../src/index.js';
+import { counted, quoted } from '../../../studio/src/operations/words.js';
 import { Unfinished } from '../errors.js';
 import { Progress } from '../progress.js';
 import type { Context, Work } from '../run.js';
-import { counted, quoted } from '../../../studio/src/operations/words.js';
 
 type Remove = (maintenance: SessionMaintenance, how: BatchOptions) => Promise<MaintenanceResult>;
 

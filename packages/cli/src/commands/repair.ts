@@ -1,8 +1,7 @@
-import { SessionMaintenance } from '../../../../src/maintenance/session-maintenance.js';
-import type { RepairOptions, RepairedSession } from '../../../../src/maintenance/repair.js';
+import { SessionMaintenance, type RepairOptions, type RepairedSession } from '../../../../src/index.js';
+import { counted, quoted } from '../../../studio/src/operations/words.js';
 import type { SessionWork } from '../run.js';
 import { Unfinished, UsageError } from '../errors.js';
-import { counted, quoted } from '../../../studio/src/operations/words.js';
 import { openFile } from '../files.js';
 
 export const repair: SessionWork<RepairOptions & { save?: string }> = async (

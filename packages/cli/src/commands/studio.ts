@@ -52,7 +52,7 @@ export const studio: Work<[StudioFlags]> = async (
 
 /** Loaded here, so that no other command loads it. */
 async function listenerFor(em: EntityManager, options: StudioOptions, token: string | undefined) {
-  const { createStudio, tokenDoor, listenerOf } = await import('../../../studio/src/for-command-line.js');
+  const { createStudio, tokenDoor, listenerOf } = await import('../../../studio/src/internal.js');
   if (token === undefined) return createStudio(em, options).listener;
   const door = tokenDoor(token);
   return listenerOf(door.guard(createStudio(em, { ...options, authorize: door.authorize }).fetch));

@@ -2,22 +2,24 @@ import { existsSync } from 'node:fs';
 import { rename } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { importFrom, type ImportFromOptions } from '../../../import/src/import-from.js';
-import { SessionMaintenance } from '../../../../src/maintenance/session-maintenance.js';
-import { InvalidArgumentError, SessionNotFoundError } from '../../../../src/model/errors.js';
+import { importFrom, type ImportFromOptions, type SavedNames } from '../../../import/src/index.js';
+import {
+  SessionMaintenance,
+  InvalidArgumentError,
+  SessionNotFoundError,
+  type SessionKey,
+  type ImportResult,
+  adkServices,
+} from '../../../../src/index.js';
 import { decodeExactly } from '../../../../src/model/exact-json.js';
-import type { SessionKey } from '../../../../src/model/keys.js';
 import { given, isRecord } from '../../../../src/model/json.js';
-import type { ImportResult } from '../../../../src/model/results.js';
-import { adkServices } from '../../../../src/services.js';
-import type { SavedNames } from '../../../import/src/saved-session.js';
+import { counted, printable } from '../../../studio/src/operations/words.js';
 import { connectForeign } from '../connect.js';
 import { Unfinished, UsageError } from '../errors.js';
 import { checkExists, inWords, openFile } from '../files.js';
 import { Progress } from '../progress.js';
 import type { Context, Work } from '../run.js';
 import { countOf, ownerOf } from './owner.js';
-import { counted, printable } from '../../../studio/src/operations/words.js';
 
 /** The export is written beside the file with this suffix until it is complete. */
 const UNFINISHED = '.part';

@@ -1,5 +1,4 @@
-import type { UsageOptions } from '../../../../src/maintenance/options.js';
-import { SessionMaintenance } from '../../../../src/maintenance/session-maintenance.js';
+import { type UsageOptions, SessionMaintenance } from '../../../../src/index.js';
 import { DAY_MS, dayOf } from '../../../../src/model/days.js';
 import { number } from '../../../studio/src/operations/words.js';
 import type { Work } from '../run.js';

@@ -1,8 +1,7 @@
 import { once } from 'node:events';
 import path from 'node:path';
-import { migrationStatus } from '../../../../migrations/status.js';
-import { SchemaError } from '../../../../src/model/errors.js';
-import { MikroOrmSessionService } from '../../../../src/sessions/session-service.js';
+import { migrationStatus } from '../../../../src/internal.js';
+import { SchemaError, MikroOrmSessionService } from '../../../../src/index.js';
 import type { Work } from '../run.js';
 import { UsageError } from '../errors.js';
 import { checkExists } from '../files.js';

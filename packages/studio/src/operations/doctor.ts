@@ -1,17 +1,20 @@
 import { version as adkVersion } from '@google/adk';
 import { Utils, type EntityManager } from '@mikro-orm/core';
-import { migrationStatus } from '../../../../migrations/status.js';
-import { layoutOf } from '../../../../src/database/dialects/citus-layout.js';
-import type { Dialect, Run } from '../../../../src/database/dialects/dialect.js';
-import type { ServerSetting } from '../../../../src/database/dialects/server-settings.js';
-import { databaseTime } from '../../../../src/database/statements/clock.js';
-import { incompleteVersions } from '../../../../src/artifacts/incomplete.js';
-import { countAbandoned } from '../../../../src/artifacts/uploads.js';
-import { AdkMikroOrmError } from '../../../../src/model/errors.js';
+import {
+  migrationStatus,
+  layoutOf,
+  type Dialect,
+  type Run,
+  type ServerSetting,
+  databaseTime,
+  incompleteVersions,
+  countAbandoned,
+  readerOf,
+} from '../../../../src/internal.js';
+import { AdkMikroOrmError } from '../../../../src/index.js';
+import { packageVersion } from '../../../../src/model/version.js';
 import { countPending, largestMemories, miscounted, serverSetting } from './health.js';
-import { readerOf } from './reader.js';
 import { schemaDifferences } from './schema-differences.js';
-import { packageVersion } from './version.js';
 import { counted, number, quoted } from './words.js';
 
 export interface Finding {

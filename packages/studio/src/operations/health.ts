@@ -1,5 +1,4 @@
-import type { Sql } from '../../../../src/database/dialects/dialect.js';
-import type { ServerSetting } from '../../../../src/database/dialects/server-settings.js';
+import type { Sql, ServerSetting } from '../../../../src/internal.js';
 import { keysetAfter } from '../../../../src/database/sql/keyset.js';
 import {
   SESSION_COLUMNS,
@@ -12,7 +11,7 @@ import {
   numberOf,
   textOf,
 } from '../../../../src/database/sql/tables.js';
-import type { SessionKey } from '../../../../src/model/keys.js';
+import type { SessionKey } from '../../../../src/index.js';
 
 /** Comes before all keys, since none is empty. */
 const FIRST: SessionKey = { appName: '', userId: '', sessionId: '' };

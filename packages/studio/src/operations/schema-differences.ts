@@ -1,7 +1,5 @@
 import type { EntityManager, EntityMetadata, EntityProperty, Platform } from '@mikro-orm/core';
-import { TRAITS, supportedDialect } from '../../../../entities/dialect-name.js';
-import { adkTables, locationFor, locationOf } from '../../../../migrations/tables.js';
-import type { Dialect, DialectRepairs, Run } from '../../../../src/database/dialects/dialect.js';
+import { ourTables, type Dialect, type DialectRepairs, type Run } from '../../../../src/internal.js';
 import { textOf } from '../../../../src/database/sql/tables.js';
 
 /** A column, an index or a foreign key that a table has. */
@@ -37,12 +35,7 @@ export async function schemaDifferences(
   { sql: pieces, repairs }: Dialect,
   read: Run,
 ): Promise<string[]> {
-  const dialect = supportedDialect(em.getPlatform());
-  const location = locationFor(em.config, { dialect, ...locationOf(em.getMetadata()) });
-  const schema = TRAITS[dialect].hasSchemas ? location.schema : undefined;
-  const entities = [...em.getMetadata()].filter(({ className }) =>
-    adkTables().some(({ entity }) => entity === className),
-  );
+  const { schema, entities } = ourTables(em);
   const values = [schema ?? null, ...entities.map(({ tableName }) => tableName)];
   const rows = await read((sql) => sql.all<Part>(pieces.catalog(entities.length), [...values, ...values, ...values]));
   const parts = rows.map((row) => ({ ...row, detail: textOf(row.detail), name: textOf(row.name) }));

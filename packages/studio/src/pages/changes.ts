@@ -1,9 +1,9 @@
 import { REQUEST_CONFIRMATION_FUNCTION_CALL_NAME, createEvent } from '@google/adk';
 import { labelsIn } from '../../../../src/model/description.js';
-import { InvalidArgumentError, SessionNotFoundError } from '../../../../src/model/errors.js';
+import { InvalidArgumentError, SessionNotFoundError } from '../../../../src/index.js';
 import { decode, decodeEvent, isRecord } from '../../../../src/model/json.js';
 import { partsOf } from '../../../../src/model/turn.js';
-import type { TransferredSession } from '../../../../src/transfer/transferred-sessions.js';
+import type { TransferredSession } from '../../../../src/internal.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import { eventNumber, notFound, type Visit } from '../visit.js';

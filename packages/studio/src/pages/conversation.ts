@@ -1,5 +1,4 @@
-import type { TokenCounts } from '../../../../src/conversation/tokens.js';
-import { openLongRunningCalls, type OpenLongRunningCall } from '../../../../src/conversation/recovery.js';
+import { type TokenCounts, openLongRunningCalls, type OpenLongRunningCall } from '../../../../src/index.js';
 import { labelsIn } from '../../../../src/model/description.js';
 import { decode, isRecord } from '../../../../src/model/json.js';
 import { SCOPES, type Scope } from '../../../../src/model/state.js';

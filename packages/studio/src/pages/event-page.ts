@@ -1,11 +1,11 @@
 import { decode, isRecord } from '../../../../src/model/json.js';
 import { INTERNAL_PREFIX, withoutInternalMetadata } from '../../../../src/model/internal-metadata.js';
 import { partsOf } from '../../../../src/model/turn.js';
+import { fileHeaders } from '../../../../src/http/file.js';
 import { bytes } from '../operations/words.js';
 import { Refusal, SECURITY_HEADERS } from '../guard.js';
 import { html } from '../html.js';
 import { notFound, type Visit } from '../visit.js';
-import { fileHeaders } from '../../../../src/http/file.js';
 import { recordOf } from './event-view.js';
 import { page } from './layout.js';
 

@@ -1,10 +1,10 @@
 import { PairedCalls, type PairedCall } from '../../../../src/conversation/calls.js';
-import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../../../../src/conversation/tokens.js';
+import { NO_TOKENS, addTokens, tokensOf } from '../../../../src/conversation/tokens.js';
+import type { TokenCounts, SessionKey } from '../../../../src/index.js';
 import { IMAGES } from '../../../../src/http/file.js';
 import { isRecord } from '../../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../../src/model/turn.js';
 import { bytes, number } from '../operations/words.js';
-import type { SessionKey } from '../../../../src/model/keys.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import type { Markdown } from '../markdown.js';

@@ -1,5 +1,4 @@
-import { isOfUser } from '../../../../src/artifacts/artifact-name.js';
-import { fileResponse } from '../../../../src/artifacts/artifact-handler.js';
+import { fileResponse } from '../../../../src/internal.js';
 import { IMAGES } from '../../../../src/http/file.js';
 import { bytes } from '../operations/words.js';
 import { Refusal } from '../guard.js';
@@ -47,7 +46,8 @@ export async function filesPage(visit: Visit): Promise<Response> {
 
 async function listed({ session: key, params, reading }: Visit) {
   const name = params.get('after');
-  const after = name === null ? undefined : { filename: name, ...(!isOfUser(name) && { sessionId: key.sessionId }) };
+  const after =
+    name === null ? undefined : { filename: name, ...(!name.startsWith('user:') && { sessionId: key.sessionId }) };
   const { rows, last } = firstOf(await reading.artifacts.list({ ...key, limit: PAGE + 1, ...(after && { after }) }));
   return { files: rows, next: last?.filename };
 }

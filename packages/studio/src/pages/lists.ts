@@ -1,5 +1,4 @@
-import type { FindSessionsRequest } from '../../../../src/sessions/summaries.js';
-import { InvalidArgumentError } from '../../../../src/model/errors.js';
+import { type FindSessionsRequest, InvalidArgumentError } from '../../../../src/index.js';
 import { decode, given } from '../../../../src/model/json.js';
 import { number } from '../operations/words.js';
 import { html, type Html } from '../html.js';

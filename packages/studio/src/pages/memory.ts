@@ -1,6 +1,10 @@
-import { MikroOrmMemoryService, type FoundMemory, type StoredMemory } from '../../../../src/memory/memory-service.js';
-import { textOf } from '../../../../src/memory/memory-content.js';
-import type { DamagedMemoryError } from '../../../../src/model/errors.js';
+import {
+  MikroOrmMemoryService,
+  type FoundMemory,
+  type StoredMemory,
+  type DamagedMemoryError,
+} from '../../../../src/index.js';
+import { textOf } from '../../../../src/internal.js';
 import { given } from '../../../../src/model/json.js';
 import { counted, shortened } from '../operations/words.js';
 import { Refusal } from '../guard.js';

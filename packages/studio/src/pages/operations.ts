@@ -1,12 +1,17 @@
 import { examine, type Finding } from '../operations/doctor.js';
-import { SessionMaintenance, SessionProjection, type SessionStats, type UsageRow } from '../../../../src/index.js';
-import { LeaseHeldError } from '../../../../src/model/errors.js';
+import {
+  SessionMaintenance,
+  SessionProjection,
+  type SessionStats,
+  type UsageRow,
+  LeaseHeldError,
+  type SessionKey,
+} from '../../../../src/index.js';
 import { DAY_MS, dayOf } from '../../../../src/model/days.js';
 import { bytes, counted, number } from '../operations/words.js';
 import { dayBars, sumOf, type Series } from '../chart.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
-import type { SessionKey } from '../../../../src/model/keys.js';
 import { notFound, type Visit } from '../visit.js';
 import { ago, chip, empty, page, table } from './layout.js';
 

@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
-import type { DatabaseOptions } from '../../../../src/database/calls/connections.js';
-import { Database } from '../../../../src/database/calls/database.js';
-import type { Run } from '../../../../src/database/dialects/dialect.js';
+import type { DatabaseOptions } from './connections.js';
+import { Database } from './database.js';
+import type { Run } from '../dialects/dialect.js';
 
 /** Opens the tables for commands that read what no public method returns. */
 export function readerOf(em: EntityManager, operation: string, options?: DatabaseOptions) {

@@ -1,0 +1,9 @@
+/**
+ * For `adk-mikro-orm-cli` alone, which needs exactly its own version of this package: any release may change these names.
+ *
+ * @module adk-mikro-orm-studio/internal
+ */
+export { listenerOf } from '../../../src/http/listener.js';
+export { examine, type Finding } from './operations/doctor.js';
+export { createStudio } from './studio.js';
+export { tokenDoor } from './token.js';

@@ -1,0 +1,41 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { CodecOptions, ErrorContext, LogCursor } from '../../../src/index.js';
+import type { StudioScope } from './guard.js';
+
+/** The positions of readers of the event log, by names that the host chooses. */
+export type LogReaders = Readonly<Record<string, LogCursor | number>>;
+
+export interface StudioOptions extends CodecOptions {
+  /** Gets the driver's own error, with SQL and stored values, for the host's log. Visitors see neither. */
+  onError?: (error: unknown, context: ErrorContext) => void;
+  /** The path at which it is mounted, such as `/studio`; the root by default. */
+  basePath?: string;
+  /**
+   * Says what the sender of a request may see: `{}` for everything, `{ appName }`, `{ userId }` or both for a part, `false` for
+   * nothing. It is called for each request, before anything is read. Any other result, such as `true` or a `Response`, shows
+   * nothing and is reported to `onError`. Without `authorize`, everybody sees everything, but only requests whose host is
+   * `localhost` or a loopback address are answered.
+   */
+  authorize?: (request: Request) => StudioScope | false | Promise<StudioScope | false>;
+  /**
+   * The host names that requests may have, with or without a port, such as `studio.example.com`. By default any with
+   * `authorize`, and without it `localhost` and the loopback addresses.
+   */
+  hosts?: readonly string[];
+  /**
+   * Whether a visitor may change what is stored; false by default. A visitor can then edit title and labels, soft-delete,
+   * restore, fork and rewind a session, answer a call that waits for a person, and forget memories. Each change is confirmed in
+   * a form (contract H5, K3, K4, K6).
+   */
+  allowChanges?: boolean;
+  /** Gives the positions of the host's readers of the event log, by name. They are shown. */
+  readers?: () => LogReaders | Promise<LogReaders>;
+}
+
+/** A handler of requests that answers with pages of what is stored. */
+export interface Studio {
+  /** Answers a request of the fetch standard, for Next, Hono and others. It never rejects. */
+  fetch(this: void, request: Request): Promise<Response>;
+  /** The same for `http.createServer` and Express. */
+  listener(this: void, request: IncomingMessage, response: ServerResponse): void;
+}
