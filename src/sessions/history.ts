@@ -50,6 +50,8 @@ export interface HistoryPoint {
   beforeInvocationId?: string;
 }
 
+export type RewindPoint = HistoryPoint & { includeLeased?: boolean };
+
 export const NO_SUCH_INVOCATION = 'The session has no event of the invocation in beforeInvocationId.';
 
 /** A session as it was after one of its events. */
@@ -87,14 +89,18 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
   });
 }
 
-export async function rewindSession(calls: SessionCalls, session: SessionKey, point: HistoryPoint): Promise<Session> {
+export async function rewindSession(
+  calls: SessionCalls,
+  session: SessionKey,
+  { includeLeased = false, ...point }: RewindPoint,
+): Promise<Session> {
   const key = checkedSessionKey(session);
   checkPoint(point);
   if (point.at === undefined && point.beforeInvocationId === undefined)
     throw new InvalidArgumentError('rewindSession needs at or beforeInvocationId.');
   const incarnation = randomUUID();
   const write = async (sql: Sql, past: PastSession) => {
-    await calls.leases.check(sql, key);
+    await calls.leases.check(sql, key, { refusesHeld: !includeLeased });
     await rewind(sql, { key, incarnation, past });
   };
   return writeAndRead(calls, 'rewindSession', key, () => writePast(calls, { key, point }, write));

@@ -52,11 +52,17 @@ export class LeaseGuard {
   /**
    * The caller must hold the session's lock.
    *
+   * @param options.refusesHeld whether a session whose lease somebody holds is refused; by default as `onUnleasedAppend` says.
    * @throws LeaseLostError if the lease of this service is no longer the current one.
-   * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, if the service has no lease and somebody else has.
+   * @throws LeaseHeldError if it is refused, and the service has no lease and somebody else has.
    */
-  async check(sql: Sql, session: SessionKey): Promise<void> {
-    const rule = this.ruleFor(session);
+  async check(
+    sql: Sql,
+    session: SessionKey,
+    { refusesHeld = this.#onUnleasedAppend === 'reject' }: { refusesHeld?: boolean } = {},
+  ): Promise<void> {
+    const ofOwner = this.ruleFor(session);
+    const rule = typeof ofOwner === 'object' ? ofOwner : refusesHeld && 'unleased';
     if (!rule) return;
     const current = await currentLease(sql, session, { underLock: true });
     if (rule === 'unleased') {

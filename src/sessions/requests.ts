@@ -9,6 +9,7 @@ import type {
   Session,
 } from '@google/adk';
 import {
+  aBoolean,
   aCount,
   aPlainObject,
   aRecord,
@@ -28,7 +29,7 @@ import {
   type Known,
 } from '../model/arguments.js';
 import type { SessionKey } from '../model/keys.js';
-import type { HistoryPoint } from './history.js';
+import type { HistoryPoint, RewindPoint } from './history.js';
 import type { ReadEventsRequest } from './pages.js';
 import type { FindOpenCallsRequest } from './open-calls.js';
 import type { FindSessionsRequest, SessionDescription } from './summaries.js';
@@ -92,7 +93,7 @@ export const checkRequest = {
   deleteSession: object<DeleteSessionRequest>(sessionKey),
   restoreSession: object(sessionKey),
   forkSession: object<ForkPoint>({ ...historyPoint, as: anything }),
-  rewindSession: object<HistoryPoint>(historyPoint),
+  rewindSession: object<RewindPoint>({ ...historyPoint, includeLeased: aBoolean }),
   findSessions: object<FindSessionsRequest>({
     appName: anything,
     userId: condition(anything),

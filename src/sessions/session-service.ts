@@ -227,13 +227,15 @@ export class MikroOrmSessionService extends BaseSessionService {
    *
    * @param point.at the number of the last event to keep, 0 for none; or
    * @param point.beforeInvocationId keep the events before this invocation.
+   * @param point.includeLeased also rewind a session whose lease somebody else holds; false by default.
    * @returns the rewound session.
    * @throws InvalidArgumentError also unless exactly one of the two is given, or if the session has no such event.
    * @throws SessionNotFoundError, DamagedSessionError, StaleSessionError as `forkSession`.
    * @throws LeaseLostError on the service of a lost lease.
-   * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
+   * @throws LeaseHeldError while somebody else holds the session's lease, unless `point.includeLeased` is true: the holder would
+   *   go on with a history that is gone.
    */
-  async rewindSession(session: SessionKey, point: HistoryPoint): Promise<Session> {
+  async rewindSession(session: SessionKey, point: HistoryPoint & { includeLeased?: boolean }): Promise<Session> {
     return rewindSession(this.#calls, session, checkRequest.rewindSession(point, 'The point'));
   }
 

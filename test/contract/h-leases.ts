@@ -1088,3 +1088,25 @@ for (const [title, ttlMs] of [
     },
   );
 }
+
+leaseSuite.own('K4', 'a rewind beside a held lease is refused unless it includes it', async (context) => {
+  const { create, service, stored, orm, query } = context;
+  const session = await create();
+  await service.appendEvents({ session, events: range(3).map((n) => saying(`e${n}`, { id: `e${n}` })) });
+  const key = keyOf(session);
+  const lease = await new SessionLeases(orm.em, LONG_LEASE).acquire(key, { holder: 'worker' });
+  for (const options of [{}, { onUnleasedAppend: 'reject' as const }])
+    for (const point of [{ at: 1 }, { at: 3 }, { at: 1, includeLeased: false }])
+      expect(await errorOf(new MikroOrmSessionService(orm.em, options).rewindSession(key, point))).toMatchObject({
+        code: 'ADK_LEASE_HELD',
+        holder: 'worker',
+      });
+  expect((await stored(key))?.events).toHaveLength(3);
+  // Whoever has the lease knows of it, and so does who asks for it.
+  expect((await lease.sessionService.rewindSession(key, { at: 2 })).events).toHaveLength(2);
+  expect((await service.rewindSession(key, { at: 1, includeLeased: true })).events).toHaveLength(1);
+  // By the database's clock, whatever this process thinks.
+  await query('update adk_sessions set lease_expires = 1000 where session_id = ?', [session.id]);
+  expect((await service.rewindSession(key, { at: 0 })).events).toEqual([]);
+  await lease.release();
+});

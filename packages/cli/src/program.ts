@@ -222,6 +222,7 @@ function program(): Command {
       'rewind support ada 4711 --at 12',
     ),
   )
+    .option('--include-leased', 'also while somebody holds its lease')
     .option('--yes', 'do not ask')
     .action(sessionAction(rewind));
 

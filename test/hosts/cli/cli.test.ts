@@ -292,7 +292,14 @@ describe.each(databases)('on %s', (name) => {
       code: 2,
       err: expect.stringContaining('--at'),
     });
-    expect(await json(['rewind', ...key, '--at', '2', '--yes', '--url', url])).toMatchObject({ events: 2 });
+    const lease = await new SessionLeases(orm.em).acquire(
+      { appName: 'support', userId: 'ada', sessionId: session.id },
+      { holder: 'me' },
+    );
+    const rewind = ['rewind', ...key, '--at', '2', '--yes', '--url', url];
+    expect(await run(rewind)).toMatchObject({ code: 1, err: expect.stringContaining('is held by me') });
+    expect(await json([...rewind, '--include-leased'])).toMatchObject({ events: 2 });
+    await lease.release();
 
     const repair = ['repair', ...key, '--url', url];
     expect(await run(repair)).toMatchObject({ code: 0, out: 'Nothing is damaged.\n' });

@@ -19,7 +19,11 @@ export const fork: SessionWork<HistoryPoint & { as?: string }> = async ({ em, co
   ]);
 };
 
-export const rewind: SessionWork<HistoryPoint> = async ({ em, codec, terminal, confirm }, key, point) => {
+export const rewind: SessionWork<HistoryPoint & { includeLeased?: boolean }> = async (
+  { em, codec, terminal, confirm },
+  key,
+  point,
+) => {
   if (point.at === undefined && point.beforeInvocationId === undefined)
     throw new UsageError('rewind needs --at or --before.');
   const service = new MikroOrmSessionService(em, codec);
