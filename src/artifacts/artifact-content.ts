@@ -19,11 +19,11 @@ export interface ArtifactInfo {
   /** Absent if the artifact is a reference and has no content. */
   content?: {
     of: 'text' | 'inlineData';
-    /** Whether the bytes are JSON of the text, because UTF-8 or base64 would not give back the same text. */
-    isJson?: boolean;
-    /** In bytes. */
+    /** Of the file, in bytes. */
     size: number;
     sha256: string;
+    /** If JSON of the text is stored instead, because UTF-8 or base64 would not give back the same text: that of the JSON. */
+    json?: { size: number; sha256: string };
     /** Whether the codecs have encoded each part. */
     isEncoded: boolean;
   };
@@ -111,16 +111,22 @@ function textOf(value: unknown, name: string): string {
   return value;
 }
 
-/** @throws ArtifactTooLargeError before it copies the content. */
+/** @throws ArtifactTooLargeError. */
 function contentOf(of: 'text' | 'inlineData', text: string, maxBytes: number) {
-  const expected = of === 'text' ? Buffer.byteLength(text) : Buffer.byteLength(text, 'base64');
-  if (expected > maxBytes) throw tooLarge(expected, maxBytes);
-  let bytes = Buffer.from(text, of === 'text' ? 'utf8' : 'base64');
-  const isJson = !isTextOf(bytes, of, text);
-  if (isJson) bytes = Buffer.from(JSON.stringify(text));
-  if (bytes.length > maxBytes) throw tooLarge(bytes.length, maxBytes);
-  return { bytes, about: { of, ...(isJson && { isJson }), size: bytes.length, sha256: sha256(bytes) } };
+  const file = fileOf({ of, text });
+  if (file.length > maxBytes) throw tooLarge(file.length, maxBytes);
+  const about = { of, size: file.length, sha256: sha256(file) };
+  if (isTextOf(file, of, text)) return { bytes: file, about };
+  const bytes = Buffer.from(JSON.stringify(text));
+  // Base64 with line ends is half as long again as its file, but what Node.js skips in it may be of any length.
+  const most = of === 'text' ? maxBytes : 2 * maxBytes + 100;
+  if (bytes.length > most) throw tooLarge(bytes.length, maxBytes);
+  return { bytes, about: { ...about, json: { size: bytes.length, sha256: sha256(bytes) } } };
 }
+
+/** @returns the file that a text or base64, in any of its forms, represents. */
+export const fileOf = ({ of, text }: { of: 'text' | 'inlineData'; text: string }): Buffer =>
+  Buffer.from(text, of === 'text' ? 'utf8' : 'base64');
 
 /** Whether bytes give back the text that they were decoded from: base64 has several forms, and UTF-8 no half surrogate pairs. */
 function isTextOf(bytes: Buffer, of: 'text' | 'inlineData', text: string): boolean {
@@ -146,8 +152,9 @@ function partsOf(bytes: Buffer): Buffer[] {
 /** Whether the parts have the size and the hash that were saved. */
 export function isWhole({ info: { content }, parts }: { info: ArtifactInfo; parts: readonly Buffer[] }): boolean {
   if (!content) return parts.length === 0;
+  const stored = content.json ?? content;
   const size = parts.reduce((sum, { length }) => sum + length, 0);
-  return size === content.size && sha256(...parts) === content.sha256;
+  return size === stored.size && sha256(...parts) === stored.sha256;
 }
 
 /** Base64 has four characters for three bytes. */
@@ -166,7 +173,7 @@ export function partOf({ info: { artifact, content }, parts }: { info: ArtifactI
   if (!content) return artifact;
   const [first] = parts;
   const bytes = parts.length === 1 && first ? first : Buffer.concat(parts);
-  const text = content.isJson
+  const text = content.json
     ? (JSON.parse(bytes.toString()) as string)
     : bytes.toString(content.of === 'text' ? 'utf8' : 'base64');
   return content.of === 'text'

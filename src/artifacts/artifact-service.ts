@@ -31,11 +31,11 @@ import { isObject } from '../model/json.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 import {
   PART_BYTES,
+  fileOf,
   infoOfStream,
   newVersion,
   partOf,
   refuseLong,
-  sha256,
   type ArtifactInfo,
 } from './artifact-content.js';
 import { isOfUser, nameOfUsers, storedName } from './artifact-name.js';
@@ -338,10 +338,9 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const info = whole(names, opened.version, opened.info);
     if (!info.content) return undefined;
     const about = await this.#shown(names, opened);
+    const { size, sha256, json, of } = info.content;
     // The stored bytes are JSON of a text, and not the file.
-    const content = info.content.isJson ? await this.#unusual(names, opened.version) : info.content;
-    const { size, sha256 } = content;
-    const only = 'bytes' in content ? content.bytes : opened.only;
+    const only = json ? await this.#fileOf(names, opened.version, of) : opened.only;
     const source = { names, key, opened: { ...opened, only }, size, sha256 };
     const bytes: ArtifactContent['bytes'] = (range = {}) => {
       const { start = 0, end = size } = checkRequest.range(range, 'The range of bytes');
@@ -350,10 +349,9 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     return { ...about, size, sha256, bytes };
   }
 
-  async #unusual(names: DeleteArtifactRequest, version: number) {
+  async #fileOf(names: DeleteArtifactRequest, version: number, of: 'text' | 'inlineData'): Promise<Buffer> {
     const { text, inlineData } = (await this.loadArtifact({ ...names, version })) ?? {};
-    const bytes = text === undefined ? Buffer.from(inlineData?.data ?? '', 'base64') : Buffer.from(text);
-    return { bytes, size: bytes.length, sha256: sha256(bytes) };
+    return fileOf({ of, text: (of === 'text' ? text : inlineData?.data) ?? '' });
   }
 
   async *#bytes({ names, key, opened: found, size, sha256 }: Source, start: number, end: number) {

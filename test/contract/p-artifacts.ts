@@ -387,6 +387,54 @@ artifactSuite.own('P7', 'size, hash and time are known without the content', asy
   });
 });
 
+artifactSuite.own('P7', 'size and hash are those of the file, whatever the form of its base64', async (context) => {
+  const { key } = filesOf(context);
+  const service = new MikroOrmArtifactService(context.orm.em, { maxBytes: 1_000 });
+  for (const length of [0, 4, 999, 1_000, 1_001]) {
+    const file = Buffer.from(range(length).map((n) => 251 + (n % 5)));
+    const base64 = file.toString('base64');
+    const forms = {
+      plain: base64,
+      url: file.toString('base64url'),
+      unpadded: base64.replace(/=+$/, ''),
+      'line ends': base64.replace(/.{76}/g, '$&\r\n') + '\r\n',
+    };
+    for (const [form, data] of Object.entries(forms)) {
+      const filename = `${length} ${form}`;
+      const artifact = { inlineData: { data, mimeType: 'image/png' } };
+      const saved = service.saveArtifact({ ...key, filename, artifact });
+      if (length > 1_000) {
+        expect(await errorOf(saved)).toMatchObject({
+          code: 'ADK_ARTIFACT_TOO_LARGE',
+          message: expect.stringContaining(`has ${length} bytes`) as unknown,
+        });
+        continue;
+      }
+      await saved;
+      const about = { size: length, sha256: sha256(file) };
+      expect(await service.loadArtifact({ ...key, filename })).toEqual(artifact);
+      expect(await service.getArtifactVersion({ ...key, filename })).toMatchObject(about);
+      expect((await service.list(key)).find((each) => each.filename === filename)).toMatchObject(about);
+      const read = (await service.read({ ...key, filename }))!;
+      expect(read).toMatchObject(about);
+      const parts = [];
+      for await (const part of read.bytes()) parts.push(part);
+      expect(Buffer.concat(parts)).toEqual(file);
+    }
+  }
+  const halves = 'a\ud800'.repeat(50);
+  await service.saveArtifact({ ...key, filename: 'halves', artifact: { text: halves } });
+  const about = { size: Buffer.byteLength(halves), sha256: sha256(Buffer.from(halves)) };
+  expect(await service.getArtifactVersion({ ...key, filename: 'halves' })).toMatchObject(about);
+  expect(await service.read({ ...key, filename: 'halves' })).toMatchObject(about);
+  expect(await service.loadArtifact({ ...key, filename: 'halves' })).toEqual({ text: halves });
+  // What is stored has a limit, too.
+  const padded = { inlineData: { data: `AAAA${' '.repeat(3_000)}`, mimeType: 'image/png' } };
+  expect(await errorOf(service.saveArtifact({ ...key, filename: 'padded', artifact: padded }))).toMatchObject({
+    code: 'ADK_ARTIFACT_TOO_LARGE',
+  });
+});
+
 artifactSuite.own('P7', 'what JSON would damage is refused with its path', async (context) => {
   const { save } = filesOf(context);
   for (const [part, metadata, path] of [
