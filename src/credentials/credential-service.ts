@@ -42,20 +42,36 @@ const valuesOf = ({ appName, userId, credentialKey }: CredentialAddress) => [app
  */
 export class MikroOrmCredentialService implements BaseCredentialService {
   readonly #database: Database;
+  readonly #options: CommonOptions;
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
    * @throws InvalidArgumentError without a codec, or if an option is unknown or its value is invalid.
    * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
-  constructor(em: EntityManager, options: CommonOptions) {
-    const checked = checkOptions(options, 'The options of MikroOrmCredentialService');
-    this.#database = new Database(em, checked);
+  constructor(em: EntityManager, options: CommonOptions);
+  /** @internal @param database the transaction that the calls join. */
+  // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
+  constructor(em: EntityManager, options: CommonOptions, database: Database);
+  constructor(em: EntityManager, options: CommonOptions, database?: Database) {
+    this.#options = checkOptions(options, 'The options of MikroOrmCredentialService');
+    this.#database = database ?? new Database(em, this.#options);
     if (this.#database.codec.isNone)
       throw new InvalidArgumentError(
         'MikroOrmCredentialService needs a codec that encrypts: credentials are never stored as they are. Pass codec: encryption({ … }) ' +
           "from 'adk-mikro-orm/codecs'.",
       );
+  }
+
+  /**
+   * The same service inside the caller's transaction, so that a credential and the caller's own rows commit or roll back together
+   * (contract E5).
+   *
+   * @param tx the `EntityManager` from `em.transactional`.
+   * @throws InvalidArgumentError if `tx` has other tables than this service: those of another schema or another ORM.
+   */
+  withEntityManager(tx: EntityManager): MikroOrmCredentialService {
+    return new MikroOrmCredentialService(tx, this.#options, this.#database.join(tx));
   }
 
   /**

@@ -363,7 +363,7 @@ export class InsideTransactionError extends AdkMikroOrmError {
 
   constructor(
     what = 'This call is inside a transaction that it does not join, and was refused',
-    advice = 'Inside em.transactional(async (tx) => …) use service.withEntityManager(tx) of the session or artifact service; ' +
+    advice = 'Inside em.transactional(async (tx) => …) use service.withEntityManager(tx) of the session, artifact, memory or credential service; ' +
       'call EventLog, SessionLeases, SessionMaintenance and migrate outside of the transaction.',
   ) {
     super(`${what}; nothing was read or written. ${advice}`);

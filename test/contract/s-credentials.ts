@@ -2,6 +2,8 @@ import { AuthCredentialTypes, FunctionTool, LlmAgent, Runner, type AuthConfig, t
 import { compression, encryption } from '../../src/codecs/index.js';
 import { MikroOrmCredentialService, SessionMaintenance, adkServices, type Codec } from '../../src/index.js';
 import { scriptedModel } from '../../src/testing/index.js';
+import * as api from '../../src/index.js';
+import { HostNote } from '../support/harnesses/host-note.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
 import { expectCode, faulty } from './tools.js';
 
@@ -58,6 +60,48 @@ credentialSuite.own('S1', 'a tool saves its user’s token, and has it in the ne
       expect(event.errorMessage).toBeUndefined();
     expect(JSON.stringify(model.requests[1])).toContain(`{"found":"${found}"}`);
   }
+});
+
+credentialSuite.own('S5', 'a credential commits and rolls back with the host’s rows', async (context) => {
+  const { orm, app, query } = context;
+  const service = new MikroOrmCredentialService(orm.em, { codec: codecOf() });
+  const address = { appName: app, userId: 'alice', credentialKey: 'k' };
+  const saving = async (credentialKey: string, mistake?: Error) => {
+    await orm.em.fork().transactional(async (tx) => {
+      const joined = service.withEntityManager(tx);
+      await expectCode(service.loadCredential(configOf('k'), toolOf(app)), 'ADK_INSIDE_TRANSACTION');
+      tx.create(HostNote, { id: 5, text: credentialKey });
+      await joined.saveCredential(configOf(credentialKey), toolOf(app));
+      expect(await joined.loadCredential(configOf(credentialKey), toolOf(app))).toBeDefined();
+      if (mistake) throw mistake;
+    });
+  };
+  const mistake = new Error('a mistake of the host');
+  await expect(saving('k', mistake)).rejects.toBe(mistake);
+  expect(await rowsOf(context)).toEqual([]);
+  await saving('k');
+  expect(await rowsOf(context)).toMatchObject([{ user_id: 'alice', credential_key: 'k' }]);
+  expect(await query('select text from host_notes where id = 5')).toEqual([{ text: 'k' }]);
+  await orm.em.fork().transactional(async (tx) => {
+    expect(await service.withEntityManager(tx).deleteCredential(address)).toBe(true);
+  });
+  expect(await rowsOf(context)).toEqual([]);
+  await query('delete from host_notes');
+});
+
+credentialSuite.own('E7', 'the advice of a refused call names every service that can join', async ({ orm, app }) => {
+  const joining = Object.entries(api).flatMap(([name, value]) =>
+    typeof value === 'function' && 'withEntityManager' in Object(value.prototype) ? [name] : [],
+  );
+  expect(joining.length).toBeGreaterThanOrEqual(4);
+  const service = new MikroOrmCredentialService(orm.em, { codec: codecOf() });
+  await orm.em.fork().transactional(async () => {
+    const error = await service.loadCredential(configOf('k'), toolOf(app)).catch((refused: Error) => refused);
+    for (const name of joining) {
+      const [, what = name] = /^MikroOrm(\w+)Service$/.exec(name) ?? [];
+      expect((error as Error).message).toContain(what.toLowerCase());
+    }
+  });
 });
 
 credentialSuite.own('S1', 'each user of each app has the credential that was saved last', async (context) => {
