@@ -1,11 +1,12 @@
 import { aString, object, type Check } from '../src/model/arguments.js';
-import { SchemaError } from '../src/model/errors.js';
+import { InvalidArgumentError, SchemaError } from '../src/model/errors.js';
+import { isStorable } from '../src/model/keys.js';
 
 /** Schema and names of the tables in a host's database. */
 export interface AdkEntityOptions {
   /** The database schema of the tables (on MySQL and MariaDB: the database); by default the ORM's own. */
   schema?: string;
-  /** The beginning of the names of tables, indexes and constraints; `adk_` by default. */
+  /** The beginning of the names of tables, indexes and constraints, at most 32 bytes of UTF-8; `adk_` by default. */
   tablePrefix?: string;
 }
 
@@ -19,9 +20,20 @@ export function refusePlaceholder(name: string): void {
 const aName: Check = (value, name) => {
   aString(value, name);
   refusePlaceholder(String(value));
+  if (!isStorable(String(value)))
+    throw new InvalidArgumentError(`${name} must hold no NUL and no half of a surrogate pair.`);
 };
 
-export const checkEntityOptions = object<AdkEntityOptions>({ schema: aName, tablePrefix: aName });
+/** PostgreSQL cuts names after 63 bytes. This leaves room for the longest name of an index or a constraint after the prefix. */
+const MOST_PREFIX_BYTES = 32;
+
+const aPrefix: Check = (value, name) => {
+  aName(value, name);
+  if (Buffer.byteLength(String(value)) > MOST_PREFIX_BYTES)
+    throw new InvalidArgumentError(`${name} must have at most ${MOST_PREFIX_BYTES} bytes of UTF-8.`);
+};
+
+export const checkEntityOptions = object<AdkEntityOptions>({ schema: aName, tablePrefix: aPrefix });
 
 export const DEFAULT_PREFIX = 'adk_';
 

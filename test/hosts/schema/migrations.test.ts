@@ -95,18 +95,19 @@ for (const name of databases)
     });
 
     test('F4 sets of tables with different prefixes live in one database', async () => {
+      const longest = 'bot_'.padEnd(31, 'x') + '_';
       const database = await emptyDatabase(name);
       const ours = await openHost(database);
-      const theirs = await openHost(database, { location: { tablePrefix: 'bot_' } });
+      const theirs = await openHost(database, { location: { tablePrefix: longest } });
       await migrate(ours);
       await migrate(theirs);
       expect(await tablesWith('adk_', ours, name)).toEqual(TABLES);
-      expect(await tablesWith('bot_', theirs, name)).toEqual(TABLES);
-      expect(await appliedMigrations(ours)).toEqual([...MIGRATIONS, ...migrationsOf('bot_')]);
+      expect(await tablesWith(longest, theirs, name)).toEqual(TABLES);
+      expect(await appliedMigrations(ours)).toEqual([...MIGRATIONS, ...migrationsOf(longest)]);
 
       await theirs.migrator.down({ to: 0 });
       expect(await tablesWith('adk_', ours, name)).toEqual(TABLES);
-      expect(await tablesWith('bot_', theirs, name)).toEqual([]);
+      expect(await tablesWith(longest, theirs, name)).toEqual([]);
     });
 
     test('F3 what down leaves is migrated again, and so are tables whose note somebody has deleted', async () => {
