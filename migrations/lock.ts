@@ -1,9 +1,10 @@
-import { setTimeout } from 'node:timers/promises';
 import type { DialectName } from '../entities/dialect-name.js';
 import type { AttemptConnection } from '../src/database/calls/connection.js';
 import { numberOf } from '../src/database/sql/tables.js';
 import type { Database } from '../src/database/calls/database.js';
+import { now } from '../src/model/clock.js';
 import { SchemaError } from '../src/model/errors.js';
+import { pause } from '../src/model/signals.js';
 
 /**
  * The first statements of a transaction, which let only one migration of this package run at a time, on databases that create tables in
@@ -67,14 +68,14 @@ export class MigrationLease {
    * @throws SchemaError after a minute.
    */
   static async take(database: Database, counters: string): Promise<MigrationLease> {
-    const deadline = performance.now() + WAIT_MS;
+    const deadline = now() + WAIT_MS;
     for (;;) {
       const end = await tryToTake(database, counters);
       if (end !== undefined) return new MigrationLease(database, counters, end);
-      if (performance.now() > deadline) {
+      if (now() > deadline) {
         throw new SchemaError('Another process has been migrating for a minute. Try again when it has finished.');
       }
-      await setTimeout(Math.random() * LOOK_MS);
+      await pause(Math.random() * LOOK_MS);
     }
   }
 
@@ -104,10 +105,10 @@ async function tryToTake(database: Database, counters: string): Promise<number |
   const [clock] = await database.run((sql) =>
     sql.all<{ now: number | string }>(`select floor(${database.dialect.sql.now}) as now`),
   );
-  const now = numberOf(clock?.now);
-  const end = now + LEASE_MS;
+  const from = numberOf(clock?.now);
+  const end = from + LEASE_MS;
   const { affectedRows } = await database.statement((sql) =>
-    sql.run(`update ${counters} set value = ${end} where ${ROW} and value < ${now}`),
+    sql.run(`update ${counters} set value = ${end} where ${ROW} and value < ${from}`),
   );
   if (affectedRows > 0) return end;
   try {

@@ -1,12 +1,13 @@
-import { setTimeout } from 'node:timers/promises';
 import type { EntityManager, Transaction } from '@mikro-orm/core';
 import type { Migration, MigrationStorage } from '@mikro-orm/migrations';
 import type { DialectName } from '../entities/dialect-name.js';
 import { Deadline, type AttemptConnection } from '../src/database/calls/connection.js';
 import { tablesOf } from '../src/database/sql/tables.js';
 import { Database } from '../src/database/calls/database.js';
+import { now } from '../src/model/clock.js';
 import { driverCodeOf } from '../src/model/errors.js';
 import { passingOf } from '../src/model/failures.js';
+import { pause } from '../src/model/signals.js';
 import type { AdkMigration } from './adk-migrations.js';
 import { MigrationLease, Overtaken, TRANSACTION_LOCKS } from './lock.js';
 
@@ -186,13 +187,13 @@ export class PendingMigrations {
 
 /** Tries for a minute while another process locks the SQLite file: `busy_timeout` is shorter, and SQLite sometimes ignores it. */
 export async function patiently<T>(work: () => Promise<T>): Promise<T> {
-  const deadline = performance.now() + 60_000;
+  const deadline = now() + 60_000;
   for (;;) {
     try {
       return await work();
     } catch (error) {
-      if (!driverCodeOf(error)?.startsWith('SQLITE_BUSY') || performance.now() > deadline) throw error;
+      if (!driverCodeOf(error)?.startsWith('SQLITE_BUSY') || now() > deadline) throw error;
     }
-    await setTimeout(Math.random() * 100);
+    await pause(Math.random() * 100);
   }
 }

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { types } from 'node:util';
 import type { Run } from '../database/dialects/dialect.js';
 import { DatabaseError, InvalidArgumentError } from '../model/errors.js';
 import { PART_BYTES, tooLarge, type ArtifactInfo } from './artifact-content.js';
@@ -53,7 +54,8 @@ class SavedStream {
 
   /** Must not be called again before it has resolved. */
   async add(chunk: unknown): Promise<void> {
-    if (!(chunk instanceof Uint8Array))
+    // Not `instanceof`, which is false for bytes of another realm, as in jest with jsdom.
+    if (!types.isUint8Array(chunk))
       throw new InvalidArgumentError(
         'content must yield bytes (Uint8Array). A Readable with an encoding yields strings. Nothing was written.',
       );

@@ -1,5 +1,6 @@
 import { createCipheriv, createDecipheriv, createSecretKey, randomBytes, type KeyObject } from 'node:crypto';
 import { aBoolean, aFunction, aWait, anything, object } from '../model/arguments.js';
+import { now } from '../model/clock.js';
 import { KeyNeeded, isPromise, type Codec, type CodecContext } from '../model/codec.js';
 import { CodecError, InvalidArgumentError } from '../model/errors.js';
 
@@ -175,15 +176,15 @@ class Keys {
 
   /** @throws KeyNeeded if the key must be waited for. */
   get(id: string, use: KeyUse, { call }: CodecContext): Secret {
-    const now = performance.now();
+    const time = now();
     const known = this.#known.get(id);
-    if (known && now < known.until) return known.secret;
+    if (known && time < known.until) return known.secret;
     const request = `${use} ${id}`;
     const ofCall = this.#ofCalls.get(call);
     if (ofCall?.has(request)) return ofCall.get(request);
     // Keys whose time is over leave memory, with the lists that they have decrypted. The oldest come first.
     for (const [old, { until }] of this.#known) {
-      if (now < until) break;
+      if (time < until) break;
       this.#known.delete(old);
     }
     const asked = this.#asked.get(request) ?? this.#ask(id, use, request);
@@ -215,7 +216,7 @@ class Keys {
     if (this.#cacheMs > 0) {
       const [oldest] = this.#known.keys();
       if (oldest !== undefined && this.#known.size >= MOST_KEYS) this.#known.delete(oldest);
-      this.#known.set(id, { secret, until: performance.now() + this.#cacheMs });
+      this.#known.set(id, { secret, until: now() + this.#cacheMs });
     }
     return secret;
   }

@@ -1,6 +1,8 @@
+import { clearInterval, clearTimeout, now, setInterval, setTimeout } from '../model/clock.js';
+
 /** The clock and the timers of leases, in ms; tests replace them. The timers keep no process alive: its leases expire. */
 export const clock = {
-  now: () => performance.now(),
+  now,
 
   /** @returns a function that stops the timer. */
   after(ms: number, action: () => void): () => void {

@@ -1,13 +1,14 @@
 import { sessionHead } from '../database/statements/sessions.js';
 import { currentLease, nextToken, releaseLease, renewLease, takeLease } from '../database/statements/leases.js';
 import type { EntityManager } from '@mikro-orm/core';
-import { setTimeout } from 'node:timers/promises';
 import { Database } from '../database/calls/database.js';
 import { aBoolean, aDuration, aWait, object, rule, type Known } from '../model/arguments.js';
+import { now } from '../model/clock.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
 import { checkedSessionKey, isLonger, isStorable, type SessionKey } from '../model/keys.js';
 import { SERVICE_OPTIONS, type MikroOrmSessionServiceOptions } from '../model/options.js';
 import type { Fence } from '../sessions/lease-guard.js';
+import { pause } from '../model/signals.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
 import { detached } from '../telemetry/telemetry.js';
 import { clock } from './clock.js';
@@ -111,7 +112,7 @@ export class SessionLeases {
   }
 
   async #acquire(key: SessionKey, holder: string, waitMs: number): Promise<Lease> {
-    const deadline = performance.now() + waitMs;
+    const deadline = now() + waitMs;
     for (;;) {
       const current = await this.#current(key);
       if (!current) {
@@ -125,9 +126,9 @@ export class SessionLeases {
         await this.#checkExists(key);
         continue;
       }
-      const left = deadline - performance.now();
+      const left = deadline - now();
       if (left <= 0) throw new LeaseHeldError(key.sessionId, current.holder, current.expiresAt);
-      await setTimeout(Math.min(left, MAX_POLL_MS, this.#ttlMs / RENEWALS_PER_TTL));
+      await pause(Math.min(left, MAX_POLL_MS, this.#ttlMs / RENEWALS_PER_TTL));
     }
   }
 

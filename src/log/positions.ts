@@ -1,6 +1,7 @@
 import type { Database } from '../database/calls/database.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { now } from '../model/clock.js';
 import type { Failure } from '../model/failures.js';
 import type { HistoryEnd } from '../model/log-history.js';
 import { CHANGE, POSITION, logHead, type LogHead } from './log-head.js';
@@ -27,7 +28,7 @@ export class Positions {
   readonly #database: Database;
   /** The idle writers, with their last positions; only those whose last commit is known. */
   readonly #writers: HistoryEnd[] = [];
-  /** No write is tried before this time of `performance.now()`. */
+  /** No write is tried before this time of `now()`. */
   #mayWriteAt = -Infinity;
 
   constructor(database: Database) {
@@ -49,7 +50,7 @@ export class Positions {
   ): Promise<LogHead> {
     let head = await this.#database.run(logHead, { signal });
     onHead(head);
-    while (head.isPending && performance.now() >= this.#mayWriteAt) {
+    while (head.isPending && now() >= this.#mayWriteAt) {
       head = await this.#assignSome(head, report, signal);
       onHead(head);
     }

@@ -1,3 +1,5 @@
+import { clearTimeout, setTimeout } from './clock.js';
+
 /** The longest delay of a timer, 24 days: one with a longer delay would fire at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -62,8 +64,12 @@ function listen(signal: AbortSignal): Listening {
   return started;
 }
 
-/** Waits for this many ms, or as long as a timer can, or until the signal fires. */
-export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+/**
+ * Waits for this many ms, or as long as a timer can, or until the signal fires.
+ *
+ * @param options.keepsAlive whether the process waits, too.
+ */
+export function pause(ms: number, signal?: AbortSignal, { keepsAlive = true } = {}): Promise<void> {
   return new Promise((resolve) => {
     let stop = () => {};
     const end = () => {
@@ -72,6 +78,7 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
       resolve();
     };
     const timer = setTimeout(end, Math.min(ms, MAX_TIMER_MS));
+    if (!keepsAlive) timer.unref();
     stop = onAbort(signal, end);
   });
 }

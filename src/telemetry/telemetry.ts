@@ -2,6 +2,7 @@ import type { MeterProvider, Span } from '@opentelemetry/api';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { createRequire } from 'node:module';
 import type { DialectName } from '../../entities/dialect-name.js';
+import { now } from '../model/clock.js';
 import { AdkMikroOrmError, DatabaseError, InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import type { Failure } from '../model/failures.js';
@@ -197,7 +198,7 @@ function instrumentsOf(provider: MeterProvider, readers: ReadonlySet<Reader>) {
 export class ObservedCall {
   readonly #about: ErrorContext;
   readonly #span: Span;
-  readonly #start = performance.now();
+  readonly #start = now();
   readonly #waits = new Map<Wait, number>();
   #retries = 0;
   isOver = false;
@@ -214,8 +215,8 @@ export class ObservedCall {
 
   /** Begins a possible wait. @returns a function that ends it; a wait that is not ended is not recorded. */
   waiting(what: Wait): () => void {
-    const start = performance.now();
-    return () => this.#waits.set(what, (this.#waits.get(what) ?? 0) + performance.now() - start);
+    const start = now();
+    return () => this.#waits.set(what, (this.#waits.get(what) ?? 0) + now() - start);
   }
 
   retried(failure: Failure): void {
@@ -244,7 +245,7 @@ export class ObservedCall {
     if (this.#retries > 0) this.#span.setAttribute('adk_mikro_orm.retries', this.#retries);
     for (const [what, ms] of this.#waits) this.#span.setAttribute(`adk_mikro_orm.wait.${what}`, ms / 1_000);
     this.#span.end();
-    return (performance.now() - this.#start) / 1_000;
+    return (now() - this.#start) / 1_000;
   }
 }
 

@@ -1,3 +1,5 @@
+import timers from 'node:timers/promises';
+import { DeadlockException } from '@mikro-orm/core';
 import { MikroOrmSessionService, SessionLeases } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, onSqlite, type OwnContext } from './rule.js';
@@ -23,6 +25,36 @@ async function handlesOf({ create, service }: OwnContext, count: number, of = se
   const session = await create();
   return Promise.all(range(count).map(async () => (await of.getSession(keyOf(session)))!));
 }
+
+/** Waits with a timer that no test replaces. */
+const { setTimeout: realTimeout } = globalThis;
+
+const within = (ms: number, work: Promise<unknown>) =>
+  Promise.race([work, new Promise((_, reject) => realTimeout(() => reject(new Error(`not within ${ms} ms`)), ms))]);
+
+batchesSuite.own('O3', 'appends and retries end while the host’s tests have faked its timers', async (context) => {
+  const { orm, service } = context;
+  let failures = 3;
+  const statement = (text: string) => takesLock(text) && failures-- > 0;
+  const failing = new MikroOrmSessionService(
+    faulty(orm.em, { statement, error: () => new DeadlockException(new Error('deadlock')) }),
+  );
+  const handles = await handlesOf(context, 8, failing);
+  const faked = [
+    jest.spyOn(timers, 'setImmediate').mockReturnValue(new Promise(() => undefined)),
+    jest.spyOn(timers, 'setTimeout').mockReturnValue(new Promise(() => undefined)),
+  ];
+  jest.useFakeTimers({ doNotFake: ['nextTick', 'queueMicrotask'] });
+  try {
+    const appends = handles.map((session, i) => failing.appendEvent({ session, event: writing(`e${i}`) }));
+    await within(20_000, Promise.all(appends));
+  } finally {
+    jest.useRealTimers();
+    for (const each of faked) each.mockRestore();
+  }
+  expect(failures).toBeLessThanOrEqual(0);
+  expect((await service.getSession(keyOf(handles[0]!)))!.events).toHaveLength(8);
+});
 
 const writing = (id: string, stateDelta: Record<string, unknown> = {}) => eventOf({ id, actions: { stateDelta } });
 

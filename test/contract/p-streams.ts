@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
+import { runInNewContext } from 'node:vm';
 import { createEvent, createEventActions } from '@google/adk';
 import { IsolationLevel } from '@mikro-orm/core';
 import { incompleteVersions } from '../../src/artifacts/incomplete.js';
@@ -148,6 +149,15 @@ streamSuite.own(
     expect(await maintenance.stats(owner)).toMatchObject({ artifacts: 1, uploads: 0 });
   },
 );
+
+streamSuite.own('P14', 'bytes of another realm are bytes', async (context) => {
+  const { save, service, file } = fileOf(context);
+  const bytes = runInNewContext('Uint8Array.of(1, 2, 3)') as Uint8Array;
+  expect(bytes).not.toBeInstanceOf(Uint8Array);
+  await save(Readable.from([bytes]));
+  const read = await service.loadArtifact(file);
+  expect(read?.inlineData?.data).toBe(Buffer.of(1, 2, 3).toString('base64'));
+});
 
 streamSuite.own('P14', 'a stream that fails leaves nothing, and its error reaches the caller', async (context) => {
   const { save, service, file } = fileOf(context, { maxBytes: LARGE });

@@ -1,4 +1,4 @@
-import { setImmediate } from 'node:timers/promises';
+import { setImmediate } from '../../model/clock.js';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import type { AppendBatch, Dialect, DialectAppends, StoredEvent } from '../dialects/dialect.js';
 import { perTables } from '../sql/tables.js';
@@ -133,7 +133,7 @@ export class AppendQueue {
       if (refused.size > 0) refuse(refused, 0);
     } finally {
       // Gives callers that append again at once the time to join the next batch.
-      if (others.length > 0 || line.length > 0) void setImmediate().then(() => this.#next(identity));
+      if (others.length > 0 || line.length > 0) setImmediate(() => this.#next(identity));
       else this.#next(identity);
     }
   }

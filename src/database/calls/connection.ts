@@ -1,3 +1,4 @@
+import { clearTimeout, setTimeout } from '../../model/clock.js';
 import { DatabaseError } from '../../model/errors.js';
 import { FAILURES } from '../../model/failures.js';
 import { onAbort } from '../../model/signals.js';

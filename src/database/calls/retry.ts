@@ -1,3 +1,4 @@
+import { now } from '../../model/clock.js';
 import { isKeyNeeded, type KeyNeeded } from '../../model/codec.js';
 import { CodecError } from '../../model/errors.js';
 import { isUncertain, type Failure } from '../../model/failures.js';
@@ -92,8 +93,8 @@ export class Tries {
     const failure = connections.failureOf(error);
     if (failure === 'lockTimeout' && !isJoined) {
       // If the driver waited for a lock of SQLite it would block the process, so the attempt is repeated until the lock is free.
-      this.#lockBegan ??= performance.now();
-      const isWaitedFor = connections.orm.mustWaitForLocks && performance.now() - this.#lockBegan < LOCK_TIMEOUT_MS;
+      this.#lockBegan ??= now();
+      const isWaitedFor = connections.orm.mustWaitForLocks && now() - this.#lockBegan < LOCK_TIMEOUT_MS;
       if (isWaitedFor) await pause(Math.random() * LOCK_PAUSE_MS);
       waited?.();
       if (isWaitedFor) return;
@@ -102,7 +103,7 @@ export class Tries {
     if (isSent && isUncertain(failure)) outcome.lostAnswer ??= error;
     if (outcome.lostAnswer !== undefined) noteUncertain(error);
     const passing = connections.passing(failure);
-    if (passing === 'outage') this.#outageBegan ??= performance.now();
+    if (passing === 'outage') this.#outageBegan ??= now();
     else {
       this.#outageBegan = undefined;
       this.#conflicts++;
@@ -146,6 +147,6 @@ export class Tries {
     if (attempts !== undefined && this.#count >= attempts) return true;
     // Attempts spent on an outage do not count as conflicts.
     if (this.#outageBegan === undefined) return this.#conflicts >= (attempts ?? ATTEMPTS);
-    return performance.now() - this.#outageBegan >= forMs;
+    return now() - this.#outageBegan >= forMs;
   }
 }

@@ -1,4 +1,3 @@
-import { setImmediate } from 'node:timers/promises';
 import {
   DriverException,
   type Configuration,
@@ -7,6 +6,7 @@ import {
   type Logger,
 } from '@mikro-orm/core';
 import type { BoundStatement, Driver, DriverResult, StatementContext } from '../drivers/driver.js';
+import { now, setImmediate } from '../../model/clock.js';
 import { callHost } from '../../model/host-callbacks.js';
 import { isObject } from '../../model/json.js';
 import { PLAIN } from '../../model/stored-texts.js';
@@ -101,8 +101,8 @@ let turning: Promise<void> | undefined;
  * be renewed, and no abort signal would fire.
  */
 async function turn(): Promise<void> {
-  await setImmediate();
-  lastTurn = performance.now();
+  await new Promise<void>((resolve) => void setImmediate(resolve));
+  lastTurn = now();
   turning = undefined;
 }
 
@@ -124,10 +124,10 @@ export class Statements {
   }
 
   async send(driver: Driver, given: string, values: readonly unknown[], context: SentContext): Promise<DriverResult> {
-    if (context.isInProcess && performance.now() - lastTurn >= MOST_MS) await (turning ??= turn());
+    if (context.isInProcess && now() - lastTurn >= MOST_MS) await (turning ??= turn());
     context.refuse?.();
     const query = this.#config.get('onQuery')?.(given, [...values]) ?? given;
-    const start = Date.now();
+    const start = now();
     try {
       const result = await driver.send(query, values, context);
       const { rows, affectedRows } = result;
@@ -149,7 +149,7 @@ export class Statements {
     context.refuse?.();
     const onQuery = this.#config.get('onQuery');
     const sent = given.map(({ text, values }) => ({ text: onQuery?.(text, [...values]) ?? text, values }));
-    const start = Date.now();
+    const start = now();
     try {
       const results = await driver.sendAll(sent, context);
       for (const { text, values } of sent) this.#log(text, values, start, {});
@@ -167,7 +167,7 @@ export class Statements {
     if (writer) logger.writer = (message) => callHost(writer, message);
     try {
       const shown = logger.isEnabled('query-params') ? this.#format(query, params) : query;
-      this.#connection.logQuery(shown, { query, params, took: Date.now() - start, ...what });
+      this.#connection.logQuery(shown, { query, params, took: Math.round(now() - start), ...what });
     } catch {
       // An error of the host's log must not fail the statement.
     } finally {

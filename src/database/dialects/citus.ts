@@ -1,3 +1,4 @@
+import { now } from '../../model/clock.js';
 import { driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import { SCOPES, perScope } from '../../model/state.js';
 import {
@@ -123,7 +124,7 @@ function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
   const known = new Map<string, { node: number; until: number }>();
   const nodeOf = ({ session }: AppendBatch) => {
     const user = known.get(session.userId);
-    return user && user.until > performance.now() ? user.node : undefined;
+    return user && user.until > now() ? user.node : undefined;
   };
   return {
     most: MOST_BY_USER,
@@ -135,7 +136,7 @@ function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
       const unknown = batches.filter((batch) => shares(batch) && nodeOf(batch) === undefined);
       const asked = unknown.map(({ session }) => ({ text: NODE_OF_USER, values: [tables.sessions, session.userId] }));
       const { lastSeqs, answers } = await append(sql, batches, { tables, dialectSql, asked });
-      const until = performance.now() + NODE_MS;
+      const until = now() + NODE_MS;
       if (known.size > MOST_NODES) known.clear();
       for (const [i, { session }] of unknown.entries()) {
         const [row] = answers[i] ?? [];

@@ -1,7 +1,8 @@
-import { setTimeout } from 'node:timers/promises';
 import { destroyerOf } from '../../database/orm/destroy.js';
+import { clearTimeout, setTimeout } from '../../model/clock.js';
 import { callHost } from '../../model/host-callbacks.js';
 import type { NotificationClient } from '../../model/options.js';
+import { pause } from '../../model/signals.js';
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 10_000;
@@ -51,7 +52,7 @@ export class LogListener {
       if (!signal.aborted && (wasConnected || !isDown)) this.#report(error);
       isDown = true;
       // Meanwhile watchers find events by polling.
-      await setTimeout(pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
+      await pause(pauseMs, signal, { keepsAlive: false });
     }
   }
 
@@ -95,7 +96,7 @@ export class LogListener {
 
 /** Nobody waits for the end, which may never come. After `GRACE_MS` the connection is destroyed: it would keep the process alive. */
 function endClient(client: NotificationClient): void {
-  const late = globalThis.setTimeout(() => void destroyerOf(client)?.(), GRACE_MS);
+  const late = setTimeout(() => void destroyerOf(client)?.(), GRACE_MS);
   callHost(async () => {
     await client.end();
     clearTimeout(late);
