@@ -3,14 +3,13 @@
  * of an object, never by a version number.
  */
 import type { EntityMetadata } from '@mikro-orm/core';
+import { processWide } from '../src/model/process-wide.js';
 
 /** MikroORM 7 also finds an entity by its name, but its types don't say so. */
 export function entityNamed(metadata: Iterable<EntityMetadata>, name: string): EntityMetadata | undefined {
   for (const meta of metadata) if (meta.className === name) return meta;
   return undefined;
 }
-
-const CLASSES: unique symbol = Symbol.for('adk-mikro-orm.entity-classes');
 
 interface Schema {
   readonly meta: { readonly className: string; readonly class?: unknown };
@@ -28,8 +27,7 @@ function hasClass(schema: Schema): schema is Schema & { setClass(entityClass: un
  */
 export function withSharedClass<S extends Schema>(schema: S): S {
   if (hasClass(schema)) {
-    const shared = globalThis as { [CLASSES]?: Map<string, unknown> };
-    const classes = (shared[CLASSES] ??= new Map());
+    const classes = processWide('entity classes', () => new Map<string, unknown>());
     const { className } = schema.meta;
     if (!classes.has(className)) classes.set(className, schema.meta.class);
     schema.setClass(classes.get(className));

@@ -1,4 +1,4 @@
-import { perTables, type Tables } from '../database/sql/tables.js';
+import { processWidePerTables, type Tables } from '../database/sql/tables.js';
 import { DamagedSessionError, type Damage } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
@@ -6,7 +6,7 @@ import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 import { SCOPES, scopeOf, type Scope } from '../model/state.js';
 
 /** Sessions for which the process has already emitted a warning. */
-const warnedOf = perTables(() => new Set<string>());
+const warnedOf = processWidePerTables('warned', () => new Set<string>());
 
 /** Reports damage to the host: to the service's `onDamage`, or as a warning of the process. */
 export class DamageReporter {

@@ -1,4 +1,5 @@
 import { BaseSessionService, State, createEvent, createSession, trimTempDeltaState, type Event } from '@google/adk';
+import { processWide } from '../model/process-wide.js';
 
 /**
  * The value of every key of the state to which `stampDelta` applies a delta. A key that still has it afterwards was written with
@@ -24,13 +25,13 @@ export interface StampedDelta {
   readonly order: number | undefined;
 }
 
-let deltas = 0;
+const deltas = processWide('deltas', () => ({ count: 0 }));
 
 /**
  * For each key of a state, the delta with its newest write, without the values. ADK's own stamps of the state cannot be read or
  * reset, and they also count writes that were never stored.
  */
-const newest = new WeakMap<object, Map<string, StampedDelta>>();
+const newest = processWide('newest writes', () => new WeakMap<object, Map<string, StampedDelta>>());
 
 /** The state to which deltas are applied in order to stamp them. It is replaced from time to time, since it keeps their keys. */
 let spare: Stamps | undefined;
@@ -123,7 +124,7 @@ export function stampDelta(event: Event): StampedDelta {
   // Releases the values, which may be large.
   for (const name of written) state[name] = undefined;
   if (++tries % MOST_TRIES > 0) spare = state;
-  return { values, order: isStampedHere ? ++deltas : undefined };
+  return { values, order: isStampedHere ? ++deltas.count : undefined };
 }
 
 /**

@@ -3,6 +3,7 @@ import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { ReadHead } from '../database/statements/sessions.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
+import { processWide } from '../model/process-wide.js';
 import { isTemporary, setOwn } from '../model/state.js';
 import type { StampedDelta } from './delta.js';
 
@@ -49,7 +50,7 @@ export function handleOf(
 }
 
 /** Revisions by object: a clone or an object literal has none. */
-const revisions = new WeakMap<Session, Revision>();
+const revisions = processWide('revisions', () => new WeakMap<Session, Revision>());
 
 /** Events that were appended to a handle inside a host's transaction, which may be rolled back. */
 export interface Tentative {
@@ -58,7 +59,7 @@ export interface Tentative {
   events: readonly StoredEvent[];
 }
 
-const tentatives = new WeakMap<Session, Tentative>();
+const tentatives = processWide('tentatives', () => new WeakMap<Session, Tentative>());
 
 export function tentativeOf(handle: Session): Tentative | undefined {
   return tentatives.get(handle);

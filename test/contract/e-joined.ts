@@ -15,10 +15,22 @@ import {
   type SessionKey,
 } from '../../src/index.js';
 import { Suite, onInnodb, onServers, withConnections, type OwnContext, type Rule } from './rule.js';
+import { secondCopy } from '../support/second-copy.js';
 import { HostNote } from '../support/harnesses/host-note.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { read } from './log-tools.js';
-import { LONG_LEASE, deadlock, eventOf, expectCode, idsOf, late, range, reversing, saying } from './tools.js';
+import {
+  LONG_LEASE,
+  deadlock,
+  errorOf,
+  eventOf,
+  expectCode,
+  idsOf,
+  late,
+  range,
+  reversing,
+  saying,
+} from './tools.js';
 
 /** Calls that join one transaction, and the tables that a service has (E5). */
 export const joinedSuite = new Suite();
@@ -620,6 +632,56 @@ joinedSuite.own(
     if (again === undefined) expect(await waiting()).toEqual([]);
   },
   onServers,
+);
+
+joinedSuite.own(
+  'E5',
+  'calls of two copies of the package that join one transaction store what they acknowledge, and no more',
+  async ({ orm, app, stored }) => {
+    const copies = [new MikroOrmSessionService(orm.em), new (secondCopy().MikroOrmSessionService)(orm.em)];
+    const keys = range(16).map((n) => ({ appName: app, userId: 'copies', sessionId: `s${n}` }));
+    for (const key of keys) await copies[0]!.createSession(key);
+    const acknowledged: string[][] = keys.map(() => []);
+    await orm.em.fork().transactional(async (tx) => {
+      const joined = copies.map((copy) => copy.withEntityManager(tx));
+      const handles = await Promise.all(keys.map((key) => joined[0]!.getSession(key)));
+      await Promise.allSettled(
+        range(64).map(async (n) => {
+          const place = n % keys.length;
+          const session = { ...handles[place]!, events: [] };
+          // Every third one is refused: its savepoint is rolled back.
+          if (n % 3 === 0) session.id = 'absent';
+          await joined[Math.floor(n / keys.length) % 2]!.appendEvent({ session, event: saying('x', { id: `e${n}` }) });
+          acknowledged[place]!.push(`e${n}`);
+        }),
+      );
+    });
+    expect(acknowledged.flat()).toHaveLength(42);
+    for (const [n, key] of keys.entries()) {
+      const { events } = (await stored(key))!;
+      expect(events.map(({ id }) => id).sort()).toEqual(acknowledged[n]!.sort());
+    }
+  },
+);
+
+joinedSuite.own(
+  'E7',
+  'an append with another copy of the package sees that an open transaction has appended to its handle',
+  async ({ orm, create }) => {
+    const session = await create();
+    // Limits how long the test takes if it fails.
+    const other = new (secondCopy().MikroOrmSessionService)(orm.em, { timeoutMs: 5_000, retry: { attempts: 1 } });
+    const transaction = orm.em.fork();
+    await transaction.begin();
+    const joined = new MikroOrmSessionService(orm.em).withEntityManager(transaction);
+    await joined.appendEvent({ session, event: saying('may be rolled back') });
+    // An error of its own classes.
+    const refused = await errorOf(other.appendEvent({ session, event: saying('late') }));
+    await transaction.rollback();
+    expect(refused).toMatchObject({ code: 'ADK_INSIDE_TRANSACTION' });
+    await other.appendEvent({ session, event: saying('stays') });
+    expect((await other.getSession(keyOf(session)))!.events).toEqual(session.events);
+  },
 );
 
 const TRANSACTIONS: Readonly<

@@ -1,7 +1,7 @@
 import { setImmediate } from '../../model/clock.js';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import type { AppendBatch, Dialect, DialectAppends, StoredEvent } from '../dialects/dialect.js';
-import { perTables } from '../sql/tables.js';
+import { perTables, processWidePerTables } from '../sql/tables.js';
 import { appendBatch, appendsOf } from '../statements/events.js';
 import { Deadline, type AttemptConnection } from './connection.js';
 import type { Database } from './database.js';
@@ -69,6 +69,9 @@ interface How {
 const MOST_EVENTS = 64;
 const MOST_LENGTH = 1_000_000;
 
+/** Shared: another copy of this package may write to the same session. */
+const linesOf = processWidePerTables('lines', () => new Map<string, Waiting[]>());
+
 /**
  * Where the writes of a process wait (contract E9, O6). Writes to one session wait for each other in memory: if they waited for the
  * lock of its row, each would use a connection. Appends that wait for the same session are one batch, in the order of the calls
@@ -86,13 +89,14 @@ export class AppendQueue {
   #appends: DialectAppends;
   #dialect: Dialect;
   /** The waiting calls, for each session to which a write is under way. */
-  readonly #lines = new Map<string, Waiting[]>();
+  readonly #lines: Map<string, Waiting[]>;
   /** The batches that may be written together with another one. */
   readonly #waiting = new Set<Member>();
   /** How many batches have asked for a connection and wait for it. */
   #asking = 0;
 
   private constructor(database: Database) {
+    this.#lines = linesOf(database);
     this.#appends = appendsOf(database);
     this.#dialect = database.dialect;
   }

@@ -3,6 +3,7 @@ import { supportedDialect, type DialectName } from '../../../entities/dialect-na
 import { SchemaError } from '../../model/errors.js';
 import { isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
 import type { CommonOptions } from '../../model/options.js';
+import { processWide } from '../../model/process-wide.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import { resolveDialect } from '../dialects/resolve.js';
 import { refuseSettings } from '../dialects/settings.js';
@@ -18,28 +19,33 @@ import { Statements, sqlOf } from './sql.js';
 /** The prefix of statements, by the ORM's connection; see `clusterPrefix`. */
 const prefixes = new WeakMap<object, string>();
 
-/** Connections whose settings were checked, each with what it knows about the distribution of tables. */
-const checked = new WeakMap<Driver, ServerTables>();
+/**
+ * Connections whose settings were checked. Shared, since later the host, or the projection of another copy, may have changed them for
+ * a transaction.
+ */
+const checked = processWide('checked connections', () => new WeakMap<Driver, { readonly mayBeDistributed: boolean }>());
+
+/** What connections know about the distribution of tables. */
+const serverTables = new WeakMap<Driver, ServerTables>();
 
 interface ServerTables {
-  mayBeDistributed: boolean;
   /** The dialects of tables, by their name; undefined for tables that are not distributed. */
   distributed: Map<string, Dialect | undefined>;
-  /** The value of `distributions` at that time. */
+  /** The count of `distributions` at that time. */
   since: number;
 }
 
 /** How often tables were distributed in this process. */
-let distributions = 0;
+const distributions = processWide('distributions', () => ({ count: 0 }));
 
 /** Makes each connection of this process ask again which tables are distributed. */
 export function forgetDistribution(): void {
-  distributions++;
+  distributions.count++;
 }
 
 /** The ORMs whose connection is set up, and those whose set-up is under way. */
-const prepared = new WeakSet<object>();
-const beingPrepared = new WeakMap<object, Promise<void>>();
+const prepared = processWide('prepared', () => new WeakSet<object>());
+const beingPrepared = processWide('being prepared', () => new WeakMap<object, Promise<void>>());
 
 /** See `timeoutMs` of the options. */
 const DEFAULT_TIMEOUT_MS = 30_000;
@@ -98,7 +104,7 @@ export class Connections {
       const connection = new AttemptConnection(this, reserved, deadline);
       try {
         const server = checked.get(driver);
-        const isChecked = server && (!server.mayBeDistributed || this.#knowsTables(server));
+        const isChecked = server && (!server.mayBeDistributed || this.#knowsTables(driver));
         const prefix = isChecked ? prefixes.get(this.orm) : undefined;
         const working =
           prefix === undefined
@@ -129,8 +135,10 @@ export class Connections {
     return prefix;
   }
 
-  #knowsTables({ distributed, since }: ServerTables): boolean {
-    return this.#options.isForeign === true || (since === distributions && distributed.has(this.#tables().sessions));
+  #knowsTables(driver: Driver): boolean {
+    if (this.#options.isForeign) return true;
+    const known = serverTables.get(driver);
+    return known?.since === distributions.count && known.distributed.has(this.#tables().sessions);
   }
 
   /** For statements on a connection that is in use, or in a host's transaction. */
@@ -138,9 +146,8 @@ export class Connections {
     const { postgresql, isForeign = false } = this.#options;
     const { isInProcess } = this.orm;
     const mayPrepare = postgresql?.preparedStatements ?? true;
-    const server = checked.get(driver);
-    const mayBeDistributed = server?.mayBeDistributed && !isForeign;
-    const distributed = mayBeDistributed ? server.distributed.get(this.#tables().sessions) : undefined;
+    const known = isForeign ? undefined : serverTables.get(driver);
+    const distributed = known?.distributed.get(this.#tables().sessions);
     const dialect = distributed ?? this.dialect;
     const tables = distributed ? () => distributedTables({ tables: this.#tables() }) : this.#tables;
     return sqlOf(this.statements, driver, {
@@ -175,14 +182,15 @@ export class Connections {
     if (!server) {
       const read = (text: string) => sql.all<object>(text);
       const mayBeDistributed = await refuseSettings(connections.settings, read, distributed?.isPossible);
-      checked.set(driver, (server = { mayBeDistributed, distributed: new Map(), since: distributions }));
+      checked.set(driver, (server = { mayBeDistributed }));
     }
-    if (!distributed || !server.mayBeDistributed || this.#knowsTables(server)) return;
+    if (!distributed || !server.mayBeDistributed || this.#knowsTables(driver)) return;
     const { sessions } = this.#tables();
     const found = await distributed.dialectOf(sql, sessions);
-    if (server.since !== distributions) server.distributed.clear();
-    server.since = distributions;
-    server.distributed.set(sessions, found);
+    let known = serverTables.get(driver);
+    if (known?.since !== distributions.count) known = { distributed: new Map(), since: distributions.count };
+    known.distributed.set(sessions, found);
+    serverTables.set(driver, known);
   }
 
   /** @throws SchemaError if a setting of the next connection is refused; nothing if it cannot be checked. */

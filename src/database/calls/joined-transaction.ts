@@ -3,6 +3,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { InvalidArgumentError, SchemaError } from '../../model/errors.js';
 import { passingOf } from '../../model/failures.js';
+import { processWide } from '../../model/process-wide.js';
 import { Queues } from '../../model/queues.js';
 import type { Driver } from '../drivers/driver.js';
 import { beforeEnd, hasEnded, keepingTo, physicalOf, statementsOf } from '../orm/host-transaction.js';
@@ -10,10 +11,10 @@ import { COMMAND, rolledBack } from './connection.js';
 import type { Connections } from './connections.js';
 
 /** The queues of calls, one for each physical transaction. */
-const calls = new Queues<object>();
+const calls = new Queues<object>('calls of transactions');
 
 /** For each physical transaction: see `Sql`. */
-const behind = new WeakMap<object, NonNullable<Sql['behind']>>();
+const behind = processWide('behind', () => new WeakMap<object, NonNullable<Sql['behind']>>());
 
 /** The turn of a call, which calls inside it share. */
 interface Turn {
@@ -21,7 +22,7 @@ interface Turn {
   isOver: boolean;
 }
 
-const turns = new AsyncLocalStorage<Turn>();
+const turns = processWide('turns', () => new AsyncLocalStorage<Turn>());
 
 /** The connection, while no other call sends statements on it. */
 interface JoinedConnection {

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Sql } from '../dialects/dialect.js';
-import { perTables, placeholders, type Tables, textOf } from '../sql/tables.js';
+import { placeholders, processWidePerTables, type Tables, textOf } from '../sql/tables.js';
 
 // A retry token is a row in `adk_counters`, from which a retry learns that an earlier attempt was committed. The next transaction
 // of the process renames the token of a call that has ended, since removing it would take one more commit. So a process leaves as
@@ -12,7 +12,7 @@ const NAME = 'applied ';
 const KEPT_MS = 24 * 60 * 60 * 1000;
 
 /** The tokens whose calls have ended. */
-const endedOf = perTables((): string[] => []);
+const endedOf = processWidePerTables('ended tokens', (): string[] => []);
 
 /** The token of one transaction, for all of its attempts. */
 export class RetryToken {

@@ -9,6 +9,7 @@ import type { BoundStatement, Driver, DriverResult, StatementContext } from '../
 import { now, setImmediate } from '../../model/clock.js';
 import { callHost } from '../../model/host-callbacks.js';
 import { isObject } from '../../model/json.js';
+import { processWide } from '../../model/process-wide.js';
 import { PLAIN } from '../../model/stored-texts.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import { type Tables, numberOf } from '../sql/tables.js';
@@ -189,7 +190,7 @@ export class Statements {
   }
 }
 
-const noted = new WeakMap<object, WeakSet<object>>();
+const noted = processWide('thrown errors', () => new WeakMap<object, WeakSet<object>>());
 
 /** The errors of an ORM's statements, since errors of another database may have the same classes and codes. */
 function errorsOf(connection: LoggingConnection, converter: ExceptionConverter): WeakSet<object> {

@@ -1,10 +1,11 @@
+import { processWide } from '../../model/process-wide.js';
 import type { Driver } from './driver.js';
 import { MariadbConnector, isMariadb } from './mariadb-connector.js';
 import { Mysql2, isMysql2 } from './mysql2.js';
 import { NodePostgres, isPostgresClient } from './node-postgres.js';
 import { AsynchronousDriver, SynchronousDriver, isAsynchronousSqlite, isSynchronousSqlite } from './sqlite.js';
 
-const drivers = new WeakMap<object, Driver>();
+const drivers = processWide('drivers', () => new WeakMap<object, Driver>());
 
 /** @returns the same object for the same connection; undefined if its driver is not known. */
 export function driverOf(raw: object): Driver | undefined {

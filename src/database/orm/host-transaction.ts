@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { InsideTransactionError } from '../../model/errors.js';
+import { processWide } from '../../model/process-wide.js';
 import { Queues } from '../../model/queues.js';
 
 /** The members that are used of what `em.getTransactionContext()` returns. */
@@ -25,10 +26,10 @@ interface Command {
 }
 
 /** The transactions around kysely's savepoints, since kysely's object for a savepoint does not end with its transaction. */
-const outer = new WeakMap<object, object>();
+const outer = processWide('outer transactions', () => new WeakMap<object, object>());
 
 /** The transactions and savepoints of kysely whose end was sent; kysely itself notes only the answer. */
-const ending = new WeakSet<object>();
+const ending = processWide('ending transactions', () => new WeakSet<object>());
 
 /** What to do at the end of a transaction. */
 interface End {
@@ -38,15 +39,15 @@ interface End {
   end?(): void;
 }
 
-const ends = new WeakMap<object, End>();
+const ends = processWide('ends of transactions', () => new WeakMap<object, End>());
 
 /** The only transaction that the host's work may use. */
 const only = new AsyncLocalStorage<object>();
 
 /** The transactions that were noted: a connection that was wrapped twice would wait for itself. */
-const known = new WeakSet<object>();
+const known = processWide('known transactions', () => new WeakSet<object>());
 
-const statements = new Queues<object>();
+const statements = new Queues<object>('statements of transactions');
 
 /** Runs statements in a host's transaction after earlier ones have finished. */
 export function statementsOf<T>(transaction: object, work: () => Promise<T>): Promise<T> {

@@ -10,6 +10,7 @@ import { noteTransactions } from './host-transaction.js';
 import { KnexOrmConnection, isKnexConnection } from './mikro-orm-6.js';
 import { KyselyOrmConnection, isKyselyConnection } from './mikro-orm-7.js';
 import { isObject } from '../../model/json.js';
+import { processWide } from '../../model/process-wide.js';
 
 export interface OrmConnection {
   /** Whether the database is in this process, so that a statement waits only for locks. Known once it is open. */
@@ -48,7 +49,8 @@ export interface ReservedConnection {
   readonly destroy: (() => Promise<void>) | undefined;
 }
 
-const connections = new WeakMap<Connection, OrmConnection>();
+/** Shared, since what it replaces in the host's objects must be replaced once. */
+const connections = processWide('connections', () => new WeakMap<Connection, OrmConnection>());
 
 /** @throws SchemaError if the driver is not for SQL. */
 export function ormConnectionOf(em: EntityManager): OrmConnection {

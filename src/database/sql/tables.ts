@@ -5,6 +5,7 @@ import { entityNamed } from '../../../entities/mikro-orm.js';
 import { refusePlaceholder } from '../../../entities/naming.js';
 import { SchemaError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
+import { processWide } from '../../model/process-wide.js';
 import type { Scope } from '../../model/state.js';
 
 const ENTITIES = {
@@ -198,7 +199,7 @@ export const insertIntoArtifacts = (artifacts: string) =>
  */
 export const eventRow = (seq = '?') => `(?, ?, ?, ${seq}, ?, ?, ?, ?, ? = 1)`;
 
-const known = new WeakMap<object, Map<string, Tables>>();
+const known = processWide('tables', () => new WeakMap<object, Map<string, Tables>>());
 
 /**
  * The tables of an `EntityManager` itself, whatever `RequestContext` it is used in (contract E5). The same ORM and schema always
@@ -254,6 +255,16 @@ export function perTables<Context extends { tables: Tables }, Value>(
   return (context) => {
     let value = made.get(context.tables);
     if (!value) made.set(context.tables, (value = make(context)));
+    return value;
+  };
+}
+
+/** Like `perTables`, for what all copies of this package share: see `processWide`. */
+export function processWidePerTables<Value>(name: string, make: () => Value): (context: { tables: Tables }) => Value {
+  const made = processWide(name, () => new WeakMap<Tables, Value>());
+  return ({ tables }) => {
+    const value = made.get(tables) ?? make();
+    made.set(tables, value);
     return value;
   };
 }

@@ -1,9 +1,9 @@
 import type { Database } from '../../database/calls/database.js';
-import { perTables } from '../../database/sql/tables.js';
+import { processWidePerTables } from '../../database/sql/tables.js';
 import { notifyListeners } from '../log-head.js';
 
 /** The functions to call after this process has committed a write to these tables. */
-export const wakersOf = perTables(() => new Set<() => void>());
+export const wakersOf = processWidePerTables('wakers', () => new Set<() => void>());
 
 /** Notifies watchers of the event log that something was written. */
 export class Announcer {
