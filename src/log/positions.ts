@@ -18,6 +18,7 @@ const TAKES_NO_WRITES: ReadonlySet<Failure> = new Set([
   'readOnlyFile',
   'diskFull',
   'notAllowed',
+  'refusedByPolicy',
 ]);
 
 /** How long after a refused write the next one is tried, in ms: soon, since a failover may be over (contract O4). */
@@ -79,7 +80,7 @@ export class Positions {
       if (!TAKES_NO_WRITES.has(failure)) throw error;
       if (this.#mayWriteAt === -Infinity) report(error, 'assignPositions');
       // An account without the right will not get it soon; a server may be read-only only during a failover.
-      this.#mayWriteAt = failure === 'notAllowed' ? Infinity : performance.now() + READ_ONLY_MS;
+      this.#mayWriteAt = failure === 'notAllowed' || failure === 'refusedByPolicy' ? Infinity : now() + READ_ONLY_MS;
       return head;
     }
   }

@@ -90,6 +90,12 @@ export const FAILURES = {
     what: 'The account lacks a right',
     advice: 'It needs select, insert, update and delete on the tables of adk-mikro-orm, and use of their schema.',
   },
+  refusedByPolicy: {
+    reason: 'ServerException',
+    what: 'A policy of row-level security does not let the account write the row',
+    advice:
+      'Let the policies on the tables of adk-mikro-orm allow the rows of every app and user that the account serves, or give it BYPASSRLS; grants do not help.',
+  },
   readOnly: {
     reason: 'ReadOnlyException',
     what: 'The database takes no writes: the server or the transaction is read-only',
@@ -117,9 +123,16 @@ export const FAILURES = {
   },
   deadlock: {
     reason: 'DeadlockException',
-    what: 'The transaction met a deadlock, or rows that had changed since its snapshot, on every attempt',
+    what: 'The transaction met a deadlock on every attempt',
     advice:
       "Begin a transaction of your own again. Look for transactions that lock rows of adk-mikro-orm and stay open. If the load is expected, raise 'retry.attempts'.",
+    passing: 'conflict',
+  },
+  changedSinceSnapshot: {
+    reason: 'DeadlockException',
+    what: 'Another transaction has changed what this one reads or writes, since its snapshot was taken',
+    advice:
+      'Begin a transaction of your own again, from its first read. If that happens often, let it write before it reads, or use READ COMMITTED.',
     passing: 'conflict',
   },
   rolledBack: {

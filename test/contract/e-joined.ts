@@ -19,18 +19,7 @@ import { secondCopy } from '../support/second-copy.js';
 import { HostNote } from '../support/harnesses/host-note.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { read } from './log-tools.js';
-import {
-  LONG_LEASE,
-  deadlock,
-  errorOf,
-  eventOf,
-  expectCode,
-  idsOf,
-  late,
-  range,
-  reversing,
-  saying,
-} from './tools.js';
+import { LONG_LEASE, deadlock, errorOf, eventOf, expectCode, idsOf, late, range, reversing, saying } from './tools.js';
 
 /** Calls that join one transaction, and the tables that a service has (E5). */
 export const joinedSuite = new Suite();
@@ -662,6 +651,39 @@ joinedSuite.own(
       expect(events.map(({ id }) => id).sort()).toEqual(acknowledged[n]!.sort());
     }
   },
+);
+
+joinedSuite.own(
+  'E5',
+  'a write to a session that changed after the snapshot says that the transaction must begin again',
+  async ({ harness, connect, service, create, stored }) => {
+    const orm = await connect();
+    const session = await create();
+    const key = keyOf(session);
+    const joining = new MikroOrmSessionService(orm.em);
+    let hasAppended = false;
+    const append = (isolationLevel: IsolationLevel) =>
+      orm.em.fork().transactional(
+        async (tx) => {
+          if (harness.dialect === 'mariadb')
+            await tx
+              .getConnection()
+              .execute('set innodb_snapshot_isolation = on', [], 'run', tx.getTransactionContext());
+          const handle = (await joining.withEntityManager(tx).getSession(key))!;
+          if (!hasAppended) await service.appendEvent({ session, event: saying('theirs', { id: 'theirs' }) });
+          hasAppended = true;
+          await joining.withEntityManager(tx).appendEvent({ session: handle, event: saying('ours', { id: 'ours' }) });
+        },
+        { isolationLevel },
+      );
+    const refused = await errorOf(append(IsolationLevel.REPEATABLE_READ));
+    expect(refused).toMatchObject({ code: 'ADK_DATABASE', outcome: 'none', reason: 'DeadlockException' });
+    expect((refused as Error).message).toMatch(/since its snapshot was taken .* Begin a transaction of your own again/);
+    expect((await stored(key))!.events.map(({ id }) => id)).toEqual(['theirs']);
+    await append(IsolationLevel.REPEATABLE_READ);
+    expect((await stored(key))!.events.map(({ id }) => id)).toEqual(['theirs', 'ours']);
+  },
+  ({ dialect, server }) => server !== undefined && (dialect === 'mariadb' || dialect === 'postgresql'),
 );
 
 joinedSuite.own(

@@ -5,7 +5,18 @@ import { keyOf, type OwnHarness } from '../support/harnesses/harness.js';
 import { isMikroOrm7 } from '../support/mikro-orm.js';
 import { following, OFTEN_MS, onPostgresql, read } from './log-tools.js';
 import { onServers, onSqlite, Suite, withConnections } from './rule.js';
-import { LONG_LEASE, TABLES, errorOf, expectCode, faulty, idsOf, saying, takesLock, until } from './tools.js';
+import {
+  LONG_LEASE,
+  TABLES,
+  errorOf,
+  expectCode,
+  faulty,
+  idsOf,
+  saying,
+  takesLock,
+  until,
+  withAccount,
+} from './tools.js';
 
 /** Section O, as far as it is about errors. */
 export const failureSuite = new Suite();
@@ -507,6 +518,21 @@ failureSuite.own(
     }
   },
   onServers,
+);
+
+failureSuite.own(
+  'A12',
+  'a row that a policy of row-level security refuses has words of its own',
+  async ({ harness, scratch }) => {
+    const store = await scratch();
+    await withAccount(harness.server!, 'select, insert, update, delete', store, async ({ orm }) => {
+      await store.query('alter table adk_sessions enable row level security');
+      await store.query("create policy mine on adk_sessions using (true) with check (user_id = 'somebody else')");
+      const create = new MikroOrmSessionService(orm.em).createSession({ appName: 'a', userId: 'u' });
+      await expectFailure(create, 'ServerException', '42501', /policy of row-level security .* grants do not help/);
+    });
+  },
+  ({ dialect, server }) => dialect === 'postgresql' && server !== undefined,
 );
 
 failureSuite.own(

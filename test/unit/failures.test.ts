@@ -6,6 +6,7 @@ const NAMES = Object.keys(FAILURES) as Failure[];
 
 test("E4 failures caused by another transaction's locks are retried at once", () => {
   expect(NAMES.filter((name) => passingOf(name) === 'conflict').sort()).toEqual([
+    'changedSinceSnapshot',
     'commitRolledBack',
     'deadlock',
     'lockTimeout',

@@ -18,7 +18,6 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   ER_SOCKET_UNEXPECTED_CLOSE: 'lostConnection',
   ER_SOCKET_TIMEOUT: 'lostConnection',
   ER_CMD_CONNECTION_CLOSED: 'lostConnection',
-  ER_CHECKREAD: 'lostConnection',
   ER_CONNECTION_TIMEOUT: 'unreachable',
   // The mariadb driver reports these if a connection ends during its set-up with options, and also if the options are wrong.
   ER_WRONG_IANA_TIMEZONE: 'unreachable',
@@ -62,6 +61,8 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   ER_DISK_FULL: 'diskFull',
   ER_RECORD_FILE_FULL: 'diskFull',
   ER_LOCK_DEADLOCK: 'deadlock',
+  // MariaDB, with innodb_snapshot_isolation.
+  ER_CHECKREAD: 'changedSinceSnapshot',
   // Group replication finds some conflicts at the commit, which is then rolled back. A commit that waits while the server leaves
   // its group is also rolled back, but the other servers may have it.
   ER_TRANSACTION_ROLLBACK_DURING_COMMIT: 'commitRolledBack',

@@ -36,7 +36,7 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   // A replica, or a read-only transaction.
   '25006': 'readOnly',
   '53100': 'diskFull',
-  '40001': 'deadlock',
+  '40001': 'changedSinceSnapshot',
   '40P01': 'deadlock',
   // A statement that another connection behind the pooler has prepared has ended the transaction.
   '26000': 'deadlock',
@@ -151,6 +151,7 @@ const onOneServer: Dialect = {
   errors: {
     failureOf(error) {
       const failure = FAILURES_BY_CODE[driverCodeOf(error) ?? ''];
+      if (failure === 'notAllowed' && isByPolicy(error)) return 'refusedByPolicy';
       return isCrash(error, failure) || hasLostNode(error) ? 'lostConnection' : failure;
     },
 
@@ -236,6 +237,11 @@ function isCrash(error: unknown, failure: Failure | undefined): boolean {
   const severity = isObject(error) && 'severity' in error ? error.severity : undefined;
   return severity === 'PANIC' || (failure === 'diskFull' && severity !== 'ERROR');
 }
+
+/** The server's functions that check policies of row-level security: the message may be in any language. */
+const OF_POLICIES = new Set<unknown>(['ExecWithCheckOptions', 'check_enable_rls']);
+
+const isByPolicy = (error: unknown) => isObject(error) && 'routine' in error && OF_POLICIES.has(error.routine);
 
 /** Short, since names in PostgreSQL have at most 63 bytes. */
 function hashOf(text: string): string {
