@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import path from 'node:path';
 import { migrationStatus } from '../../../../src/internal.js';
-import { SchemaError, MikroOrmSessionService } from '../../../../src/index.js';
+import { SchemaError, adkServices } from '../../../../src/index.js';
 import type { Work } from '../run.js';
 import { UsageError } from '../errors.js';
 import { checkExists } from '../files.js';
@@ -16,8 +16,12 @@ export const web: Work<[string, { port?: number }]> = async (
   const { AdkApiServer } = await devtools();
   const { problem } = await migrationStatus(orm);
   if (problem !== undefined) throw new SchemaError(problem);
-  const sessionService = new MikroOrmSessionService(em, codec);
-  const server = new AdkApiServer({ agentsDir: path.resolve(folder), port, serveDebugUI: true, sessionService });
+  // Without one of them the server keeps files or memories in this process alone.
+  const { sessionService, artifactService, memoryService } = adkServices(em, codec);
+  const server = new AdkApiServer({
+    ...{ agentsDir: path.resolve(folder), port, serveDebugUI: true },
+    ...{ sessionService, artifactService, memoryService },
+  });
   await server.start();
   terminal.note(`The page: ${server.url}/dev-ui/`);
   if (!signal.aborted) await once(signal, 'abort');
