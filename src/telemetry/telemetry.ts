@@ -7,6 +7,7 @@ import { AdkMikroOrmError, DatabaseError, InvalidArgumentError } from '../model/
 import { callHost } from '../model/host-callbacks.js';
 import type { Failure } from '../model/failures.js';
 import type { ErrorContext } from '../model/options.js';
+import { packageVersion } from '../model/version.js';
 
 type Api = typeof import('@opentelemetry/api');
 
@@ -84,7 +85,7 @@ export class Telemetry {
     const { operation, key } = about;
     const named = { 'db.system.name': system, 'db.operation.name': operation };
     const attributes = { ...named, ...(key.sessionId && { 'gen_ai.conversation.id': key.sessionId }) };
-    const span = trace.getTracer(SCOPE).startSpan(operation, { kind: SpanKind.INTERNAL, attributes });
+    const span = trace.getTracer(SCOPE, packageVersion).startSpan(operation, { kind: SpanKind.INTERNAL, attributes });
     const call = new ObservedCall(about, span);
     let error: { 'error.type': string } | undefined;
     try {
@@ -166,7 +167,7 @@ export class Telemetry {
 
 /** @param readers those whose lag is measured. */
 function instrumentsOf(provider: MeterProvider, readers: ReadonlySet<Reader>) {
-  const meter = provider.getMeter(SCOPE);
+  const meter = provider.getMeter(SCOPE, packageVersion);
   const counter = (name: string, unit: string, description: string) =>
     meter.createCounter(`adk_mikro_orm.${name}`, { unit, description });
   const lag = meter.createObservableGauge('adk_mikro_orm.log.lag', {

@@ -3,6 +3,7 @@ import { DeadlockException } from '@mikro-orm/core';
 import { SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
 import { ScriptedModel, type Content } from '../../examples/scripted-model.js';
 import { EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance } from '../../src/index.js';
+import { packageVersion } from '../../src/model/version.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { recordTelemetry, type Recorded } from '../support/telemetry.js';
 import { Suite, type OwnContext } from './rule.js';
@@ -77,6 +78,7 @@ telemetryTest("a Runner's calls are INTERNAL spans below ADK's, without contents
   expect(spans).toHaveLength(2 + (stored?.events.length ?? 0));
   for (const span of spans) {
     expect(span.kind).toBe(SpanKind.INTERNAL);
+    expect(span.instrumentationScope.version).toBe(packageVersion);
     expect(span.status.code).toBe(SpanStatusCode.UNSET);
     expect(span.attributes).toMatchObject({
       'db.system.name': harness.dialect,
