@@ -145,7 +145,7 @@ export async function lockSessionAsRead(sql: Sql, session: SessionKey): Promise<
 }
 
 /** @returns a text that changes whenever the session's events, its own state or its past changes. */
-export async function sessionVersion(sql: Sql, session: SessionKey, options?: UnderLock): Promise<string> {
+async function sessionVersion(sql: Sql, session: SessionKey, options?: UnderLock): Promise<string> {
   const text = `select incarnation, first_seq, last_seq, last_change from ${sql.tables.sessions} where ${SESSION_WHERE}`;
   const [row] = await sql.all<Omit<HeadRow, 'origin' | 'updated'>>(
     text + underLock(sql, session, options),
