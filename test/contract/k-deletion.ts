@@ -87,7 +87,11 @@ deletionSuite.own('K3', 'restoreSession brings a session back whole', async (con
   const handle = await fresh(before);
   await softly(context).deleteSession(keyOf(before));
   await service.restoreSession(keyOf(before));
-  expect(await rowOf(context, before)).toEqual({ ...row, last_change: expect.anything() as unknown });
+  expect(await rowOf(context, before)).toEqual({
+    ...row,
+    last_change: expect.anything() as unknown,
+    touched_at: expect.anything() as unknown,
+  });
   expect(plain(await fresh(before))).toEqual(stored);
   // A handle from before is in step.
   await append(handle, { id: 'e4', timestamp: 40 }, new MikroOrmSessionService(orm.em, { onStaleSession: 'reject' }));
