@@ -63,7 +63,7 @@ export function adkServices(em: EntityManager, options: AdkServicesOptions = {})
     options,
     'The options of adkServices',
   );
-  const { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql } = ofService;
+  const { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql, toolApps } = ofService;
   // A list may be empty, for example in a program that encrypts only in production.
   const isEmpty = [codec ?? []].flat().length === 0;
   const common = { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql };
@@ -74,6 +74,6 @@ export function adkServices(em: EntityManager, options: AdkServicesOptions = {})
     ...(isEmpty ? {} : { credentialService: new MikroOrmCredentialService(em, common) }),
     leases: new SessionLeases(em, { ...ofService, ttlMs }),
     log: new EventLog(em, { ...common, pollIntervalMs }),
-    maintenance: new SessionMaintenance(em, common),
+    maintenance: new SessionMaintenance(em, { ...common, toolApps }),
   };
 }

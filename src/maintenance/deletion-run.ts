@@ -22,6 +22,8 @@ export interface Task {
   events: number;
   /** How many rows to delete. */
   rows: number;
+  /** How many sessions; 1 by default. */
+  sessions?: number;
 }
 
 /** What a transaction did. */
@@ -55,9 +57,17 @@ const PAGE = 500;
 /** A call that deletes from app to app and from session to session, in transactions of limited size. */
 export class DeletionRun extends CallInParts {
   readonly batches: Batches;
+  readonly isOfAllApps: boolean;
 
-  constructor(database: Database, operation: string, options: BatchOptions & Owner) {
+  /** @param toolApps the apps of tools, whose sessions are deleted together with those of their callers. */
+  constructor(
+    database: Database,
+    operation: string,
+    options: BatchOptions & Owner,
+    readonly toolApps?: readonly string[],
+  ) {
     super(database, { operation, key: givenKey(options) });
+    this.isOfAllApps = options.appName === undefined;
     this.batches = new Batches(options, batchSizeOf(options, 1_000), database.dialect.sql.turnMs);
   }
 
@@ -109,7 +119,8 @@ export class DeletionRun extends CallInParts {
 
   async #deleteBatch(deletion: Deletion, tasks: readonly Task[]): Promise<void> {
     if (this.batches.isDryRun) {
-      this.batches.add({ sessions: tasks.length, events: tasks.reduce((sum, { events }) => sum + events, 0) });
+      const sum = (of: (task: Task) => number) => tasks.reduce((total, task) => total + of(task), 0);
+      this.batches.add({ sessions: sum(({ sessions = 1 }) => sessions), events: sum(({ events }) => events) });
       return;
     }
     const done = await this.write(async (sql) => {
@@ -130,7 +141,7 @@ export class DeletionRun extends CallInParts {
    *
    * @returns no session if it was skipped, or is gone.
    */
-  async lock(sql: Sql, { key }: KeptSession): Promise<{ locked?: KeptSession; skipped: number }> {
+  async lock(sql: Sql, { key }: Pick<KeptSession, 'key'>): Promise<{ locked?: KeptSession; skipped: number }> {
     const locked = await lockKeptSession(sql, key);
     if (locked && (!locked.isLeased || this.batches.includesLeased)) return { locked, skipped: 0 };
     return { skipped: (locked ?? (await keptSession(sql, key))) ? 1 : 0 };

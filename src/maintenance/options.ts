@@ -15,11 +15,16 @@ import {
 import { isDay } from '../model/days.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
-import { COMMON_OPTIONS } from '../model/options.js';
+import { COMMON_OPTIONS, TOOL_APPS, type CommonOptions } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import type { TransferTexts } from '../transfer/bound-texts.js';
 import type { ExportOptions } from '../transfer/export.js';
 import type { RepairOptions } from './repair.js';
+
+export interface MaintenanceOptions extends CommonOptions {
+  /** As for `MikroOrmSessionService`: `prune` and `eraseUser` delete the sessions of tools together with those of their callers. */
+  toolApps?: readonly string[];
+}
 
 /** How much work is done per transaction, and in total. */
 export interface BatchOptions {
@@ -172,7 +177,7 @@ function optionsOf<Options extends Partial<SessionKey>>(
   };
 }
 
-export const checkOptions = object(COMMON_OPTIONS);
+export const checkOptions = object<MaintenanceOptions>({ ...COMMON_OPTIONS, toolApps: TOOL_APPS });
 const someTexts = oneOf('plain', 'asStored');
 export const checkImport = object<ImportOptions>({ ...IMPORT_OPTIONS, texts: someTexts });
 export const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeased: aBoolean });

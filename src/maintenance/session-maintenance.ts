@@ -7,7 +7,7 @@ import { beginEpoch } from '../log/log-head.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import { EventLog } from '../log/event-log.js';
 import type { LogCursor } from '../model/log-history.js';
-import type { CommonOptions, ErrorContext } from '../model/options.js';
+import type { ErrorContext } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import { exportRecords, type ExportOptions } from '../transfer/export.js';
 import { Import } from '../transfer/import.js';
@@ -28,6 +28,7 @@ import {
   batchSizeOf,
   type EraseUserOptions,
   type ImportOptions,
+  type MaintenanceOptions,
   type PruneOptions,
   type ReencodeOptions,
   type StatsOptions,
@@ -63,15 +64,18 @@ import { usageIn, type Usage } from './usage.js';
 export class SessionMaintenance {
   readonly #database: Database;
   readonly #log: () => EventLog;
+  readonly #toolApps: MaintenanceOptions['toolApps'];
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
    * @throws InvalidArgumentError if an option is unknown or its value is invalid.
    * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
-  constructor(em: EntityManager, options: CommonOptions = {}) {
-    this.#database = new Database(em, checkOptions(options, 'The options of SessionMaintenance'));
-    this.#log = () => new EventLog(em, options);
+  constructor(em: EntityManager, options: MaintenanceOptions = {}) {
+    const { toolApps, ...common } = checkOptions(options, 'The options of SessionMaintenance');
+    this.#database = new Database(em, common);
+    this.#log = () => new EventLog(em, common);
+    this.#toolApps = toolApps;
   }
 
   /**
@@ -87,7 +91,7 @@ export class SessionMaintenance {
    */
   async prune(options: PruneOptions): Promise<MaintenanceResult> {
     const checked = checkPrune(options);
-    return prune(new DeletionRun(this.#database, 'prune', checked), checked);
+    return prune(new DeletionRun(this.#database, 'prune', checked, this.#toolApps), checked);
   }
 
   /**
@@ -114,7 +118,7 @@ export class SessionMaintenance {
    */
   async eraseUser(options: EraseUserOptions): Promise<MaintenanceResult> {
     const checked = checkErase(options);
-    return eraseUser(new DeletionRun(this.#database, 'eraseUser', checked), checked);
+    return eraseUser(new DeletionRun(this.#database, 'eraseUser', checked, this.#toolApps), checked);
   }
 
   /**

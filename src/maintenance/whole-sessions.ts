@@ -1,13 +1,20 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { beginDeletion, deleteSessionRow } from '../database/statements/sessions.js';
-import type { KeptSession } from '../database/statements/walk.js';
+import { keptSession, type KeptSession } from '../database/statements/walk.js';
+import { toolSessionsOf, type SessionKey } from '../model/keys.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
 import { dropFirst, numbersBefore } from './first-events.js';
 
 /** What one transaction did to a session that takes several. */
 type PartDone = Done & { isOver: boolean };
 
-/** Deletes sessions with everything that is stored of them. */
+/** A session and those of its tools, under their locks; none if one of them must be left. */
+interface Locked {
+  sessions: readonly KeptSession[];
+  skipped: number;
+}
+
+/** Deletes sessions with everything that is stored of them, and with the sessions of their tools. */
 export class WholeSessions implements Deletion {
   readonly #run: DeletionRun;
   readonly #isMeant: (session: KeptSession) => boolean;
@@ -17,41 +24,68 @@ export class WholeSessions implements Deletion {
     this.#isMeant = isMeant;
   }
 
-  plan(session: KeptSession): Task | undefined {
-    // An interrupted deletion is continued whatever the conditions: nobody else would finish it.
-    if (session.status !== 'ending' && !this.#isMeant(session)) return undefined;
-    const events = Math.max(0, session.lastSeq - session.firstSeq + 1);
-    return { session, events, rows: events + 1 };
+  async plan(session: KeptSession): Promise<Task | undefined> {
+    if (!this.#isDue(session)) return undefined;
+    let events = eventsOf(session);
+    let sessions = 1;
+    const { read, batches, isOfAllApps } = this.#run;
+    for (const key of this.#toolsOf(session)) {
+      const tool = await read((sql) => keptSession(sql, key));
+      // A dry run must not count it here and in its own app.
+      if (!tool || (batches.isDryRun && isOfAllApps && this.#isDue(tool))) continue;
+      events += eventsOf(tool);
+      sessions++;
+    }
+    return { session, events, sessions, rows: events + sessions };
   }
 
   async delete(sql: Sql, { session }: Task): Promise<Done> {
-    const { locked, skipped } = await this.#lock(sql, session);
-    if (!locked) return { ...NOTHING_DONE, skipped };
-    await deleteSessionRow(sql, locked.key, locked.incarnation);
-    return { sessions: 1, events: locked.lastSeq - locked.firstSeq + 1, skipped };
+    const { sessions, skipped } = await this.#lock(sql, session);
+    for (const { key, incarnation } of sessions) await deleteSessionRow(sql, key, incarnation);
+    return { sessions: sessions.length, events: sessions.reduce((sum, each) => sum + eventsOf(each), 0), skipped };
   }
 
   async deleteLarge({ session }: Task): Promise<void> {
     const { batches, write } = this.#run;
-    for (let isOver = false; !isOver && (await batches.mayBegin());) {
-      const done = await write((sql) => this.#deletePart(sql, session));
-      const { isOver: isLast, ...counts } = done;
-      batches.add(counts);
-      isOver = isLast;
+    if (session.status !== 'ending') {
+      if (!(await batches.mayBegin())) return;
+      const { sessions, skipped } = await write((sql) => this.#begin(sql, session));
+      batches.add({ skipped });
+      if (sessions.length === 0) return;
+    }
+    // The caller's session is the last one, so that an interrupted deletion is continued with all of them.
+    for (const key of [...this.#toolsOf(session), session.key]) {
+      for (let isOver = false; !isOver;) {
+        if (!(await batches.mayBegin())) return;
+        const { isOver: isLast, ...counts } = await write((sql) => this.#deletePart(sql, key));
+        batches.add(counts);
+        isOver = isLast;
+      }
     }
   }
 
-  async #deletePart(sql: Sql, session: KeptSession): Promise<PartDone> {
-    const { locked, skipped } = await this.#lock(sql, session);
-    if (!locked) return { ...NOTHING_DONE, skipped, isOver: true };
-    if (locked.status === 'ending') return this.#deleteSome(sql, locked);
-    // Before the first event is deleted, so that nobody sees an incomplete session, even if this call is interrupted.
-    await beginDeletion(sql, locked);
-    return { ...NOTHING_DONE, isOver: false };
+  /** An interrupted deletion is continued whatever the conditions: nobody else would finish it. */
+  #isDue(session: KeptSession): boolean {
+    return session.status === 'ending' || this.#isMeant(session);
+  }
+
+  #toolsOf({ key }: KeptSession): SessionKey[] {
+    return toolSessionsOf(key, this.#run.toolApps);
+  }
+
+  /** Before the first event is deleted, so that nobody sees an incomplete session, even if this call is interrupted. */
+  async #begin(sql: Sql, session: KeptSession): Promise<Locked> {
+    const locked = await this.#lock(sql, session);
+    for (const each of locked.sessions) if (each.status !== 'ending') await beginDeletion(sql, each);
+    return locked;
   }
 
   /** Deletes the first events of a session whose deletion has begun, and the session with its last ones. */
-  async #deleteSome(sql: Sql, { key, incarnation, lastSeq }: KeptSession): Promise<PartDone> {
+  async #deletePart(sql: Sql, key: SessionKey): Promise<PartDone> {
+    const { locked, skipped } = await this.#run.lock(sql, { key });
+    // Somebody has created it again.
+    if (locked?.status !== 'ending') return { ...NOTHING_DONE, skipped: locked ? 1 : skipped, isOver: true };
+    const { incarnation, lastSeq } = locked;
     const { size } = this.#run.batches;
     const numbers = await numbersBefore(sql, key, lastSeq + 1, size);
     const last = numbers.at(-1);
@@ -61,10 +95,19 @@ export class WholeSessions implements Deletion {
     return { sessions: isOver ? 1 : 0, events: numbers.length, skipped: 0, isOver };
   }
 
-  /** @returns the locked session, if it is still the same one and still meets the conditions. */
-  async #lock(sql: Sql, session: KeptSession): Promise<{ locked?: KeptSession; skipped: number }> {
+  /** Locks a session, if it is still the same one and still meets the conditions, and those of its tools. */
+  async #lock(sql: Sql, session: KeptSession): Promise<Locked> {
     const { locked, skipped } = await this.#run.lock(sql, session);
-    if (!locked || !this.plan(locked)) return { skipped };
-    return locked.incarnation === session.incarnation ? { locked, skipped } : { skipped: 1 };
+    if (!locked || !this.#isDue(locked)) return { sessions: [], skipped };
+    if (locked.incarnation !== session.incarnation) return { sessions: [], skipped: 1 };
+    const sessions = [locked];
+    for (const key of this.#toolsOf(session)) {
+      const tool = await this.#run.lock(sql, { key });
+      if (tool.skipped > 0) return { sessions: [], skipped: 1 };
+      if (tool.locked) sessions.push(tool.locked);
+    }
+    return { sessions, skipped };
   }
 }
+
+const eventsOf = ({ firstSeq, lastSeq }: KeptSession) => Math.max(0, lastSeq - firstSeq + 1);

@@ -15,6 +15,15 @@ export interface ForkedFrom {
   at: number;
 }
 
+/**
+ * @param toolApps the apps of ADK's `AgentTool`s: the names of their agents. A tool uses a session with its caller's user and id.
+ * @returns the keys that sessions of tools have beside a session; none for a session of a tool.
+ */
+export function toolSessionsOf(caller: SessionKey, toolApps: readonly string[] = []): SessionKey[] {
+  if (toolApps.includes(caller.appName)) return [];
+  return [...new Set(toolApps)].map((appName) => ({ ...caller, appName }));
+}
+
 /** @returns the names of a session's key that are defined. */
 export function givenKey({ appName, userId, sessionId }: GivenKey): Partial<SessionKey> {
   return {

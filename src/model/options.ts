@@ -13,7 +13,7 @@ import {
 } from './arguments.js';
 import type { Codec } from './codec.js';
 import type { DamagedSessionError } from './errors.js';
-import type { SessionKey } from './keys.js';
+import { isKey, type SessionKey } from './keys.js';
 import { isObject } from './json.js';
 
 export interface RetryOptions {
@@ -133,6 +133,12 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
    */
   deletion?: 'hard' | 'soft';
   /**
+   * The names of the agents that run in an `AgentTool`; none by default. ADK keeps what such an agent is asked in a session of its
+   * own: in the app of the agent's name, under the user and the id of the caller's session. With their names here `deleteSession`,
+   * `restoreSession` and `rewindSession` of the caller's session include these sessions, in the same transaction.
+   */
+  toolApps?: readonly string[];
+  /**
    * What an append does with an event whose id is stored with other content (contract J4): `replace` (default) stores the
    * new content, as ADK does; `reject` throws `EventConflictError`. The same content again is not a conflict.
    */
@@ -206,11 +212,17 @@ export const COMMON_OPTIONS: Known<CommonOptions> = {
   ...CODEC_OPTIONS,
 };
 
+/** The value of `toolApps`. */
+export const TOOL_APPS = copied(
+  rule('an array of names of agents', (value) => Array.isArray(value) && value.every((name) => isKey('appName', name))),
+);
+
 export const SERVICE_OPTIONS: Known<MikroOrmSessionServiceOptions> = {
   onStaleSession: oneOf('rebase', 'reject'),
   onUnleasedAppend: oneOf('allow', 'reject'),
   maxEventBytes: aWholeNumber,
   deletion: oneOf('hard', 'soft'),
+  toolApps: TOOL_APPS,
   onRewrittenEvent: oneOf('replace', 'reject'),
   onAnsweredCall: oneOf('allow', 'reject'),
   defaultNumRecentEvents: aCount,

@@ -18,7 +18,13 @@ import {
   type NewChange,
   type RecordedChange,
 } from '../database/statements/changes.js';
-import { copyEvents, deleteEventsAfter, encodedEvent, supersededKeys } from '../database/statements/events.js';
+import {
+  copyEvents,
+  deleteEventsAfter,
+  encodedEvent,
+  firstLaterThan,
+  supersededKeys,
+} from '../database/statements/events.js';
 import { replaceOpenCalls, setOpenCalls } from '../database/statements/open-calls.js';
 import { readSession } from '../database/statements/session-reader.js';
 import {
@@ -31,7 +37,7 @@ import {
 import { clearState, encodedState, writtenState } from '../database/statements/state.js';
 import { mapTexts, type KnownSession } from '../model/codec.js';
 import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
-import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
+import { checkKeys, checkedSessionKey, toolSessionsOf, type SessionKey } from '../model/keys.js';
 import { pastState, type PastChange, type PastEvent } from '../model/past-state.js';
 import { rangesOf } from '../model/seq-ranges.js';
 import type { StateEntries, StateEntry } from '../model/state.js';
@@ -99,9 +105,12 @@ export async function rewindSession(
   if (point.at === undefined && point.beforeInvocationId === undefined)
     throw new InvalidArgumentError('rewindSession needs at or beforeInvocationId.');
   const incarnation = randomUUID();
+  const check = (sql: Sql, session: SessionKey) => calls.leases.check(sql, session, { refusesHeld: !includeLeased });
+  const tools = toolSessionsOf(key, calls.options.toolApps);
   const write = async (sql: Sql, past: PastSession) => {
-    await calls.leases.check(sql, key, { refusesHeld: !includeLeased });
+    await check(sql, key);
     await rewind(sql, { key, incarnation, past });
+    if (past.seq < past.head.lastSeq) await rewindTools(sql, tools, { past, check });
   };
   return writeAndRead(calls, 'rewindSession', key, () => writePast(calls, { key, point }, write));
 }
@@ -215,6 +224,26 @@ async function rewind(
   await setRewound(sql, key, { incarnation, lastSeq: seq, lastUpdateTime });
   await forgetChangesAfter(sql, key, seq);
   await recordChange(sql, { session, kind: 'rewound', seq });
+}
+
+/**
+ * Takes the sessions of tools back to what they were at a point of their caller's session. A tool runs between the event of its call
+ * and the one of its response, which ADK stamps after it. So what is later than all events that are kept is of calls that are not.
+ */
+async function rewindTools(
+  sql: Sql,
+  tools: readonly SessionKey[],
+  { past: { events }, check }: { past: PastSession; check: (sql: Sql, session: SessionKey) => Promise<void> },
+): Promise<void> {
+  const until = events.reduce((latest, { event }) => Math.max(latest, event.timestamp), -1e308);
+  for (const key of tools) {
+    const head = await lockSessionAsRead(sql, key);
+    const later = head && (await firstLaterThan(sql, key, until));
+    if (!head || later === undefined) continue;
+    await check(sql, key);
+    const past = await readPast(sql, { key, head, point: { at: later - 1 } });
+    await rewind(sql, { key, incarnation: randomUUID(), past });
+  }
 }
 
 /**

@@ -223,7 +223,8 @@ export class MikroOrmSessionService extends BaseSessionService {
    * Takes a session back to a point (contract K4): deletes the events after it, and restores the session's own state at that
    * point. State of user and app does not change. The next event gets the number after the last one that is kept. Earlier
    * `Session` objects are behind: their next append reads the session again, or is refused with `onStaleSession: 'reject'`. A
-   * watcher of this session's log gets a `reset`.
+   * watcher of this session's log gets a `reset`. With `toolApps` the sessions of its tools lose their events that are later than all
+   * that are kept.
    *
    * @param point.at the number of the last event to keep, 0 for none; or
    * @param point.beforeInvocationId keep the events before this invocation.

@@ -1,5 +1,4 @@
-import { LlmAgent, Runner } from '@google/adk';
-import type { Part } from '@google/genai';
+import { LlmAgent, Runner, type SaveArtifactRequest } from '@google/adk';
 import {
   EventLog,
   MikroOrmMemoryService,
@@ -16,6 +15,10 @@ import { keyOf } from '../support/harnesses/harness.js';
 import { read, upTo } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
 import { expectCode, range, saying } from './tools.js';
+
+type Part = SaveArtifactRequest['artifact'];
+
+const text = (value: string): Part => ({ text: value });
 
 /** What a fork keeps of where it comes from. */
 export const forkSuite = new Suite({ isOfDialect: true });
@@ -263,8 +266,6 @@ forkSuite.own('P12', 'a file of an invocation is in the fork whatever its event 
     'artifact_i_1_1',
   ]);
 });
-
-const text = (value: string): Part => ({ text: value });
 
 /** More than a statement takes values: 32,766 on SQLite, 65,535 elsewhere. */
 const MANY = 66_000;

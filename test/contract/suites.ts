@@ -4,6 +4,7 @@ import { stateSuite } from './b-state.js';
 import { eventSuite } from './c-events.js';
 import { pagesSuite } from './c-pages.js';
 import { sessionSuite } from './d-sessions.js';
+import { toolSessionSuite } from './d-tool-sessions.js';
 import { batchesSuite } from './e-batches.js';
 import { concurrencySuite } from './e-concurrency.js';
 import { joinedSuite } from './e-joined.js';
@@ -46,6 +47,7 @@ export const coreSuites: readonly Suite[] = [
   eventSuite,
   pagesSuite,
   sessionSuite,
+  toolSessionSuite,
   concurrencySuite,
   leaseSuite,
   artifactSuite,

@@ -44,6 +44,13 @@ export async function copyEvents(sql: Sql, from: SessionKey, toSessionId: string
   for (const text of texts(sql).copy) await sql.run(text, [toSessionId, ...sessionValues(from), upTo]);
 }
 
+/** @returns the number of a session's first event with a later timestamp than this, in ms, for the caller that holds its lock. */
+export async function firstLaterThan(sql: Sql, session: SessionKey, timestamp: number): Promise<number | undefined> {
+  const text = `select seq from ${sql.tables.events} where ${SESSION_WHERE} and timestamp > ? order by seq limit 1`;
+  const [row] = await sql.all<{ seq: number }>(text, [...sessionValues(session), timestamp]);
+  return row && numberOf(row.seq);
+}
+
 /** Deletes the events after a number, for the caller that holds the session's lock. */
 export async function deleteEventsAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
   await sql.run(texts(sql).deleteAfter, [...sessionValues(session), seq]);

@@ -250,9 +250,9 @@ export async function beginDeletion(sql: Sql, session: StoredSession): Promise<v
 /**
  * Undoes a soft deletion, if there is one.
  *
- * @returns undefined if there is no session, if its permanent deletion has begun, or if its import has not ended.
+ * @returns the row as it was; undefined if there is no session, if its permanent deletion has begun, or if its import has not ended.
  */
-export async function restoreRow(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
+export async function restoreRow(sql: Sql, session: SessionKey): Promise<StoredSession | undefined> {
   const columns = STORED_SESSION_COLUMNS;
   await noteIfBehind(sql, session);
   const row = await sql.dialect.operations.lockSession<StoredSessionRow>(sql, session, { columns });
