@@ -28,6 +28,8 @@ export interface StudioOptions extends CodecOptions {
    * a form (contract H5, K3, K4, K6).
    */
   allowChanges?: boolean;
+  /** As for `MikroOrmSessionService`: what a visitor deletes, restores or rewinds includes the sessions of these tools. */
+  toolApps?: readonly string[];
   /** Gives the positions of the host's readers of the event log, by name. They are shown. */
   readers?: () => LogReaders | Promise<LogReaders>;
 }

@@ -26,8 +26,9 @@ import {
   type ReportingOptions,
   type ReadEventsRequest,
   MikroOrmSessionService,
+  type MikroOrmSessionServiceOptions,
 } from '../../../src/index.js';
-import { decode, decodeEvent, isRecord } from '../../../src/model/json.js';
+import { decode, decodeEvent, given, isRecord } from '../../../src/model/json.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import { MAX_SEQ, gapsIn } from '../../../src/model/seq-ranges.js';
 import { SCOPES, prefixed, type Scope, type StateEntry } from '../../../src/model/state.js';
@@ -93,6 +94,8 @@ export interface ShownState {
 
 export interface Conversation {
   session: TransferredSession;
+  /** The sessions of other apps with the same user and id, the oldest first: its caller or its tools. */
+  others: TransferredSession[];
   lease: StoredLease | undefined;
   /** The numbers of the page's first and last event. */
   from: number;
@@ -117,14 +120,19 @@ export class Reading {
   readonly artifacts: MikroOrmArtifactService;
   readonly log: EventLog;
   readonly database: Database;
+  readonly options: ReportingOptions & CodecOptions;
   readonly #read: Run;
+  readonly #toolApps: readonly string[] | undefined;
 
   constructor(
     readonly em: EntityManager,
-    readonly options: ReportingOptions & CodecOptions,
+    { toolApps, ...options }: ReportingOptions & CodecOptions & Pick<MikroOrmSessionServiceOptions, 'toolApps'>,
   ) {
+    this.options = options;
+    this.#toolApps = toolApps;
     this.service = new MikroOrmSessionService(em, {
       ...options,
+      ...given({ toolApps }),
       // So that what a visitor deletes can be restored, and only the first answer to a call counts.
       ...{ deletion: 'soft', onAnsweredCall: 'reject' },
       // The page names the events that cannot be read.
@@ -202,7 +210,25 @@ export class Reading {
     if (at !== undefined && (at > session.lastSeq || at < session.firstSeq - 1))
       throw new InvalidArgumentError(`The events have the numbers ${session.firstSeq} to ${session.lastSeq}.`);
     const state = await this.#state(session, scope, at);
-    return { session, from, upTo, entries, changes, lease, state };
+    const others = await this.#others(key, scope);
+    return { session, others, from, upTo, entries, changes, lease, state };
+  }
+
+  /** Searches some apps by name, with `toolApps` only for tools and callers. None for a visitor of one app. */
+  async #others(key: SessionKey, scope: StudioScope): Promise<TransferredSession[]> {
+    const found: TransferredSession[] = [];
+    if (scope.appName !== undefined) return found;
+    let after = '';
+    for (let n = 0; n < PAGE; n++) {
+      const appName = await this.#read((sql) => nextApp(sql, after, 'sessions'));
+      if (appName === undefined) break;
+      after = appName;
+      const isTool = (app: string) => this.#toolApps?.includes(app) === true;
+      if (appName === key.appName || (this.#toolApps && isTool(appName) === isTool(key.appName))) continue;
+      const other = await this.session({ ...key, appName });
+      if (other) found.push(other);
+    }
+    return found.sort((one, other) => one.createTime - other.createTime);
   }
 
   async #entries(

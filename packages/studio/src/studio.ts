@@ -10,7 +10,7 @@ import {
   SessionExistsError,
   SessionNotFoundError,
 } from '../../../src/index.js';
-import { CODEC_OPTIONS } from '../../../src/model/options.js';
+import { CODEC_OPTIONS, TOOL_APPS } from '../../../src/model/options.js';
 import { listenerOf } from '../../../src/http/listener.js';
 import { assetAt } from './assets/assets.js';
 import { Refusal, checkHost, checkScope, formCookie, hostsOf, newFormCookie } from './guard.js';
@@ -37,6 +37,7 @@ const checkOptions = object<StudioOptions>({
   authorize: condition(aFunction),
   hosts: condition(strings),
   allowChanges: aBoolean,
+  toolApps: TOOL_APPS,
   readers: aFunction,
   onError: aFunction,
   ...CODEC_OPTIONS,

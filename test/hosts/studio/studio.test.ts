@@ -553,6 +553,30 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await changing.get(query('/waiting', { app })))).not.toContain('ask_user');
   });
 
+  test('says where a fork comes from, and to whom the session of a tool belongs', async () => {
+    const { service, orm } = served;
+    const caller = { appName: 'caller', userId: 'ada', sessionId: 'asked' };
+    const ofTool = { ...caller, appName: 'a tool' };
+    const session = await service.createSession(caller);
+    await service.appendEvent({ session, event: createEvent({ author: 'user' }) });
+    await service.forkSession(caller, { at: 1, as: 'fork' });
+    // The tool's session is the younger one.
+    await service.createSession(ofTool);
+    await orm.em.fork().nativeUpdate(AdkSession, { appName: 'caller', id: 'asked' }, { createTime: 1 });
+    const pageOf = (key: SessionKey, at: Site = site) =>
+      at.get(query('/session', { app: key.appName, user: key.userId, session: key.sessionId }));
+    expect(shown(await pageOf({ ...caller, sessionId: 'fork' }))).toContain('forked from asked at #1');
+    expect(shown(await site.get('/sessions?app=caller'))).toContain('fork of asked');
+    expect(shown(await pageOf(caller))).toContain('tools: a tool');
+    expect(shown(await pageOf(ofTool))).toContain('tool of caller');
+    expect(linksOf(await pageOf(ofTool), '/session?app=caller')).toHaveLength(1);
+    const limited = await served.studio({ authorize: () => ({ appName: 'caller' }) });
+    expect(shown(await pageOf(caller, limited))).not.toContain('a tool');
+    const named = await served.studio({ toolApps: ['another'] });
+    expect(shown(await pageOf(caller, named))).not.toContain('a tool');
+    for (const key of [caller, ofTool, { ...caller, sessionId: 'fork' }]) await service.deleteSession(key);
+  });
+
   test('changes title and labels, deletes, restores, forks and rewinds where that is allowed', async () => {
     const changing = await served.studio({ allowChanges: true });
     const key = { ...KEY, sessionId: 'changed' };

@@ -48,10 +48,10 @@ interface Shown {
   tokens: TokenCounts | undefined;
 }
 
-function heading(visit: Visit, { session, lease }: Conversation, { tokens, ...part }: Shown): Html {
+function heading(visit: Visit, { session, others, lease }: Conversation, { tokens, ...part }: Shown): Html {
   const { links, isRaw } = visit;
   const { at } = part;
-  const { key, title, labels, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt } = session;
+  const { key, title, labels, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, forkedFrom } = session;
   const action = (path: string, text: string, kind = '') =>
     html`<a class="button ${kind}" href="${links.ofSession(path, key, { at })}">${text}</a>`;
   const actions =
@@ -81,12 +81,33 @@ function heading(visit: Visit, { session, lease }: Conversation, { tokens, ...pa
         <a href="${links.ofSession('/files', key)}">Files</a>
         <a href="${links.to('/memory', { app: key.appName, user: key.userId })}">Memory</a>
         ${firstSeq > 1 && html`<span>events before #${firstSeq} were trimmed</span>`}
+        ${
+          forkedFrom &&
+          html`<span
+            >forked from
+            <a
+              href="${links.ofSession('/session', { ...key, sessionId: forkedFrom.sessionId }, { at: forkedFrom.at || undefined })}"
+              ><bdi>${forkedFrom.sessionId}</bdi></a
+            >
+            at #${forkedFrom.at}</span
+          >`
+        }
+        ${toolsOf(visit, session, others)}
         ${lease?.isHeld && chip(html`lease held by <bdi>${lease.holder}</bdi>`, 'good')}
         ${deletedAt !== undefined && chip(html`deleted ${ago(deletedAt)}`, 'warn')}
       </p>
     </div>
     ${visit.mayChange && html`<div class="actions">${actions}</div>`}
   </div>`;
+}
+
+/** Links to the sessions of its tools, or to its caller. ADK's `AgentTool` uses a session with its caller's user and id. */
+function toolsOf({ links }: Visit, { createTime }: Conversation['session'], others: Conversation['others']): Content {
+  const [oldest] = others;
+  const isTool = oldest && oldest.createTime < createTime;
+  const link = ({ key }: Conversation['session']) =>
+    html` <a href="${links.ofSession('/session', key)}"><bdi>${key.appName}</bdi></a>`;
+  return oldest && html`<span>${isTool ? 'tool of' : 'tools:'}${(isTool ? [oldest] : others).map(link)}</span>`;
 }
 
 /** The time line: a step for each event of the page, which leads to the state as of that event. */

@@ -70,9 +70,10 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
   const list = table(
     sessions,
     {
-      Session: ({ title, labels, deletedAt, ...session }) =>
+      Session: ({ title, labels, deletedAt, forkedFrom, ...session }) =>
         html`<a href="${links.ofSession('/session', session)}"><bdi>${title ?? session.sessionId}</bdi></a>
           ${title !== undefined && html`<span class="id"><bdi>${session.sessionId}</bdi></span>`} ${labelChips(labels)}
+          ${forkedFrom && chip(html`fork of <bdi>${forkedFrom.sessionId}</bdi>`)}
           ${deletedAt !== undefined && chip(html`deleted ${ago(deletedAt)}`, 'warn')}`,
       User: ({ userId }) => html`<a class="quiet" href="${links.sessions(appName, userId)}"><bdi>${userId}</bdi></a>`,
       '#Events': ({ eventCount }) => number(eventCount),
