@@ -11,7 +11,7 @@ const MOST_BESIDE_VALUE = 2_000;
 export class Undecodable {
   /**
    * @param encoding for messages: the codecs and keys that the text names, or why it is refused.
-   * @param isUnknown whether the service lacks the codec, so that the text may not be damaged.
+   * @param isUnknown whether the service has the codecs in another order, so that the text may not be damaged.
    */
   constructor(
     readonly encoding: string,
@@ -208,7 +208,13 @@ export class TextCodec {
 
   #decodersOf(steps: readonly Step[]): readonly Decoder[] | Undecodable {
     const places = steps.map(({ codec }) => this.#codecs.findIndex(({ name }) => name === codec));
-    if (places.includes(-1)) return refusedFor(steps, ', a codec that is not in the codec option', true);
+    const missing = steps[places.indexOf(-1)];
+    // Not damage: somebody may have forgotten the codec, and then nothing may be reported, skipped or removed as damaged.
+    if (missing)
+      throw new CodecError(
+        `A text is encoded with ${shownSteps(steps)}, and ${missing.codec} is not in the codec option. The text may be intact: ` +
+          'add that codec. Nothing was written.',
+      );
     // Refuse another order: somebody could wrap an encrypted text in a compressed one, and decompression would run before the key
     // has proved that the text is ours.
     if (places.some((place, i) => place <= (places[i - 1] ?? -1)))
@@ -256,7 +262,7 @@ export class StoredTexts {
     this.#areAsStored = areAsStored;
   }
 
-  /** @param of returns the text's place; called only if it is needed. @throws KeyNeeded, CodecError. */
+  /** @param of returns the text's place; called only if it is needed. @throws KeyNeeded. @throws CodecError also without the text's codec. */
   decode(text: string, of: () => TextPlace): string | Undecodable {
     if (this.codec.isNone && (this.#areAsStored || !isEncoded(text))) return text;
     return this.codec.decode(text, this.#contextOf(of()));

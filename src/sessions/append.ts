@@ -6,7 +6,7 @@ import type { Database } from '../database/calls/database.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { AppendBatch, StoredEvent } from '../database/dialects/dialect.js';
 import { isOpen, physicalOf } from '../database/orm/host-transaction.js';
-import { areStored, encodedBatch, findEvent } from '../database/statements/events.js';
+import { areStored, encodedBatch, seqOfEvent } from '../database/statements/events.js';
 import { readAfter, readSession, type EventContent } from '../database/statements/session-reader.js';
 import { sessionHead } from '../database/statements/sessions.js';
 import { InsideTransactionError, SessionNotFoundError } from '../model/errors.js';
@@ -334,9 +334,8 @@ export class Appender {
     return this.#database.run(async (sql) => {
       const head = await sessionHead(sql, key);
       if (!head) throw new SessionNotFoundError(key.sessionId);
-      const stored = last && (await findEvent(sql, key, last.id));
+      const seq = (last && (await seqOfEvent(sql, key, last.id))) ?? 0;
       const { incarnation, origin, lastChange } = head;
-      const seq = stored?.seq ?? 0;
       return { incarnation, origin, lastChange, seq, eventCount: UNREAD, isPartial: true, state: new Map() };
     });
   }

@@ -1,6 +1,6 @@
 import type { RecordedChange } from '../database/statements/changes.js';
 import { ofChange, type KnownSession } from '../model/codec.js';
-import { Undecodable, isEncoded, type StoredTexts } from '../model/stored-texts.js';
+import { AS_STORED, Undecodable, isEncoded, type StoredTexts } from '../model/stored-texts.js';
 import type { StateEntry } from '../model/state.js';
 import type { SessionRecord, StateChangeRecord } from './records.js';
 
@@ -26,9 +26,11 @@ export const changeData = ({ kind, set = {}, removed, encoded }: StateChangeReco
   encoded ?? JSON.stringify(kind === 'state' ? { set, removed } : set);
 
 export function freshChanges(texts: StoredTexts, session: SessionRecord, here: Continued): FreshChanges {
-  // Both sides are decoded, since a text is encoded in another way each time. Without a key they are compared as they are stored.
+  // Both sides are decoded, since a text is encoded in another way each time. Without a codec or a key they are compared as they are
+  // stored.
+  const readable = texts.codec.isNone ? AS_STORED : texts;
   const idOf = (data: string, { kind, seq }: Pick<RecordedChange, 'kind' | 'seq'>) => {
-    const json = texts.decode(data, () => ofChange(here.key, { kind, seq }));
+    const json = readable.decode(data, () => ofChange(here.key, { kind, seq }));
     return `${seq} ${json instanceof Undecodable ? data : json}`;
   };
   const stored = new Map<string, number>();

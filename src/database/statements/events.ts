@@ -87,6 +87,12 @@ export async function findEvent(
   return { seq, id: eventId, ...contentOf(sql.texts, { ...session, origin: originIn(row) }, eventId, text) };
 }
 
+/** @returns the number of a stored event, whatever its content is. */
+export async function seqOfEvent(sql: Sql, session: SessionKey, eventId: string): Promise<number | undefined> {
+  const [row] = await sql.all<Pick<EventRow, 'seq'>>(texts(sql).selectNumber, [...sessionValues(session), eventId]);
+  return row && numberOf(row.seq);
+}
+
 /** Whether all of these events are stored with exactly this content. */
 export async function areStored(sql: Sql, session: SessionKey, events: readonly StoredEvent[]): Promise<boolean> {
   for (const { id, json } of events) if ((await findEvent(sql, session, id))?.json !== json) return false;
@@ -145,6 +151,7 @@ const texts = perTables(({ dialect: { sql }, tables }: Sql) => {
       select app_name, user_id, ?, ${columns} from ${table} where ${SESSION_WHERE} and seq <= ?`;
   return {
     selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
+    selectNumber: `select seq from ${events} where ${SESSION_WHERE} and event_id = ?`,
     selectOne: `select seq, ${select.data} as data, ${originOfSession(tables)} as origin
       from ${events} where ${SESSION_WHERE} and event_id = ?`,
     selectSuperseded: `select seq, superseded from ${events} where ${SESSION_WHERE} and seq <= ? and superseded is not null
