@@ -1,3 +1,4 @@
+import { ForeignKeyConstraintViolationException } from '@mikro-orm/core';
 import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
@@ -10,6 +11,7 @@ import {
   type KeptSession,
   type Walk,
 } from '../database/statements/walk.js';
+import { DatabaseError } from '../model/errors.js';
 import { givenKey, type SessionKey } from '../model/keys.js';
 import { namesOf, pagesOf } from '../model/pages.js';
 import { Batches } from './batches.js';
@@ -94,7 +96,8 @@ export class DeletionRun extends CallInParts {
     let batch: Task[] = [];
     let rows = 0;
     const end = async () => {
-      if (batch.length > 0) await this.#deleteBatch(deletion, batch);
+      const tasks = batch;
+      if (tasks.length > 0) await this.#unlessKept(tasks, (some) => this.#deleteBatch(deletion, some));
       batch = [];
       rows = 0;
     };
@@ -108,13 +111,28 @@ export class DeletionRun extends CallInParts {
       if (rows + task.rows > batches.size) await end();
       if (!(await batches.mayBegin())) return;
       if (task.rows > batches.size && !batches.isDryRun) {
-        await deletion.deleteLarge(task);
+        await this.#unlessKept([task], () => deletion.deleteLarge(task));
         continue;
       }
       batch.push(task);
       rows += task.rows;
     }
     if (batch.length > 0 && (await batches.mayBegin())) await end();
+  }
+
+  /**
+   * Skips the sessions that a foreign key of the host keeps. If there is one in a batch, its transaction was rolled back, and the
+   * sessions are deleted one by one. `onError` gets the driver's error, which names table and constraint if the database does.
+   */
+  async #unlessKept(tasks: readonly Task[], remove: (tasks: readonly Task[]) => Promise<void>): Promise<void> {
+    try {
+      await remove(tasks);
+    } catch (error) {
+      if (!(error instanceof DatabaseError) || error.reason !== ForeignKeyConstraintViolationException.name)
+        throw error;
+      if (tasks.length === 1) this.batches.count({ skipped: 1 });
+      else for (const task of tasks) if (await this.batches.mayBegin()) await this.#unlessKept([task], remove);
+    }
   }
 
   async #deleteBatch(deletion: Deletion, tasks: readonly Task[]): Promise<void> {

@@ -117,7 +117,7 @@ export class UserNotErasedError extends AdkMikroOrmError {
   /** @param done what was deleted, and how many sessions were not (`skipped`). */
   constructor(override readonly done: MaintenanceResult) {
     super(
-      `The user is not erased: ${done.skipped} sessions are left, because somebody holds their lease, has locked their row, or created or rewound them meanwhile. ` +
+      `The user is not erased: ${done.skipped} sessions are left, because somebody holds their lease, has locked their row, or created or rewound them meanwhile, or because rows of your own tables refer to them. ` +
         'Everything else was deleted. Call eraseUser again, or with includeLeased: true.',
     );
   }

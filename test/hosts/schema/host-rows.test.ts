@@ -1,9 +1,11 @@
 import { mkdir, symlink } from 'node:fs/promises';
 import path from 'node:path';
+import { createEvent } from '@google/adk';
 import { MikroORM, defineEntity, p, type Options } from '@mikro-orm/core';
 import { AdkEvent, AdkSession, adkEntities } from '../../../entities/index.js';
 import { AdkMigrator, adkMigrations } from '../../../migrations/index.js';
 import { migrate } from '../../../migrations/migrate.js';
+import { MikroOrmSessionService, SessionMaintenance } from '../../../src/index.js';
 import { isMikroOrm7 } from '../../support/mikro-orm.js';
 import { availableDatabases, databasesOf, type TestDatabase } from '../../support/servers.js';
 import {
@@ -84,6 +86,38 @@ const readRows = ({ em }: MikroORM) =>
     `select t.title, n.text, e.event_id from mark m join note n on n.id = m.note_id join ticket t on t.id = n.ticket_id
       join adk_events e on e.session_id = m.session_id and e.seq = m.seq`,
   );
+
+describe.each(availableDatabases())('K1 sessions that a key of the host keeps, on %s', (name) => {
+  test('are skipped and counted by prune and eraseUser, and the others go', async () => {
+    const database = await emptyDatabase(name);
+    const Ticket = defineEntity({
+      name: 'Ticket',
+      properties: {
+        id: p.integer().primary(),
+        session: () => comparedAsOurs(p.manyToOne(AdkSession).joinColumns('app_name', 'user_id', 'session_id')),
+      },
+    });
+    const told: unknown[] = [];
+    const orm = await openHost(database, { entities: [Ticket] });
+    await updateSchema(orm);
+    const service = new MikroOrmSessionService(orm.em);
+    for (const sessionId of ['1', '2', 'kept', 'large', '3']) {
+      const session = await service.createSession({ appName: 'app', userId: 'ada', sessionId });
+      const count = sessionId === 'large' ? 20 : 1;
+      const events = Array.from({ length: count }, (_, i) => createEvent({ author: 'agent', timestamp: i + 1 }));
+      await service.appendEvents({ session, events });
+    }
+    await query(orm.em, "insert into ticket (id, app_name, user_id, session_id) values (1, 'app', 'ada', 'kept')");
+    const maintenance = new SessionMaintenance(orm.em, { onError: (error) => told.push(error) });
+    const pruned = await maintenance.prune({ idleFor: 0, batchSize: 10 });
+    expect(pruned).toMatchObject({ sessions: 4, skipped: 1, more: false });
+    expect(told).not.toEqual([]);
+    expect((await service.getSession({ appName: 'app', userId: 'ada', sessionId: 'kept' }))?.events).toHaveLength(1);
+    await expect(maintenance.eraseUser({ userId: 'ada' })).rejects.toMatchObject({ code: 'ADK_USER_NOT_ERASED' });
+    await query(orm.em, 'delete from ticket');
+    expect(await maintenance.eraseUser({ userId: 'ada' })).toMatchObject({ sessions: 1, skipped: 0 });
+  });
+});
 
 describe.each(availableDatabases())('F3 the rows of a host that refers to ours, on %s', (name) => {
   test.each([undefined, { safe: true }])('stay when it updates the schema at each start, with %j', async (options) => {
