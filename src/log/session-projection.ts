@@ -248,24 +248,21 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     const database = this.#database;
     await database
       .call(context, () =>
-        database.retried(() =>
-          // The host's own `EntityManager`, and not the one of a `RequestContext`, which may have other tables.
-          this.#em.fork({ disableContextResolution: true }).transactional(async (tx) => {
-            const joined = database.join(tx);
-            const isFirst = await joined.run((sql) => advanceProjection(sql, stored, cursor));
-            if (!isFirst) throw new FromWork(new Overtaken());
-            await joined.whole(async () => {
-              try {
-                await work(tx);
-                // Otherwise `transactional` flushes after this block, and a failure of the host's flush would look like ours.
-                await tx.flush();
-              } catch (error) {
-                // A passing failure is retried. Any other error is the host's and must reach the caller unchanged.
-                throw database.connections.isPassing(error) ? error : new FromWork(error);
-              }
-            });
-          }),
-        ),
+        database.transactional(this.#em, async (tx) => {
+          const joined = database.join(tx);
+          const isFirst = await joined.run((sql) => advanceProjection(sql, stored, cursor));
+          if (!isFirst) throw new FromWork(new Overtaken());
+          await joined.whole(async () => {
+            try {
+              await work(tx);
+              // Otherwise `transactional` flushes after this block, and a failure of the host's flush would look like ours.
+              await tx.flush();
+            } catch (error) {
+              // A passing failure is retried. Any other error is the host's and must reach the caller unchanged.
+              throw database.connections.isPassing(error) ? error : new FromWork(error);
+            }
+          });
+        }),
       )
       .catch((error: unknown) => {
         throw error instanceof FromWork ? error.error : error;

@@ -5,7 +5,7 @@ import { setTimeout } from 'node:timers/promises';
 import { KeyNeeded, type Codec, type CodecContext } from '../../src/codecs/index.js';
 import { clock } from '../../src/leases/clock.js';
 import type { Driver } from '../../src/database/drivers/driver.js';
-import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
+import { ormConnectionOf, setOrmConnection, type OrmConnection } from '../../src/database/orm/orm-connection.js';
 import { AdkMikroOrmError } from '../../src/index.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { isCheck } from '../support/harnesses/statement-log.js';
@@ -241,14 +241,29 @@ export function faulty(em: EntityManager, faults: Faults): EntityManager {
     },
   });
   withConnection(own, connection, faults);
-  const orm = ormConnectionOf(own);
-  const reserve = orm.reserve.bind(orm);
-  const ofTransaction = orm.ofTransaction.bind(orm);
-  orm.reserve = async () => {
-    const reserved = await reserve();
-    return { ...reserved, driver: faultyDriver(reserved.driver, faults, false) };
+  const orm = ormConnectionOf(em);
+  // The same object for the same connection, as `Driver` promises: its settings are checked once.
+  const joined = new WeakMap<Driver, Driver>();
+  const failing: OrmConnection = {
+    get isInProcess() {
+      return orm.isInProcess;
+    },
+    get mustWaitForLocks() {
+      return orm.mustWaitForLocks;
+    },
+    open: () => orm.open(),
+    async reserve() {
+      const reserved = await orm.reserve();
+      return { ...reserved, driver: faultyDriver(reserved.driver, faults, false) };
+    },
+    async ofTransaction(transaction) {
+      const driver = await orm.ofTransaction(transaction);
+      const made = joined.get(driver) ?? faultyDriver(driver, faults, true);
+      joined.set(driver, made);
+      return made;
+    },
   };
-  orm.ofTransaction = async (transaction) => faultyDriver(await ofTransaction(transaction), faults, true);
+  setOrmConnection(connection, failing);
   return own;
 }
 

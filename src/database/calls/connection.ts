@@ -2,6 +2,7 @@ import { clearTimeout, setTimeout } from '../../model/clock.js';
 import { DatabaseError } from '../../model/errors.js';
 import { FAILURES } from '../../model/failures.js';
 import { onAbort } from '../../model/signals.js';
+import { beginningWith } from '../orm/host-transaction.js';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import type { ReservedConnection } from '../orm/orm-connection.js';
 import type { Statements } from './sql.js';
@@ -85,6 +86,21 @@ export class AttemptConnection {
   /** For `em.setTransactionContext`: the statements of `em` run on this connection. */
   get context(): object {
     return this.#reserved.context();
+  }
+
+  /**
+   * Runs work that begins a transaction of MikroORM, on this connection.
+   *
+   * @throws what the work throws. If the transaction may still be open, it is rolled back, or the connection is closed.
+   */
+  async ofHost<T>(work: () => Promise<T>, rollbackFailed: (error: unknown) => void): Promise<T> {
+    try {
+      return await beginningWith(this.#reserved.forTransaction, work);
+    } catch (error) {
+      // After a rollback that fails, MikroORM 6 says that it succeeded.
+      if (this.driver.isInTransaction !== false) await this.rollback(error, rollbackFailed);
+      throw error;
+    }
   }
 
   /** Restarts the attempt's time limit: for long work whose statements are each answered in time. */

@@ -160,11 +160,27 @@ export class Database {
   readonly rollbackFailed = (error: unknown): void => this.report(error, { operation: 'rollback', key: {} });
 
   /**
-   * Runs work that begins a transaction of the host's ORM itself, and retries it after a failure that may pass. The work must find
-   * out whether the earlier transaction was committed, since the answer may have been lost.
+   * Runs work in a transaction of MikroORM, and retries it after a failure that may pass. The work must find out whether the
+   * earlier transaction was committed, since the answer may have been lost. It may take any time. The transaction is on the
+   * connection of an attempt, since MikroORM 7 loses a place in the pool with each connection that is lost in a transaction of its
+   * own on PostgreSQL.
    */
-  async retried<T>(work: () => Promise<T>, options?: AttemptOptions): Promise<T> {
-    return this.#tried(() => work(), options);
+  async transactional<Em extends EntityManager>(em: Em, work: (tx: Em) => Promise<void>): Promise<void> {
+    // Not the `EntityManager` of a `RequestContext`, which may have other tables.
+    const begun = () => em.fork({ disableContextResolution: true });
+    await this.#tried(() => {
+      const deadline = new Deadline({ timeoutMs: this.connections.timeoutMs });
+      return this.connections.use(deadline, (connection) =>
+        connection.ofHost(
+          () =>
+            begun().transactional(async (tx) => {
+              deadline.clear();
+              await work(tx);
+            }),
+          this.rollbackFailed,
+        ),
+      );
+    });
   }
 
   /** Runs the host's work in the joined transaction: see `JoinedTransaction.whole`. */

@@ -42,7 +42,19 @@ interface End {
 const ends = processWide('ends of transactions', () => new WeakMap<object, End>());
 
 /** The only transaction that the host's work may use. */
-const only = new AsyncLocalStorage<object>();
+const only = processWide('only transaction', () => new AsyncLocalStorage<object>());
+
+/** What a transaction begins with instead of members of MikroORM's connection. */
+interface Beginning {
+  instead?: object | undefined;
+}
+
+const beginnings = processWide('beginnings', () => new AsyncLocalStorage<Beginning>());
+
+/** @param instead members of MikroORM's connection with which the first transaction of the work begins. */
+export function beginningWith<T>(instead: object, work: () => Promise<T>): Promise<T> {
+  return beginnings.run({ instead }, work);
+}
 
 /** The transactions that were noted: a connection that was wrapped twice would wait for itself. */
 const known = processWide('known transactions', () => new WeakSet<object>());
@@ -78,7 +90,8 @@ export function keepingTo<T>(transaction: object, work: () => Promise<T>): Promi
  * seem to be in an open transaction for ever.
  */
 export function noteTransactions(connection: { begin(options?: { ctx?: object }): Promise<object> }): void {
-  const begin = connection.begin.bind(connection);
+  // eslint-disable-next-line @typescript-eslint/unbound-method -- called with `this`
+  const { begin } = connection;
   const begun = new WeakSet<object>();
   connection.begin = async (options) => {
     const around = options?.ctx ? undefined : only.getStore();
@@ -88,7 +101,13 @@ export function noteTransactions(connection: { begin(options?: { ctx?: object })
         'Write with the tx that apply, clear and the work of transactional() are called with, or in tx.transactional(…).',
       );
     }
-    const transaction = await begin(options);
+    const beginning = options?.ctx ? undefined : beginnings.getStore();
+    const { instead } = beginning ?? {};
+    // For one transaction only.
+    if (beginning) beginning.instead = undefined;
+    const transaction = await begin.call(instead ? withMembers(connection, instead) : connection, options);
+    // If the connection was lost meanwhile, knex hands out a transaction that has ended, and keeps the error.
+    if (hasEnded(transaction) && 'executionPromise' in transaction) await transaction.executionPromise;
     begun.add(transaction);
     if (known.has(transaction)) return transaction;
     known.add(transaction);
@@ -130,6 +149,17 @@ export function noteTransactions(connection: { begin(options?: { ctx?: object })
     }
     return transaction;
   };
+}
+
+/** The same object with other members. Its own methods are called on itself, since MikroORM 7 has private fields. */
+function withMembers<T extends object>(object: T, members: object): T {
+  return new Proxy(object, {
+    get(target, name) {
+      if (name in members) return Reflect.get(members, name) as unknown;
+      const member: unknown = Reflect.get(target, name);
+      return typeof member === 'function' ? (member.bind(target) as unknown) : member;
+    },
+  });
 }
 
 const isKnex = (transaction: object): transaction is KnexTransaction => 'isCompleted' in transaction;

@@ -9,7 +9,13 @@ import type { OrmConnection, ReservedConnection } from './orm-connection.js';
 
 /** The members of MikroORM 6's connection that are used; knex documents them. */
 interface KnexConnection extends Connection {
-  getKnex(): { client: KnexClient };
+  getKnex(): Knex;
+}
+
+interface Knex {
+  readonly client: KnexClient;
+  /** @param config.connection is not given back to the pool at the end. */
+  transaction(container: null, config: { connection: object }): Promise<object>;
 }
 
 interface KnexClient {
@@ -64,7 +70,8 @@ export class KnexOrmConnection implements OrmConnection {
 
   async reserve(): Promise<ReservedConnection> {
     await this.#connection.ensureConnection();
-    const { client } = this.#connection.getKnex();
+    const knex = this.#connection.getKnex();
+    const { client } = knex;
     const { pool } = client;
     // While knex closes, its pool would let this call wait until its time is up.
     if (pool?.destroyed) throw new Error(CLOSED);
@@ -83,6 +90,11 @@ export class KnexOrmConnection implements OrmConnection {
     return {
       driver,
       context: () => contextOf(client, raw),
+      forTransaction: {
+        getKnex: () => ({
+          transaction: (_: null, config: object) => knex.transaction(null, { ...config, connection: raw }),
+        }),
+      },
       release,
       destroy: this.isInProcess
         ? undefined

@@ -12,6 +12,8 @@ import { isObject } from '../../model/json.js';
 
 /** The members of kysely and of its transactions that are used. */
 interface Kysely {
+  /** @param work gets a kysely whose only connection it is. */
+  connection(): { execute<T>(work: (own: Kysely) => Promise<T>): Promise<T> };
   getExecutor(): {
     provideConnection<T>(consumer: (connection: KyselyDriverConnection) => Promise<T>): Promise<T>;
   };
@@ -160,11 +162,12 @@ export class KyselyOrmConnection implements OrmConnection {
     const given: Given = {};
     return new Promise<ReservedConnection>((resolve, reject) => {
       this.#waiting.add(reject);
-      const reserved = (own: KyselyDriverConnection) => {
+      const reserved = async (kysely: Kysely) => {
+        const own = await provided(kysely, (connection) => connection);
         this.#note(own, given);
-        return new Promise<void>((release) => resolve(this.#reserved(own, release)));
+        return new Promise<void>((release) => resolve(this.#reserved(own, kysely, release)));
       };
-      const ask = () => provided(this.#connection.getClient(), reserved);
+      const ask = () => this.#connection.getClient().connection().execute(reserved);
       const asked = this.isInProcess ? ask() : asking.run(given, ask);
       asked.catch(reject).finally(() => this.#waiting.delete(reject));
     });
@@ -174,13 +177,14 @@ export class KyselyOrmConnection implements OrmConnection {
     if (raw) this.#raw.set(own, raw);
   }
 
-  #reserved(own: KyselyDriverConnection, release: () => void): ReservedConnection {
+  #reserved(own: KyselyDriverConnection, kysely: Kysely, release: () => void): ReservedConnection {
     const raw = this.#raw.get(own);
     const end = raw && destroyerOf(raw);
     const waitAgain = this.mustWaitForLocks && this.#database ? stopWaiting(this.#database) : undefined;
     return {
       driver: this.#driverOf(own),
       context: () => ({ executeQuery: own.executeQuery.bind(own) }),
+      forTransaction: { getClient: () => kysely },
       release: () => {
         waitAgain?.();
         release();

@@ -40,6 +40,8 @@ export interface ReservedConnection {
   readonly driver: Driver;
   /** For `em.setTransactionContext`, so that MikroORM's own statements run on this connection. */
   context(): object;
+  /** For `beginningWith`, so that a transaction of MikroORM is on this connection, and leaves it reserved when it ends. */
+  readonly forTransaction: object;
   /** Gives it back to the pool. */
   release(): void;
   /**
@@ -58,6 +60,11 @@ export function ormConnectionOf(em: EntityManager): OrmConnection {
   let orm = connections.get(connection);
   if (!orm) connections.set(connection, (orm = newOrmConnection(em, connection)));
   return orm;
+}
+
+/** For tests. */
+export function setOrmConnection(connection: Connection, orm: OrmConnection): void {
+  connections.set(connection, orm);
 }
 
 function newOrmConnection(em: EntityManager, connection: Connection): OrmConnection {

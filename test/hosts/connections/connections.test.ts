@@ -5,13 +5,13 @@ import { setImmediate } from 'node:timers/promises';
 import { createEvent, type Event } from '@google/adk';
 import { LockMode, MikroORM } from '@mikro-orm/core';
 import pg from 'pg';
-import { AdkSession, adkEntities } from '../../../entities/index.js';
+import { AdkMemory, AdkSession, adkEntities } from '../../../entities/index.js';
 import { driverOf } from '../../../src/database/drivers/driver-of.js';
 import { KEPT_STATEMENTS } from '../../../src/database/drivers/driver.js';
 import { KyselyDriver } from '../../../src/database/drivers/kysely-driver.js';
 import { ormConnectionOf } from '../../../src/database/orm/orm-connection.js';
-import { MikroOrmSessionService, migrate } from '../../../src/index.js';
-import { faulty } from '../../contract/tools.js';
+import { MikroOrmMemoryService, MikroOrmSessionService, SessionProjection, migrate } from '../../../src/index.js';
+import { faulty, saying } from '../../contract/tools.js';
 import { keyOf } from '../../faults/processes/protocol.js';
 import { readTables, upTo } from '../../faults/processes/tables.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
@@ -319,6 +319,57 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       await dying.createSession({ ...key, state: { last: 'a' } });
       expect(left).toBe(0);
       expect((await server.until(() => true)).length).toBeLessThanOrEqual(POOL_SIZE);
+    });
+
+    test('J5 projections whose connections end cost the pool no connection, and try again', async () => {
+      const session = await service.createSession({ ...key, state: {} });
+      await service.appendEvent({ session, event: saying('a fox', { id: 'e1' }) });
+      let left = 0;
+      const dying = faulty(orm.em, {
+        async before(text) {
+          if (left > 0 && text.includes('adk_memories') && left-- > 0) await server.end();
+        },
+      });
+      const options = { retry: { attempts: 30 } };
+      const memories = new MikroOrmMemoryService(dying, options).projection({ name: key.sessionId, settleMs: 0 });
+      for (const run of [() => memories.catchUp(), () => memories.rebuild(), () => memories.catchUp()]) {
+        left = POOL_SIZE + 1;
+        await run();
+        expect(left).toBe(0);
+      }
+      // At the beginning of the transaction.
+      const connection = orm.em.getConnection();
+      const begin = connection.begin.bind(connection);
+      const beginning = jest.spyOn(connection, 'begin').mockImplementation(async (options) => {
+        if (left > 0 && left-- > 0) await server.end();
+        return begin(options);
+      });
+      left = POOL_SIZE + 1;
+      await new MikroOrmMemoryService(orm.em, options).projection({ name: key.sessionId, settleMs: 0 }).rebuild();
+      beginning.mockRestore();
+      expect(left).toBe(0);
+      await memories.catchUp();
+      // A host's own statements and nested transactions.
+      const applied: string[] = [];
+      const projection = new SessionProjection(orm.em, {
+        ...options,
+        name: `${key.sessionId} of the host`,
+        filter: key,
+        async apply(entries, tx) {
+          await tx.transactional((nested) => nested.count(AdkSession, {}));
+          if (left-- > 0) await server.end();
+          await tx.count(AdkSession, {});
+          applied.push(...entries.map((entry) => ('event' in entry && entry.event?.id) || ''));
+        },
+        clear: async () => undefined,
+      });
+      left = POOL_SIZE + 1;
+      await projection.catchUp();
+      expect(applied).toEqual(['', 'e1']);
+      // All places of the pool are there.
+      await Promise.all(upTo(2 * POOL_SIZE).map(() => service.getSession(key)));
+      const rows = await orm.em.fork().find(AdkMemory, { sessionId: key.sessionId });
+      expect(rows).toHaveLength(1);
     });
 
     test('E5 a transaction of the host whose connection ends leaves nothing, and the next one works', async () => {
