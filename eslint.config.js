@@ -37,7 +37,7 @@ const noArrowUp = ROOMS.slice(1).flatMap((room, i) =>
 const EXPORTED = {
   src: ['index.ts', 'internal.ts', 'model', 'conversation', 'http', 'database/sql'],
   entities: ['dialect-name.ts'],
-  migrations: [],
+  migrations: ['index.ts'],
   'packages/studio': ['src/index.ts', 'src/internal.ts', 'src/operations/words.ts'],
   'packages/import': ['src/index.ts'],
   'packages/session-contract': ['src/index.ts'],

@@ -42,13 +42,16 @@ export function apiReport(sources = {}) {
     const text = exported.flatMap((symbol) => textsOf(symbol, checker)).join('\n');
     return { source, text: `## ${name}\n\n\`\`\`ts\n${text}\n\`\`\`\n` };
   });
-  const reports = FOLDERS.map((folder) => {
+  /** @type {Record<string, string>} */
+  const reports = {};
+  for (const folder of FOLDERS) {
     const own = new Set(entriesOf(folder, true).map(([, source]) => source));
     const parts = sections.filter(({ source }) => own.has(source)).map(({ text }) => text);
     const text = ['# Public declarations\n', 'Written by `npm run api -- --update`, and compared by CI.\n', ...parts];
-    return [path.join(folder, 'api.md'), parts.length > 0 ? text.join('\n') : ''];
-  });
-  return Object.fromEntries(reports.filter(([, text]) => text !== ''));
+    // A package may have no entry, only a program.
+    if (parts.length > 0) reports[path.join(folder, 'api.md')] = text.join('\n');
+  }
+  return reports;
 }
 
 /**

@@ -19,8 +19,8 @@ const TARGET = { platform: 'node', target: 'node20' };
 /** Sources of other packages are imported from these. @type {import('esbuild').Plugin} */
 const otherPackages = {
   name: 'other packages',
-  setup({ onResolve }) {
-    onResolve({ filter: /^\.\.?\// }, ({ path: imported, resolveDir }) => {
+  setup(build) {
+    build.onResolve({ filter: /^\.\.?\// }, ({ path: imported, resolveDir }) => {
       const file = path.relative(repository, path.join(resolveDir, imported)).replace(/\.js$/, '.ts');
       const module = moduleFor(file, folder);
       return module === undefined ? undefined : { path: module, external: true };
