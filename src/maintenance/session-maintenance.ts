@@ -96,7 +96,7 @@ export class SessionMaintenance {
 
   /**
    * Deletes the oldest events of sessions, and keeps their state (contract K2). The other events keep their numbers, so cursors of
-   * readers stay valid. `Session` objects that were read before keep their events.
+   * readers stay valid. `Session` objects that were read before lose theirs with their next append.
    *
    * @returns how many sessions were trimmed, and how many events they lost.
    * @throws InvalidArgumentError also unless exactly one of `keepLast` and `olderThan` is given, and for a `sessionId`
