@@ -12,6 +12,7 @@ import { adkCounter } from './adk-counter.js';
 import { adkCredential } from './adk-credential.js';
 import { adkEvent } from './adk-event.js';
 import { adkEventPart } from './adk-event-part.js';
+import { adkForgottenMemory } from './adk-forgotten-memory.js';
 import { adkMemory } from './adk-memory.js';
 import { adkOpenCall } from './adk-open-call.js';
 import { adkProjection } from './adk-projection.js';
@@ -30,6 +31,7 @@ export { AdkCounter } from './adk-counter.js';
 export { AdkCredential } from './adk-credential.js';
 export { AdkEvent } from './adk-event.js';
 export { AdkEventPart } from './adk-event-part.js';
+export { AdkForgottenMemory } from './adk-forgotten-memory.js';
 export { AdkMemory } from './adk-memory.js';
 export { AdkOpenCall } from './adk-open-call.js';
 export { AdkProjection } from './adk-projection.js';
@@ -64,6 +66,7 @@ export function adkEntities(options?: AdkEntityOptions) {
     adkArtifactVersion(names),
     adkArtifactPart(names),
     adkMemory(names),
+    adkForgottenMemory(names),
     adkCredential(names),
   ]);
 }

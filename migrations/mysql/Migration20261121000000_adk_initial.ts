@@ -200,6 +200,15 @@ export class Migration20261121000000_adk_initial extends Migration {
       index adk_memories_expires (app_name, expires)
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
+    this.addSql(`create table if not exists adk_forgotten_memories (
+      app_name varchar(128) collate ${collation} not null,
+      user_id varchar(191) collate ${collation} not null,
+      session_id varchar(191) collate ${collation} not null,
+      memory_id varchar(191) collate ${collation} not null,
+      create_time double not null,
+      primary key (app_name, user_id, session_id, memory_id)
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
+
     this.addSql(`create table if not exists adk_credentials (
       app_name varchar(128) collate ${collation} not null,
       user_id varchar(191) collate ${collation} not null,

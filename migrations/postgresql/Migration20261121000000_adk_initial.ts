@@ -210,6 +210,15 @@ export class Migration20261121000000_adk_initial extends Migration {
     for (const column of ['words', 'embedding'])
       this.addSql(`alter table adk_memories alter column ${column} set storage external`);
 
+    this.addSql(`create table if not exists adk_forgotten_memories (
+      app_name varchar(128) collate "C" not null,
+      user_id varchar(191) collate "C" not null,
+      session_id varchar(191) collate "C" not null,
+      memory_id varchar(191) collate "C" not null,
+      create_time double precision not null,
+      constraint adk_forgotten_memories_pkey primary key (app_name, user_id, session_id, memory_id)
+    )`);
+
     this.addSql(`create table if not exists adk_credentials (
       app_name varchar(128) collate "C" not null,
       user_id varchar(191) collate "C" not null,

@@ -198,6 +198,15 @@ export class Migration20261121000000_adk_initial extends Migration {
     )`);
     this.addSql('create index if not exists adk_memories_expires on adk_memories (app_name, expires)');
 
+    this.addSql(`create table if not exists adk_forgotten_memories (
+      app_name text not null,
+      user_id text not null,
+      session_id text not null,
+      memory_id text not null,
+      create_time double not null,
+      primary key (app_name, user_id, session_id, memory_id)
+    )`);
+
     this.addSql(`create table if not exists adk_credentials (
       app_name text not null,
       user_id text not null,

@@ -37,6 +37,7 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
       if (!run.batches.isDryRun && (await run.batches.mayBegin())) await run.write(dropUnwrittenPages);
       for await (const app of run.apps(appName, 'memories')) await deleteMemories(run, app, { userId });
       await erase({ table: 'userStates', columns: ['state_key'], counted: 'stateKeys' });
+      for await (const app of run.apps(appName, 'forgottenMemories')) await eraseMarks(run, app, userId);
       await erase({ table: 'credentials', columns: ['credential_key'], counted: 'credentials' });
       for await (const app of run.apps(appName, 'changes')) await eraseChanges(run, app, userId);
     },
@@ -89,6 +90,16 @@ async function eraseRows(
       batches.add({ [counted]: keys.length });
     }
   }
+}
+
+/** Deletes the marks of memories that the user's agents had to forget. */
+async function eraseMarks({ read, write, batches }: DeletionRun, appName: string, userId: string): Promise<void> {
+  const rows = (sql: Sql) => `${sql.tables.forgottenMemories} where ${ownerWhere('user')}`;
+  const owner = [appName, userId];
+  if (batches.isDryRun || (await read((sql) => countRows(sql, rows(sql), owner))) === 0) return;
+  if (!(await batches.mayBegin())) return;
+  await write((sql) => sql.run(`delete from ${rows(sql)}`, owner));
+  batches.add();
 }
 
 /** Deletes the user's entries of the log. State of the app that the user wrote becomes an entry of the app. */

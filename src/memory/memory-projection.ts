@@ -11,7 +11,7 @@ import { givenKey, isKey, sessionIdentity, type SessionKey } from '../model/keys
 import type { ErrorContext } from '../model/options.js';
 import { chunksOf } from '../model/pages.js';
 import { memoryOfEvent, saidByEvent, saidByHost, type NewMemory, type TextOfEvent } from './memory-content.js';
-import { addMemories } from './memory-store.js';
+import { addMemories, withoutForgotten } from './memory-store.js';
 
 export interface MemoryProjectionOptions {
   /** The name of its stored cursor; `memory` by default. */
@@ -165,7 +165,7 @@ class Pending {
 
   async write(): Promise<void> {
     await this.#postpone();
-    await addMemories(this.#sql, this.#memories, this.#settleMs * LATER);
+    await addMemories(this.#sql, await withoutForgotten(this.#sql, this.#memories), this.#settleMs * LATER);
     this.#memories = [];
     this.#sessions.clear();
   }

@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { Database } from '../database/calls/database.js';
 import { onceOnRows } from '../database/calls/once.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import {
   aBoolean,
   aCount,
@@ -52,6 +53,8 @@ import {
   listMemories,
   readCompared,
   readMemories,
+  removeMarks,
+  withoutForgotten,
   type Compared,
   type Read,
 } from './memory-store.js';
@@ -366,16 +369,26 @@ export class MikroOrmMemoryService implements BaseMemoryService {
         throw new InvalidArgumentError(`${name} has no words, so nobody could find it. Nothing was written.`);
       return memory;
     });
-    await this.#add('addMemory', owner, added);
+    const named = added.filter((_, i) => memories[i]?.id !== undefined);
+    await this.#add('addMemory', owner, added, (sql) => removeMarks(sql, named));
     return added.map(({ memoryId }) => memoryId);
   }
 
-  async #add(operation: string, owner: MemoryOwner, memories: readonly NewMemory[]): Promise<void> {
+  /** @param removeMarks lets forgotten memories come back, which are left out otherwise. */
+  async #add(
+    operation: string,
+    owner: MemoryOwner,
+    memories: readonly NewMemory[],
+    removeMarks?: (sql: Sql) => Promise<void>,
+  ): Promise<void> {
     if (memories.length === 0) return;
     const context = { operation, key: owner };
     await this.#database.call(context, async () => {
       const stored = await this.#prepared(memories, context);
-      await onceOnRows(this.#database, (sql) => addMemories(sql, stored));
+      await onceOnRows(this.#database, async (sql) => {
+        await removeMarks?.(sql);
+        await addMemories(sql, removeMarks ? stored : await withoutForgotten(sql, stored));
+      });
     });
   }
 
@@ -489,7 +502,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 
   /**
-   * Deletes memories permanently.
+   * Deletes memories permanently. Their events are not remembered again, unless `addMemory` adds them by their id.
    *
    * @returns how many were deleted, or would be with `dryRun`.
    * @throws InvalidArgumentError also if the request does not say which memories to forget.

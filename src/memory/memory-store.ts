@@ -233,9 +233,42 @@ export async function copiedEvents(sql: Sql, session: SessionKey, ids: readonly 
   return copied;
 }
 
-/** @returns how many memories were deleted. */
+/** Selects marks of one memory: of its session, and of all. */
+const MARK_WHERE = `${WHERE_OWNER} and session_id in (?, '') and memory_id = ?`;
+
+/** @returns the memories that nobody has forgotten (contract Q9). */
+export async function withoutForgotten(sql: Sql, memories: readonly NewMemory[]): Promise<NewMemory[]> {
+  const marks = new Set<string>();
+  for (let i = 0; i < memories.length; i += MOST_ROWS) {
+    const some = memories.slice(i, i + MOST_ROWS);
+    const rows = await sql.all<MemoryKeyRow>(
+      `select ${MEMORY_COLUMNS} from ${sql.tables.forgottenMemories} where ${some.map(() => `(${MARK_WHERE})`).join(' or ')}`,
+      some.flatMap(memoryValues),
+    );
+    for (const row of rows) marks.add(memoryIdentity(memoryKeyOf(row)));
+  }
+  return memories.filter(
+    (key) => !marks.has(memoryIdentity(key)) && !marks.has(memoryIdentity({ ...key, sessionId: '' })),
+  );
+}
+
+/** Lets memories be added again. */
+export async function removeMarks(sql: Sql, memories: readonly MemoryKey[]): Promise<void> {
+  for (const key of memories)
+    await sql.run(`delete from ${sql.tables.forgottenMemories} where ${MARK_WHERE}`, memoryValues(key));
+}
+
+/** Marks memories as forgotten, and deletes them. @returns how many were deleted. */
 export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Forgotten): Promise<number> {
   const { where, values } = whereForgotten(owner, forgotten);
+  const { now, onSameKey } = sql.dialect.sql;
+  const insert = `insert into ${sql.tables.forgottenMemories} (${MEMORY_COLUMNS}, create_time)`;
+  const end = onSameKey(MEMORY_COLUMNS, ['create_time']);
+  await sql.run(`${insert} select ${MEMORY_COLUMNS}, ${now} from ${sql.tables.memories} where ${where} ${end}`, values);
+  const { memoryId, sessionId = '', before } = forgotten;
+  // Its event may not have been remembered yet.
+  if (memoryId !== undefined && before === undefined)
+    await sql.run(`${insert} values (?, ?, ?, ?, ${now}) ${end}`, memoryValues({ ...owner, sessionId, memoryId }));
   const text = `${sql.dialect.sql.deleteThrough(sql.tables.memories, 'primary')} where ${where}`;
   return (await sql.run(text, values)).affectedRows;
 }

@@ -192,7 +192,7 @@ forkSuite.own('Q2', 'an event that forks have copied is remembered once', async 
   const all = [...['apple', 'brick', 'cloud'].map((id) => [key.sessionId, id]), ['z1', 'brick'], ['z1', 'drum']];
   expect(await found(memory, key)).toEqual(all.sort());
   expect((await memory.searchMemory({ ...key, query: 'what is apple' })).memories).toHaveLength(1);
-  await memory.forget({ appName: key.appName, userId: key.userId, all: true });
+  await context.query('delete from adk_memories where app_name = ?', [context.app]);
 
   const projection = memory.projection({ name: key.appName, filter: { appName: key.appName }, settleMs: 0 });
   await projection.catchUp();

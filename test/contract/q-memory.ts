@@ -315,7 +315,7 @@ memorySuite.own('Q2', 'an event that says nothing readable, or too much, is skip
   await context.service.appendEvents({ session, events });
   await service.addSessionToMemory(session);
   expect(await idsOf(context)).toEqual(['e5']);
-  await service.forget({ ...key, all: true });
+  await context.query('delete from adk_memories where app_name = ?', [context.app]);
   await service.projection({ name: context.app, filter: { appName: context.app } }).catchUp();
   expect(await idsOf(context)).toEqual(['e5']);
   const ofNull = { parts: [null, { text: 'a word' }] } as never;
@@ -927,7 +927,7 @@ memorySuite.own('Q14', 'a memory that is added again with the same content keeps
     const models = (await vectorsOf(context)).map(([model]) => model);
     expect(models).toEqual(['counting', null]);
     expect(await search('Which dogs?')).toEqual(['my hound']);
-    await memoryOf(context).service.forget({ ...memoryOf(context).key, all: true });
+    await context.query('delete from adk_memories where app_name = ?', [context.app]);
   }
 });
 
@@ -1299,6 +1299,30 @@ memorySuite.own('Q9', 'what was forgotten is not brought back by a projection th
   await say('e4 new apples');
   await projection.catchUp();
   expect(await search('all apples')).toEqual(['e4 new apples']);
+});
+
+memorySuite.own('Q9', 'what was forgotten stays forgotten, unless the host adds it by its id', async (context) => {
+  const { projection, service, key, say, ids, session, search } = await projecting(context);
+  const marks = () => context.query('select memory_id from adk_forgotten_memories where app_name = ?', [context.app]);
+  await service.forget({ ...key, memoryId: 'e1' });
+  await service.forget({ ...key, before: Date.now() + 1e9, sessionId: 's' });
+  await service.forget({ ...key, memoryId: 'e4' });
+  await service.addSessionToMemory(session);
+  await say('e4 new apples', 'e5 old apples');
+  await projection.rebuild();
+  await projection.catchUp();
+  expect(await ids()).toEqual(['e5']);
+  expect(await service.forget({ ...key, memoryId: 'e5', dryRun: true })).toBe(1);
+  const content = { parts: [{ text: 'apples by hand' }] };
+  await service.addMemory({ ...key, sessionId: 's', memories: [{ id: 'e1', content }] });
+  await service.addSessionToMemory(session);
+  expect(await ids()).toEqual(['e1', 'e5']);
+  await service.addSessionToMemory({ ...session, userId: 'bob', events: session.events.slice(3, 4) });
+  expect(await search('new apples')).not.toContain('e4 new apples');
+  expect(await ids()).toEqual(['e1', 'e5', 'e4']);
+  expect(await marks()).not.toEqual([]);
+  await new SessionMaintenance(context.orm.em).eraseUser({ userId: 'alice', appName: context.app });
+  expect([await ids(), await marks()]).toEqual([['e4'], []]);
 });
 
 memorySuite.own('A12', 'a projection whose statement fails says so without its SQL', async ({ scratch }) => {

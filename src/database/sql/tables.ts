@@ -23,6 +23,7 @@ const ENTITIES = {
   artifactVersions: 'AdkArtifactVersion',
   artifactParts: 'AdkArtifactPart',
   memories: 'AdkMemory',
+  forgottenMemories: 'AdkForgottenMemory',
   credentials: 'AdkCredential',
 } as const;
 

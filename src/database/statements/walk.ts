@@ -18,7 +18,8 @@ export interface KeptSession extends StoredSession {
 }
 
 /** A table in which to look for apps. */
-export type AppTable = 'sessions' | 'userStates' | 'artifacts' | 'memories' | 'credentials' | 'changes';
+export type AppTable =
+  'sessions' | 'userStates' | 'artifacts' | 'memories' | 'forgottenMemories' | 'credentials' | 'changes';
 
 /** A walk through the sessions of an app, in the order of an index. */
 export interface Walk {

@@ -63,6 +63,7 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
     'a projection adds memories of several users; its cursor takes every node into the transaction, and an insert a user is slower',
   ],
   [/^update adk_memories set settles = .* and \(\(/, 'the same, of earlier memories of the sessions of these users'],
+  [/ from adk_forgotten_memories where \(app_name/, 'the same, of what these users had forgotten'],
   [/ from adk_memories where model is not null and \(/, 'the same, of vectors that the memories of these users have'],
   [
     /^delete from adk_memories where seq is not null( and app_name = \?|$)/,

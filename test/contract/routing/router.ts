@@ -3,7 +3,7 @@ import type { RecordedStatement } from '../../support/harnesses/statement-log.js
 /** Tables with rows of users, which are distributed by user or stand whole on one node. All others are on each node. */
 const WITH_USER = new Set([
   ...['sessions', 'events', 'event_parts', 'open_calls', 'session_states', 'user_states'],
-  ...['changes', 'artifacts', 'artifact_versions', 'artifact_parts', 'memories', 'credentials'],
+  ...['changes', 'artifacts', 'artifact_versions', 'artifact_parts', 'memories', 'forgotten_memories', 'credentials'],
 ]);
 
 /** A token, or what is between parentheses. */

@@ -1,6 +1,7 @@
 /** The tables without their prefix, in an order that allows dropping them. */
 export const TABLES = [
   'credentials',
+  'forgotten_memories',
   'memories',
   'artifact_parts',
   'artifact_versions',
