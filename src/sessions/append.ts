@@ -361,7 +361,9 @@ export class Appender {
     try {
       const missed = onlyAppends ? await this.#database.run((sql) => readAfter(sql, key, seq)) : undefined;
       // Somebody may have done something else since the append.
-      const isEnough = missed?.incarnation === incarnation && missed.lastChange === revision.lastChange;
+      // Nor may one of them be lost: what it has set is known from the whole state alone.
+      const isEnough =
+        missed?.incarnation === incarnation && missed.lastChange === revision.lastChange && !readEvents(missed).damaged;
       const read = isEnough ? missed : await this.#database.run((sql) => readSession(sql, key));
       // An append in another transaction has updated the handle meanwhile, and found it behind.
       if (!read || revisionOf(handle) !== behind) return;
