@@ -5,7 +5,7 @@ import { json, key, time } from './columns.js';
 import { withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
-/** A long-running call, or one of ADK's own questions, that waits for a person or was answered. */
+/** A long-running call, or one of ADK's own questions, that waits for a person or was answered: see `Calls`. */
 export const adkOpenCall = ({ named, table }: Naming) =>
   withSharedClass(
     defineEntity({
@@ -17,17 +17,17 @@ export const adkOpenCall = ({ named, table }: Naming) =>
         appName: key('app_name', KEY_LENGTHS.appName).persist(false),
         userId: key('user_id', KEY_LENGTHS.userId).persist(false),
         sessionId: key('session_id', KEY_LENGTHS.sessionId).persist(false),
-        /** The number of the last event that answers it; `MAX_SEQ` while it is open. Part of the key, by which open calls are found. */
+        /** The number of the last event that closes it; `MAX_SEQ` while it is open. Part of the key, by which open calls are found. */
         openUntil: p.integer().fieldName('open_until').primary().autoincrement(false),
         /** The number of the event that made the call. */
         seq: p.integer().fieldName('seq').primary().autoincrement(false),
         /** Its place among the calls of that event, from 0. */
         number: p.integer().fieldName('number').primary().autoincrement(false),
-        /** The name of the tool or of ADK's question, possibly cut off. */
+        /** The name of the tool or of ADK's question; a hash replaces the end of a long one. */
         name: key('name', CALL_NAME_LENGTH),
         /** The time of the event. */
         timestamp: time('timestamp'),
-        /** The call's `id`, and its `branch` and `about` if it has them, by which its response is found. */
+        /** The rest of `LongRunningCall`, by which its response is found. */
         data: json('data'),
       },
       indexes: [

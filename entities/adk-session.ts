@@ -26,6 +26,8 @@ export const adkSession = ({ named, table }: Naming) =>
         firstSeq: p.integer().fieldName('first_seq').default(1),
         /** The id of its newest change. The first id is the time of its creation, in µs. */
         lastChange: p.bigint('number').fieldName('last_change').defaultRaw('0'),
+        /** Whether an event may change `adk_open_calls` that neither makes a long-running call nor answers one. */
+        hasPendingCalls: p.boolean().fieldName('has_pending_calls').default(false),
         createTime: time('create_time'),
         lastUpdateTime: time('last_update_time'),
         /** The holder of the lease, see `SessionLeases`; null if there is none. */

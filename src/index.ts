@@ -58,7 +58,8 @@ export {
   type ProjectionStatus,
   type SessionProjectionOptions,
 } from './log/session-projection.js';
-export type { WaitingCall } from './conversation/open-calls.js';
+export type { Question, Takes } from './conversation/answers.js';
+export type { LongRunningCall, Place, Run } from './conversation/calls.js';
 export { toMessages, type EventPage, type Message, type MessageToolCall } from './conversation/messages.js';
 export type { TakenEvent } from './maintenance/raw-rows.js';
 export type { RepairOptions, RepairedSession, TakenChange, TakenValue } from './maintenance/repair.js';

@@ -28,6 +28,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       last_seq int not null default 0,
       first_seq int not null default 1,
       last_change bigint not null default 0,
+      has_pending_calls boolean not null default false,
       create_time double precision not null,
       last_update_time double precision not null,
       lease_holder varchar(255) null,

@@ -22,6 +22,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       last_seq integer not null default 0,
       first_seq integer not null default 1,
       last_change bigint not null default 0,
+      has_pending_calls integer not null default false,
       create_time double not null,
       last_update_time double not null,
       lease_holder text null,

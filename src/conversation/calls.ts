@@ -1,109 +1,373 @@
-import {
-  REQUEST_CONFIRMATION_FUNCTION_CALL_NAME,
-  getFunctionCalls,
-  getFunctionResponses,
-  type Event,
-} from '@google/adk';
-import { isRecord } from '../model/json.js';
+import type { Event } from '@google/adk';
+import { given, isRecord } from '../model/json.js';
+import { partsOf, type LooseEvent } from '../model/turn.js';
 import { isAbortEvent } from './aborted.js';
+import { isOfWorkflow, isQuestion, isTaken, questionOf, type Question } from './answers.js';
 
-type FunctionResponse = ReturnType<typeof getFunctionResponses>[number];
+/** The place of a call in its session. */
+export interface Place {
+  /** The number of the event that made the call. */
+  readonly seq: number;
+  /** Its place among the calls of that event. */
+  readonly number: number;
+  readonly branch?: string;
+}
+
+/** A call of a long-running tool, or one of ADK's questions: a row of `adk_open_calls`. */
+export interface LongRunningCall extends Place, Question {
+  readonly id: string;
+  readonly name: string;
+  /** When the event was made, in ms since 1970. */
+  readonly timestamp: number;
+  /** The number of the last event that closes it; absent while it waits. */
+  openUntil?: number;
+  /** Whether the next result of the call that it is about belongs to it. */
+  awaitsResult?: boolean;
+  /** Whether the tool is a workflow, so that its own result closes the call. */
+  isNode?: boolean;
+  /** The workflow that raised it, until that has ended or got an answer in a function response. */
+  run?: Run;
+  /** Open calls of other tools that were made since with the id of its result: a result belongs to them first. */
+  later?: readonly Place[];
+}
+
+/** How far a workflow has gone since it raised a call. */
+export interface Run {
+  /** The last invocation that has run the workflow. */
+  id: string;
+  /** The last invocation in which a user has spoken. */
+  message?: string;
+  /** Whether the workflow is the tool of an agent, which resumes it with any plain text. */
+  isTool?: boolean;
+  /** Whether that invocation has raised nothing yet. If it ends so, ADK forgets what was raised before. */
+  rests?: boolean;
+  /** Whether a plain text has answered the call. ADK still counts it as unanswered. */
+  isText?: boolean;
+}
 
 /** A tool call with its response so far. */
-export interface PairedCall {
-  /** The event that made the call, or that of the response if the call is missing. */
-  readonly event: Event;
-  readonly id: string | undefined;
-  readonly name: string;
-  readonly args: Record<string, unknown>;
+export interface Call extends LongRunningCall {
   readonly isLongRunning: boolean;
+  readonly args: Record<string, unknown>;
+  /** The event that made the call, or that of the response if the call is missing; absent if it was read from its row. */
+  readonly event?: Event;
   /** The last of several responses. */
   response?: Record<string, unknown>;
-  /** Whether the call needs no response any more. The first result of a long-running tool leaves its call open. */
-  isAnswered: boolean;
   /** Whether there is only a response, because the call is not among the earlier events. */
   readonly isMissing?: true;
-  /** ADK's question whether to run this call. */
-  question?: PairedCall;
+  /** The call that the question is about. */
+  readonly asked?: Call;
+  /** ADK's question about this call. */
+  question?: Call;
+}
+
+/** What an event has done. */
+export interface Effects {
+  /** Its calls, then the missing calls of its responses. */
+  made: Call[];
+  /** For each of its function responses the call that it belongs to, unless that is missing. */
+  responses: Map<object, Call>;
+  /** The first answer that no call waits for, and whether there was one that did. */
+  refused?: { id: string; isAnswered: boolean };
+  /** Whether only the events of the session tell if ADK takes an answer, and not the rows. */
+  needsEvents?: boolean;
 }
 
 /**
- * Pairs calls and responses by id, branch and order. The id is not enough: models number their calls (`call_0`) from the beginning in
- * each turn, also in agents that run in parallel (google/adk-python#6761).
+ * Which calls of a session wait, as ADK decides it; `isTaken` has the table of what answers. Made from all events in their order,
+ * or from the rows of a session and the events after them: the rows that result are the same.
  *
- * A response belongs to an earlier call of the same branch, or of any branch if the call or the response has none: the user's answer
- * has no branch, and neither has a tool that ADK runs after a confirmation. Open calls come first, the newest event before older
- * ones; an answer of the user prefers a long-running call. If no call is open, the response is another one to the newest call.
+ * Calls and responses are paired by branch, order and place. The id is not enough: models number their calls (`call_0`) from the
+ * beginning in each turn, also in agents that run in parallel (google/adk-python#6761). A response belongs to an earlier call of
+ * the same branch, or of any branch if the call or the response has none: the user's answer has no branch, and neither has a tool
+ * that ADK runs after a confirmation. Open calls come first, the newest event before older ones; an answer of the user prefers a
+ * call that waits. If no call is open, the response is another one to the newest call.
  */
-export class PairedCalls {
-  readonly all: PairedCall[] = [];
-  /** The calls by the objects of their responses in the events. Missing calls are left out. */
-  readonly answered = new Map<unknown, PairedCall>();
-  readonly #byId = new Map<string, PairedCall[]>();
+export class Calls {
+  readonly #byId = new Map<string, Call[]>();
+  #longRunning: Call[] = [];
+  /** Long-running calls that an event can change although it is no answer. */
+  #unsettled: Call[] = [];
 
-  /**
-   * Adds the next event.
-   *
-   * @returns the calls of the event, then the missing calls of its responses.
-   */
-  add(event: Event): PairedCall[] {
-    // Responses first: an event does not answer its own calls.
-    const missing = getFunctionResponses(event).filter((response) => !this.#answer(event, response));
-    return [
-      ...getFunctionCalls(event).map(({ id, name = '', args = {} }) => {
-        const isLongRunning = !!id && !!event.longRunningToolIds?.includes(id);
-        return this.#keep({ event, id: id || undefined, name, args, isLongRunning, isAnswered: false });
-      }),
-      ...missing.map(({ id, name = '', response = {} }) => {
-        const call = { event, id: id || undefined, name, args: {}, response } as const;
-        return this.#keep({ ...call, isLongRunning: false, isAnswered: true, isMissing: true });
-      }),
-    ];
+  constructor(rows: readonly (LongRunningCall & Partial<Call>)[] = []) {
+    const places = new Map<string, Call>();
+    for (const row of rows) {
+      this.#keep({ args: {}, ...row, ...(row.run && { run: { ...row.run } }), isLongRunning: true });
+      for (const place of row.later ?? [])
+        places.set(`${place.seq} ${place.number}`, { ...UNNAMED, ...place, id: watchedBy(row) });
+    }
+    for (const call of [...places.values()].sort((a, b) => a.seq - b.seq || a.number - b.number)) this.#keep(call);
+    this.#settle();
   }
 
-  #keep(call: PairedCall): PairedCall {
-    const { event, id, name, args, isLongRunning } = call;
-    const { originalFunctionCall: original } = args;
-    if (name === REQUEST_CONFIRMATION_FUNCTION_CALL_NAME && isRecord(original)) {
-      const asked = this.#find(event, original['id'], isOpen);
-      if (asked) asked.question = call;
+  /** Whether events that neither make a long-running call nor answer one can change the rows. */
+  get areUnsettled(): boolean {
+    return this.#unsettled.length > 0;
+  }
+
+  /** The calls that no response has closed, in their order. */
+  get open(): Call[] {
+    const open = [...this.#byId.values()].flat().filter(isOpen);
+    return open.sort((a, b) => a.seq - b.seq || a.number - b.number);
+  }
+
+  get rows(): LongRunningCall[] {
+    return this.#longRunning.map((call) => {
+      const { openUntil, takes, about, awaitsResult, isNode, run } = call;
+      const { seq, number, id, name, timestamp, branch } = call;
+      const later = isUnsettled(call) ? this.#openOrdinary(watchedBy(call)).filter((each) => each.seq > seq) : [];
+      const places = later.length > 0 ? later.map(placeOf) : undefined;
+      // Always in this order, so that rows that are the same have the same text.
+      return given({
+        ...{ openUntil, seq, number, id, name, timestamp, branch, takes, about, awaitsResult, isNode },
+        ...{
+          run:
+            run &&
+            given({ id: run.id, message: run.message, isTool: run.isTool, rests: run.rests, isText: run.isText }),
+        },
+        later: places,
+      });
+    });
+  }
+
+  /** Adds the next event. */
+  add(seq: number, event: Event): Effects {
+    const loose: LooseEvent = event;
+    const effects: Effects = { made: [], responses: new Map() };
+    if (loose.partial) return effects;
+    const parts = partsOf(loose);
+    this.#follow(seq, loose, parts);
+    // Responses first: an event does not answer its own calls.
+    const missing: Call[] = [];
+    for (const { functionResponse: response } of parts) {
+      if (!isRecord(response)) continue;
+      const isAnswer = loose.author === 'user' || isAbortEvent(loose);
+      const call = isAnswer ? this.#answer(seq, loose, response, effects) : this.#result(seq, loose, response);
+      if (call) effects.responses.set(response, call);
+      else missing.push(this.#missing(seq, event, response));
     }
-    this.all.push(call);
-    if (id === undefined) return call;
-    const known = this.#byId.get(id) ?? [];
-    this.#byId.set(id, known);
+    if (loose.author === 'user') this.#hear(seq, loose, parts);
+    const called = parts.map(({ functionCall }) => functionCall).filter(isRecord);
+    effects.made = [...called.map((call, number) => this.#make({ seq, number }, event, call)), ...missing];
+    this.#settle();
+    return effects;
+  }
+
+  /** Follows the runs of workflows, as ADK's `eventsForCurrentRun` does. */
+  #follow(
+    seq: number,
+    { branch, nodeInfo, invocationId }: LooseEvent,
+    parts: readonly Record<string, unknown>[],
+  ): void {
+    for (const call of this.#unsettled) if (!call.takes && isWithin(branch, call)) call.isNode = true;
+    if (!isRecord(nodeInfo) || !textOf(nodeInfo['path'])) return;
+    const raises = parts.some(({ functionCall }) => isRecord(functionCall) && isQuestion(functionCall));
+    for (const call of this.#unsettled) {
+      const { run } = call;
+      if (!run || run.isTool) continue;
+      const mayWait = isOfWorkflow(call) && !run.isText;
+      if (textOf(invocationId) && invocationId !== run.id) {
+        if (run.rests) {
+          delete call.run;
+          continue;
+        }
+        call.run = { ...run, id: String(invocationId), rests: true };
+        if (mayWait) call.openUntil = seq;
+      }
+      if (!raises) continue;
+      delete call.run?.rests;
+      if (mayWait) delete call.openUntil;
+    }
+  }
+
+  /** Gives an answer to its call. @returns the call. */
+  #answer(seq: number, event: LooseEvent, answer: Record<string, unknown>, effects: Effects): Call | undefined {
+    const id = textOf(answer['id']);
+    if (!id) return undefined;
+    const waiting = newest(
+      this.#unsettled.filter((call) => call.id === id && isOpen(call)),
+      event,
+    );
+    if (waiting) {
+      effects.needsEvents ||= waiting.takes === 'schema' && !waiting.event;
+      if (!isAbortEvent(event) && !isTaken(waiting.takes, answer, waiting.args)) return waiting;
+      return this.#close(seq, waiting, answer);
+    }
+    // ADK takes any response to the call that it asks about as its result.
+    if (this.#unsettled.some(({ about }) => about === id)) return this.#result(seq, event, answer);
+    const made = this.#byId.get(id) ?? [];
+    const answered = newest(
+      made.filter(({ isLongRunning }) => isLongRunning),
+      event,
+    );
+    // ADK uses each of several answers.
+    if (answered) answered.openUntil = seq;
+    const open = newest(this.#openOrdinary(id), event);
+    if (open) return this.#close(seq, open, answer);
+    effects.refused ??= { id, isAnswered: made.some(({ isMissing }) => !isMissing) };
+    return respond(answered ?? newest(made, event), answer);
+  }
+
+  /** Gives the result of a tool to its call. @returns the call. */
+  #result(seq: number, event: LooseEvent, result: Record<string, unknown>): Call | undefined {
+    const id = textOf(result['id']);
+    if (!id) return undefined;
+    const open = this.#openOrdinary(id);
+    const watching = newest(
+      this.#unsettled.filter((call) => watchedBy(call) === id && !(isCredential(call) && isOpen(call))),
+      event,
+    );
+    const since = watching ? open.filter((call) => call.seq > watching.seq) : open;
+    const call = newest(since, event);
+    if (call) return this.#close(seq, call, result);
+    if (!watching) return respond(newest(this.#byId.get(id) ?? [], event), result);
+    if (watching.about === undefined)
+      return watching.isNode ? this.#close(seq, watching, result) : respond(watching, result);
+    // If the user says yes in plain text, the tool runs, and the question gets no response.
+    this.#close(seq, watching);
+    delete watching.awaitsResult;
+    const { asked } = watching;
+    return asked && !asked.isLongRunning ? this.#close(seq, asked, result) : respond(asked ?? watching, result);
+  }
+
+  /** Takes a plain text as the answer of a workflow's question, as ADK's `resumeInputsFromPlainText` does. */
+  #hear(seq: number, event: LooseEvent, parts: readonly Record<string, unknown>[]): void {
+    const invocation = textOf(event.invocationId);
+    const raised = this.#unsettled.filter(({ run }) => run);
+    // A workflow gives texts to its agents in events of the user, too.
+    const isOfRun = invocation && raised.some(({ run }) => run?.message === invocation || run?.id === invocation);
+    if (invocation) for (const call of raised) call.run = { id: '', ...call.run, message: invocation };
+    if (isOfRun || parts.length === 0 || parts.some(({ text }) => typeof text !== 'string')) return;
+    for (const call of raised) if (call.run?.isTool && isOfWorkflow(call)) this.#close(seq, call);
+    const counted = raised.filter(({ run }) => run && !run.isTool);
+    if (new Set(counted.map(({ id }) => id)).size !== 1) return;
+    const call = counted.findLast((each) => isOfWorkflow(each) && isOpen(each));
+    if (!call?.run) return;
+    call.run = { ...call.run, isText: true };
+    call.openUntil = seq;
+  }
+
+  #make(place: Omit<Place, 'branch'>, event: Event, { id, name, args }: Record<string, unknown>): Call {
+    const { author, branch, longRunningToolIds, nodeInfo, invocationId }: LooseEvent = event;
+    const call: Call = {
+      ...place,
+      ...(textOf(branch) && { branch: String(branch) }),
+      ...{ id: textOf(id) ?? '', name: textOf(name) ?? '', args: isRecord(args) ? args : {} },
+      ...{ timestamp: event.timestamp, event },
+      isLongRunning: author !== 'user' && !!id && Array.isArray(longRunningToolIds) && longRunningToolIds.includes(id),
+    };
+    if (!call.isLongRunning) return this.#keep(call);
+    const isTool = this.#unsettled.some((each) => isWithin(branch, each));
+    const isOfNode = isRecord(nodeInfo) && textOf(nodeInfo['path']);
+    const question = questionOf(call.id, call.name, call.args);
+    const { about } = question;
+    const asked = about && newest((this.#byId.get(about) ?? []).filter(isOpen), event);
+    const asking: Call = {
+      ...call,
+      ...question,
+      ...(about && { awaitsResult: true }),
+      ...(isOfNode && { run: { id: textOf(invocationId) ?? '', ...(isTool && { isTool }) } }),
+      ...(asked && { asked }),
+    };
+    if (asked) asked.question = asking;
     // In a branch, ADK gives an answer to the newest call with its id, so an earlier call can never be answered.
-    const replaced = isLongRunning && known.findLast((each) => isWaiting(each) && each.event.branch === event.branch);
-    if (replaced && replaced.event !== event) replaced.isAnswered = true;
-    known.push(call);
+    const isReplaced = (each: Call) =>
+      each.id === call.id && each.branch === call.branch && each.seq !== call.seq && mayWait(each);
+    for (const replaced of this.#unsettled.filter(isReplaced)) {
+      this.#longRunning = this.#longRunning.filter((each) => each !== replaced);
+      this.#unsettled = this.#unsettled.filter((each) => each !== replaced);
+      this.#byId.set(call.id, this.#byId.get(call.id)?.filter((each) => each !== replaced) ?? []);
+    }
+    return this.#keep(asking);
+  }
+
+  #missing(seq: number, event: Event, { id, name, response }: Record<string, unknown>): Call {
+    return this.#keep({
+      ...{ ...UNNAMED, seq, event, id: textOf(id) ?? '', name: textOf(name) ?? '', timestamp: event.timestamp },
+      ...(textOf(event.branch) && { branch: String(event.branch) }),
+      ...{ openUntil: seq, isMissing: true, response: isRecord(response) ? response : {} },
+    });
+  }
+
+  #keep(call: Call): Call {
+    const known = this.#byId.get(call.id);
+    if (known) known.push(call);
+    else this.#byId.set(call.id, [call]);
+    if (call.isLongRunning) {
+      this.#longRunning.push(call);
+      this.#unsettled.push(call);
+    }
     return call;
   }
 
-  #answer(event: Event, functionResponse: FunctionResponse): boolean {
-    const { id, response = {} } = functionResponse;
-    const isOfUser = event.author === 'user';
-    const call =
-      (isOfUser ? this.#find(event, id, isWaiting) : undefined) ??
-      this.#find(event, id, isOpen) ??
-      this.#find(event, id, () => true);
-    if (!call) return false;
-    this.answered.set(functionResponse, call);
-    call.response = response;
-    call.isAnswered ||= !call.isLongRunning || isOfUser || isAbortEvent(event);
-    // If the user says yes in plain text, the tool runs, and the question gets no response.
-    if (call.question) call.question.isAnswered = true;
-    return true;
+  #close(seq: number, call: Call, response?: Record<string, unknown>): Call {
+    call.openUntil = seq;
+    delete call.run;
+    // A workflow that has ended no longer waits.
+    for (const each of call.isNode ? this.#unsettled : [])
+      if (each.run?.isTool && isWithin(each.branch, call)) this.#close(seq, each);
+    if (response) respond(call, response);
+    return call;
   }
 
-  /** @returns in the newest event with such a call: the first one without a response, or else the last one. */
-  #find({ branch }: Event, id: unknown, fits: (call: PairedCall) => boolean): PairedCall | undefined {
-    const calls = typeof id === 'string' ? (this.#byId.get(id) ?? []).filter(fits) : [];
-    const newest =
-      calls.findLast(({ event }) => event.branch === branch) ?? calls.findLast(({ event }) => !branch || !event.branch);
-    return calls.find(({ event, response }) => event === newest?.event && !response) ?? newest;
+  #openOrdinary(id: string): Call[] {
+    return (id ? (this.#byId.get(id) ?? []) : []).filter((call) => !call.isLongRunning && isOpen(call));
+  }
+
+  #settle(): void {
+    this.#unsettled = this.#unsettled.filter(isUnsettled);
   }
 }
 
-const isOpen = ({ isAnswered }: PairedCall): boolean => !isAnswered;
+const UNNAMED = { number: 0, name: '', timestamp: 0, args: {}, isLongRunning: false } as const;
 
-const isWaiting = (call: PairedCall): boolean => isOpen(call) && call.isLongRunning;
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
+
+export const isOpen = ({ openUntil }: Pick<LongRunningCall, 'openUntil'>): boolean => openUntil === undefined;
+
+/** Whether it waits, or will again if the workflow asks something else. */
+const mayWait = (call: Call): boolean => isOpen(call) || (call.run?.rests === true && !call.run.isText);
+
+const isCredential = ({ takes }: Question): boolean => takes === 'credential' || takes === 'code';
+
+const isUnsettled = ({ openUntil, run, awaitsResult }: LongRunningCall): boolean =>
+  openUntil === undefined || run !== undefined || awaitsResult === true;
+
+/** @returns the id of the call whose result concerns this one. */
+const watchedBy = ({ id, about, takes }: LongRunningCall): string => about ?? (takes ? '' : id);
+
+const placeOf = ({ seq, number, branch }: Place): Place => ({ seq, number, ...(branch && { branch }) });
+
+/** ADK runs a workflow that is a tool in a branch of its own. */
+const isWithin = (branch: unknown, { name, id }: LongRunningCall): boolean =>
+  typeof branch === 'string' && `.${branch}.`.includes(`.${name}@${id}.`);
+
+function respond(call: Call | undefined, { response }: Record<string, unknown>): Call | undefined {
+  if (call) call.response = isRecord(response) ? response : {};
+  return call;
+}
+
+/** @returns in the newest event with such a call that fits a branch: the first one without a response, or else the first one. */
+function newest(calls: readonly Call[], { branch: given }: LooseEvent): Call | undefined {
+  const branch = textOf(given);
+  const last = calls.findLast((call) => call.branch === branch) ?? calls.findLast((call) => !branch || !call.branch);
+  return calls.find((call) => call.seq === last?.seq);
+}
+
+/** Whether an event makes or answers a long-running call. Others change rows only while `areUnsettled`. */
+export function concernsCalls(event: LooseEvent): boolean {
+  const { author, longRunningToolIds: ids } = event;
+  return partsOf(event).some(({ functionCall: call, functionResponse: response }) => {
+    if (isRecord(response) && textOf(response['id'])) return author === 'user' || isAbortEvent(event);
+    return (
+      author !== 'user' && Array.isArray(ids) && isRecord(call) && !!textOf(call['id']) && ids.includes(call['id'])
+    );
+  });
+}
+
+/** @param events in their order; those without an event cannot be read. */
+export function callsIn(events: Iterable<{ readonly seq: number; readonly event: Event | undefined }>): Calls {
+  const calls = new Calls();
+  for (const { seq, event } of events) if (event) calls.add(seq, event);
+  return calls;
+}

@@ -1,6 +1,8 @@
-import { isCompactedEvent, stringifyContent, type Event } from '@google/adk';
+import { isCompactedEvent, type Event } from '@google/adk';
+import { isRecord } from '../model/json.js';
+import { partsOf, type LooseEvent } from '../model/turn.js';
 import { isAbortEvent } from './aborted.js';
-import { PairedCalls, type PairedCall } from './calls.js';
+import { Calls, type Call } from './calls.js';
 
 /** A tool call as a user interface shows it. */
 export interface MessageToolCall {
@@ -79,13 +81,13 @@ export interface EventPage {
 export function toMessages(source: readonly Event[] | EventPage): Message[] {
   const { events, isCut } = 'lastSeq' in source ? eventsOf(source) : { events: source, isCut: false };
   const messages: Message[] = [];
-  const shown = new Map<PairedCall, MessageToolCall>();
-  const calls = new PairedCalls();
+  const shown = new Map<Call, MessageToolCall>();
+  const calls = new Calls();
   const aborted = new Set<string>();
-  for (const event of events) {
+  for (const [i, event] of events.entries()) {
     if (event.partial || isCompactedEvent(event)) continue;
     const message = toMessage(event);
-    for (const call of calls.add(event)) {
+    for (const call of calls.add(i, event).made) {
       const { id, name, args, isLongRunning, isMissing } = call;
       const toolCall = { ...(id && { id }), name, args, isLongRunning, ...(isMissing && { isCallMissing: isMissing }) };
       shown.set(call, toolCall);
@@ -110,33 +112,39 @@ function eventsOf({ events, lastSeq }: EventPage) {
 }
 
 function toMessage(event: Event): Message {
-  const role = event.author === 'user' ? 'user' : 'agent';
-  const parts = event.content?.parts ?? [];
-  const thoughts = parts.map(({ thought, text }) => (thought && text) || '').join('');
+  const { author, errorMessage, errorCode, inputTranscription, outputTranscription }: Loose = event;
+  const role = author === 'user' ? 'user' : 'agent';
+  const parts = partsOf(event);
+  const spoken = isRecord(inputTranscription) ? inputTranscription : outputTranscription;
+  const textOfParts = (isThought: boolean) =>
+    parts.map(({ thought, text }) => (!!thought === isThought && typeof text === 'string' ? text : '')).join('');
+  const thoughts = textOfParts(true);
   const isAborted = isAbortEvent(event);
-  const error = isAborted ? undefined : event.errorMessage || event.errorCode;
+  const error = isAborted ? '' : [errorMessage, errorCode].find((text) => typeof text === 'string' && text !== '');
   return {
     id: event.id,
     role,
-    author: event.author ?? role,
+    author: typeof author === 'string' ? author : role,
     timestamp: event.timestamp,
-    text: stringifyContent(event) || (event.inputTranscription ?? event.outputTranscription)?.text || '',
+    text: textOfParts(false) || (isRecord(spoken) && typeof spoken['text'] === 'string' ? spoken['text'] : ''),
     ...(thoughts && { thoughts }),
     toolCalls: [],
     attachments: parts.filter(isAttachment),
-    ...(error && { error }),
+    ...(typeof error === 'string' && error && { error }),
     ...(isAborted && { isAborted }),
   };
 }
 
-function isAttachment({
-  thought,
-  inlineData,
-  fileData,
-  executableCode,
-  codeExecutionResult,
-}: Message['attachments'][number]): boolean {
-  return !thought && !!(inlineData ?? fileData ?? executableCode ?? codeExecutionResult);
+/** An event may have been stored by any program. */
+interface Loose extends LooseEvent {
+  errorMessage?: unknown;
+  inputTranscription?: unknown;
+  outputTranscription?: unknown;
+}
+
+function isAttachment(part: Record<string, unknown>): boolean {
+  const { thought, inlineData, fileData, executableCode, codeExecutionResult } = part;
+  return !thought && [inlineData, fileData, executableCode, codeExecutionResult].some(isRecord);
 }
 
 function isShown({ text, thoughts, toolCalls, attachments, error }: Message): boolean {

@@ -1,5 +1,5 @@
 import { createEvent, type Event, type Session, type getFunctionCalls } from '@google/adk';
-import { PairedCalls } from './calls.js';
+import { Calls, isOpen, type Call } from './calls.js';
 
 /** A tool call that a run left without a response. */
 export interface UnansweredFunctionCall {
@@ -26,10 +26,10 @@ const INTERRUPTED =
  */
 export function unansweredFunctionCalls(session: Session): UnansweredFunctionCall[] {
   const unanswered: UnansweredFunctionCall[] = [];
-  for (const { event, id, name, args, isLongRunning, isAnswered, question } of callsOf(session)) {
+  for (const { event, id, name, args, isLongRunning, question } of openCallsOf(session)) {
     // ADK stores no response while a tool waits for a confirmation. After it, ADK runs the tool only if there is no response.
-    const isAsked = question && !question.isAnswered;
-    if (id && !isLongRunning && !isAnswered && !isAsked) unanswered.push({ event, functionCall: { id, name, args } });
+    const isAsked = question && isOpen(question);
+    if (event && id && !isLongRunning && !isAsked) unanswered.push({ event, functionCall: { id, name, args } });
   }
   return unanswered;
 }
@@ -52,10 +52,13 @@ export interface OpenLongRunningCall {
  * have followed since.
  *
  * As in ADK, a call is answered by a function response with its id in an event of the author `user`, such as the `Runner` makes
- * of `newMessage`. What the tool itself returns does not answer the call, since ADK cannot tell a pending status from a result:
- * a tool that returns its result at once is found, too, with that `result`. ADK's question for a confirmation is also answered
- * when the call that it asks about gets a response, as after a yes in plain text. Calls that a newer Runner has answered because
- * their run was aborted (`errorCode: 'INVOCATION_ABORTED'`) no longer wait. Calls without an id and partial events are ignored.
+ * of `newMessage`, unless ADK refuses or ignores it: an answer that does not fit the `responseSchema` of the question, or that is
+ * called otherwise than ADK's question. What the tool itself returns does not answer the call, since ADK cannot tell a pending
+ * status from a result: a tool that returns its result at once is found, too, with that `result`. ADK's question for a
+ * confirmation is also answered when the call that it asks about gets a response, as after a yes in plain text; a question of a
+ * workflow, if it is the only one, by a plain text, and it no longer waits when the workflow has ended without it. Calls that a
+ * newer Runner has answered because their run was aborted (`errorCode: 'INVOCATION_ABORTED'`) no longer wait. Calls without an id
+ * and partial events are ignored.
  *
  * ```ts
  * const [open] = openLongRunningCalls(session);
@@ -68,17 +71,15 @@ export interface OpenLongRunningCall {
  */
 export function openLongRunningCalls(session: Session): OpenLongRunningCall[] {
   const open: OpenLongRunningCall[] = [];
-  for (const { event, id, name, args, isLongRunning, isAnswered, response } of callsOf(session)) {
-    if (!id || !isLongRunning || isAnswered || event.author === 'user') continue;
-    open.push({ id, name, args, event, ...(response && { result: response }) });
-  }
+  for (const { event, id, name, args, isLongRunning, response } of openCallsOf(session))
+    if (event && isLongRunning) open.push({ id, name, args, event, ...(response && { result: response }) });
   return open;
 }
 
-function callsOf({ events }: Session) {
-  const calls = new PairedCalls();
-  for (const event of events) if (!event.partial) calls.add(event);
-  return calls.all;
+function openCallsOf({ events }: Session): Call[] {
+  const calls = new Calls();
+  events.forEach((event, i) => void calls.add(i, event));
+  return calls.open;
 }
 
 /**
@@ -109,7 +110,7 @@ export function interruptedToolResponses(session: Session): Event[] {
       isolationScope: event.isolationScope,
       nodeInfo: event.nodeInfo && { path: event.nodeInfo.path },
       // Not earlier than the call, even if this host's clock is behind: compaction selects events by time.
-      timestamp: Math.max(Date.now(), event.timestamp),
+      timestamp: Math.max(Date.now(), Number.isFinite(event.timestamp) ? event.timestamp : 0),
       content: {
         role: 'user',
         parts: unanswered

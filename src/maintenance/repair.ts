@@ -1,6 +1,6 @@
 import { createEvent } from '@google/adk';
 import { insertEvents } from '../database/dialects/session-rows.js';
-import { callsIn, type WaitingCall } from '../conversation/open-calls.js';
+import { callsIn, type Calls } from '../conversation/calls.js';
 import type { Run, Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
   emptyChange,
@@ -79,7 +79,7 @@ interface Damaged {
   /** The state that can be read, of all scopes. */
   state: StateEntries;
   /** The open calls of the remaining events. */
-  calls: readonly WaitingCall[];
+  calls: Calls;
   damage: readonly DamagedEvents[];
 }
 

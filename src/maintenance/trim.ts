@@ -1,11 +1,16 @@
+import { Calls, callsIn, type LongRunningCall } from '../conversation/calls.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import { SESSION_WHERE, sessionValues, numberOf } from '../database/sql/tables.js';
 import { recordTrim } from '../database/statements/changes.js';
 import { databaseTime } from '../database/statements/clock.js';
-import { firstOpenCall, forgetCallsBefore } from '../database/statements/open-calls.js';
+import { firstOpenCall, openCallsOf, setOpenCalls } from '../database/statements/open-calls.js';
 import { stateThen } from '../database/statements/past.js';
+import { readAfter } from '../database/statements/session-reader.js';
 import { keptSession, type KeptSession } from '../database/statements/walk.js';
+import { decodeEvent } from '../model/json.js';
+import type { SessionKey } from '../model/keys.js';
 import type { MaintenanceResult } from '../model/results.js';
+import { MAX_SEQ } from '../model/seq-ranges.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
 import { dropFirst, numbersBefore } from './first-events.js';
 import { trimmedSession, type TrimOptions } from './options.js';
@@ -133,7 +138,7 @@ class FirstEvents implements Deletion {
     const { state } = await stateThen(sql, locked, firstSeq - 1);
     await recordTrim(sql, { session: { ...key, origin }, seq: lastSeq }, firstSeq, state);
     await dropFirst(sql, key, firstSeq, numbers);
-    await forgetCallsBefore(sql, key, firstSeq);
+    await setOpenCalls(sql, key, await callsFrom(sql, key, firstSeq));
     return { sessions: 1, events: numbers.length, skipped, firstSeq, isOver };
   }
 }
@@ -145,4 +150,14 @@ interface Dropped {
   numbers: readonly number[];
   /** Whether no further transaction is needed. */
   isOver: boolean;
+}
+
+/** @returns the calls of a session's events from a number on. */
+async function callsFrom(sql: Sql, key: SessionKey, firstSeq: number): Promise<Calls> {
+  const stored = await openCallsOf(sql, key);
+  const isCut = ({ seq, openUntil = MAX_SEQ }: LongRunningCall) => seq < firstSeq && openUntil >= firstSeq;
+  if (!stored.some(isCut)) return new Calls(stored.filter(({ seq }) => seq >= firstSeq));
+  // Without the calls that they answered, later events may answer others.
+  const read = await readAfter(sql, key, firstSeq - 1);
+  return callsIn((read?.events ?? []).map(({ seq, json }) => ({ seq, event: decodeEvent(json) })));
 }

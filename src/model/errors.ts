@@ -64,7 +64,7 @@ export class StaleSessionError extends AdkMikroOrmError {
 }
 
 /**
- * With `onAnsweredCall: 'reject'`: an event of the user answers a call that was already answered. Nothing was written.
+ * With `onAnsweredCall: 'reject'`: an event of the user answers a call that no longer waits, or was never asked. Nothing was written.
  */
 export class CallAnsweredError extends AdkMikroOrmError {
   readonly code = 'ADK_CALL_ANSWERED';
@@ -74,8 +74,14 @@ export class CallAnsweredError extends AdkMikroOrmError {
     sessionId: string,
     /** The id of the call. */
     readonly callId: string,
+    /** Whether the call had waited for an answer; false if the session has no such call. */
+    readonly wasOpen: boolean,
   ) {
-    super(`Session ${sessionId} has an answer to this call already. Nothing was written. Read the session again.`);
+    super(
+      wasOpen
+        ? `Session ${sessionId} no longer waits for an answer to this call. Nothing was written. Read the session again.`
+        : `Session ${sessionId} has no call with the id of this answer. Nothing was written. Read the session again.`,
+    );
   }
 }
 

@@ -148,3 +148,8 @@ export function isIncomplete(key: { readonly [K in keyof SessionKey]: unknown })
 export function sessionIdentity({ appName, userId, sessionId }: SessionKey): string {
   return [appName, userId, sessionId].join('\0');
 }
+
+export function keyOfIdentity(identity: string): SessionKey {
+  const [appName = '', userId = '', sessionId = ''] = identity.split('\0');
+  return { appName, userId, sessionId };
+}

@@ -7,6 +7,9 @@ export interface LooseEvent {
   branch?: unknown;
   longRunningToolIds?: unknown;
   errorCode?: unknown;
+  invocationId?: unknown;
+  nodeInfo?: unknown;
+  partial?: unknown;
 }
 
 /** @returns the parts of an event's content, without those that are not objects. */

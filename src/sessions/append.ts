@@ -44,8 +44,8 @@ interface Append {
   /** The session that the handle named when the call was made. */
   readonly key: SessionKey;
   readonly pending: readonly PendingEvent[];
-  /** Whether it opens or answers a call that waits for a person. */
-  readonly changesCalls: boolean;
+  /** Whether it makes or answers a long-running call. */
+  readonly concernsCalls: boolean;
   /** The call, if calls are observed. */
   readonly observed: ObservedCall | undefined;
   /** Ends the measurement of its wait for a turn. */
@@ -85,10 +85,10 @@ export class Appender {
     // With a codec, the stored size of an event is known only after encoding.
     const plainLimit = this.#calls.options.codec ? undefined : this.#calls.options.maxEventBytes;
     const pending: PendingEvent[] = [];
-    let changesCalls = false;
+    let concernsCalls = false;
     for (const event of whole) {
       const prepared = pendingEvent(handle, event, plainLimit);
-      changesCalls ||= prepared.calls !== undefined;
+      concernsCalls ||= prepared.concernsCalls;
       pending.push(prepared);
     }
     if (pending.length === 0) return;
@@ -98,7 +98,7 @@ export class Appender {
     const key = keyOf(handle);
     await this.#database.call({ operation, key }, async () => {
       const observed = this.#database.telemetry?.current;
-      const append = { handle, key, pending, changesCalls, observed, waited: observed?.waiting('queue') };
+      const append = { handle, key, pending, concernsCalls, observed, waited: observed?.waiting('queue') };
       // In a joined transaction, the transaction itself puts calls in order.
       if (!this.#database.isJoined) return this.#queue.append(this, append);
       append.waited?.();
@@ -131,8 +131,8 @@ export class Appender {
       revisionOf(handle)?.incarnation === incarnation &&
       !tentativeOf(first.handle) &&
       !tentativeOf(handle) &&
-      !first.changesCalls &&
-      !append.changesCalls
+      !first.concernsCalls &&
+      !append.concernsCalls
     );
   }
 
@@ -162,14 +162,14 @@ export class Appender {
       };
       const encoded = options.codec ? await this.#encoded(batch, revision) : batch;
       // Open calls are read and written under the session's lock.
-      if (!first.changesCalls) lastSeq = await this.#queue.write(this.#database, encoded, { outcome });
+      if (!first.concernsCalls) lastSeq = await this.#queue.write(this.#database, encoded, { outcome });
     } catch (error) {
       // An outage is an error of all appends. Any other error belongs to one: write them one by one to find it.
       const isOfAll =
         appends.length === 1 || outcome.lostAnswer !== undefined || passingOf(this.#database.failureOf(error));
       if (isOfAll && !(error instanceof UniqueConstraintViolationException)) throw error;
     }
-    // Nothing was written: one append must be refused or replaces an event, or the first handle is behind.
+    // Nothing was written: one append must be refused or replaces an event, the first handle is behind, or calls wait.
     if (lastSeq === undefined && appends.length > 1) return this.#appendEach(appends, outcome);
     const appended =
       lastSeq === undefined

@@ -3,7 +3,7 @@ import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
 import { insertEvents, setState } from '../database/dialects/session-rows.js';
 import { copyVersions, versionsOf } from '../artifacts/copies.js';
-import { callsIn } from '../conversation/open-calls.js';
+import { callsIn } from '../conversation/calls.js';
 import { onceOnRows } from '../database/calls/once.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
@@ -25,7 +25,7 @@ import {
   firstLaterThan,
   supersededKeys,
 } from '../database/statements/events.js';
-import { replaceOpenCalls, setOpenCalls } from '../database/statements/open-calls.js';
+import { setOpenCalls } from '../database/statements/open-calls.js';
 import { readSession } from '../database/statements/session-reader.js';
 import {
   deleteSoftDeleted,
@@ -181,7 +181,7 @@ async function fork(
     events.map(({ event }) => event),
   );
   await copyVersions(sql, source, key, named);
-  await replaceOpenCalls(sql, key, [], callsIn(events));
+  await setOpenCalls(sql, key, callsIn(events), []);
   await setState(sql, key, encodedState(texts, target, ofSession(state)));
   const created = changes.find(({ kind }) => kind === 'created')?.set ?? {};
   await recordChange(sql, { session: target, kind: 'created', seq: 0, data: JSON.stringify(created) });

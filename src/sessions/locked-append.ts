@@ -1,8 +1,7 @@
 import { setState } from '../database/dialects/session-rows.js';
-import { WaitingCalls, callsIn, effectsOf, type CallEffects } from '../conversation/open-calls.js';
+import { Calls, concernsCalls, type Effects, type LongRunningCall } from '../conversation/calls.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
-import type { UnderLock } from '../database/dialects/event-parts.js';
 import { recordChange } from '../database/statements/changes.js';
 import {
   appendBatch,
@@ -13,7 +12,7 @@ import {
   replaceEvent,
   supersededKeys,
 } from '../database/statements/events.js';
-import { openCallsOf, replaceOpenCalls, setOpenCalls } from '../database/statements/open-calls.js';
+import { openCallsOf, setOpenCalls } from '../database/statements/open-calls.js';
 import { readSession, type EventContent, type ReadEvents } from '../database/statements/session-reader.js';
 import { lockSession, setColumns, type SessionHead } from '../database/statements/sessions.js';
 import { encodedState } from '../database/statements/state.js';
@@ -45,21 +44,22 @@ export interface Appended {
   damaged?: Damage;
 }
 
-/** An event to append, the state that it sets, and the calls that it opens or answers. */
+/** An event to append, and the state that it sets. */
 export interface EventWrite {
   stored: StoredEvent;
   state: readonly StateEntry[];
-  calls: CallEffects | undefined;
 }
 
-/** JSON of events by their numbers; undefined if they cannot be read. */
-type EventTexts = Map<number, string | undefined>;
-
-/** A session while an append writes to it. */
-interface SessionNow {
-  lastSeq: number;
-  /** All its events, if its open calls must be computed again. */
-  all: EventTexts | undefined;
+/** The calls of a session while an append writes to it. */
+interface ChangedCalls {
+  /** The stored rows. */
+  before: readonly LongRunningCall[];
+  /** The same with the new events. */
+  calls: Calls;
+  /** What the new events do, by their numbers. */
+  added: ReadonlyMap<number, Effects>;
+  /** Whether the new content of an event may change the calls. */
+  isRewritten: boolean;
 }
 
 /** What one event writes, encoded. */
@@ -92,23 +92,6 @@ export class LockedAppend {
     return this.#calls.database.transaction((sql) => this.#write(sql, events), { outcome: this.#outcome });
   }
 
-  /** @returns all events of the session, before anything is written; undefined if its open calls do not change. */
-  async #allEvents(
-    sql: Sql,
-    events: readonly EventWrite[],
-    contents: ReadonlyMap<string, EventContent>,
-  ): Promise<EventTexts | undefined> {
-    const known = new Map([...contents].map(([id, { json }]) => [id, json]));
-    const concernsCalls = events.some(({ stored: { id, json }, calls }) => {
-      const [isStored, before] = [known.has(id), known.get(id)];
-      known.set(id, json);
-      if (!isStored || before === json) return false;
-      const event = decodeEvent(before);
-      return calls ?? (!event || effectsOf(event));
-    });
-    return concernsCalls ? textsOf(await readSession(sql, this.#session)) : undefined;
-  }
-
   async #write(sql: Sql, events: readonly EventWrite[]): Promise<Appended> {
     const head = await lockSession(sql, this.#session);
     if (!head) throw new SessionNotFoundError(this.#session.sessionId);
@@ -118,7 +101,10 @@ export class LockedAppend {
       const found = await findEvent(sql, session, stored.id, { isLocked: true });
       if (found) contents.set(stored.id, found);
     }
-    const all = await this.#allEvents(sql, events, contents);
+    const before = await openCallsOf(sql, this.#session);
+    const calls = new Calls(before);
+    const added = new Map<number, Effects>();
+    let isRewritten = false;
     // An earlier attempt of this call has stored the events: do not refuse them because others came after (contract O1).
     const isDone =
       this.#outcome.lostAnswer !== undefined &&
@@ -141,16 +127,23 @@ export class LockedAppend {
         stored: encodedEvent(sql.texts, session, event.stored),
         state: encodedState(sql.texts, session, byScope(event.state)),
       };
-      if (!existing) await this.#append(sql, head, ++lastSeq, event, encoded);
+      if (!existing) {
+        await this.#append(sql, head, ++lastSeq, encoded);
+        const appended = decodeEvent(json);
+        if (appended) added.set(lastSeq, calls.add(lastSeq, appended));
+      }
       contents.set(id, { seq: existing?.seq ?? lastSeq, id, json });
-      all?.set(existing?.seq ?? lastSeq, json);
       if (existing) {
         const isUnseen = existing.seq > this.#revision.seq && existing.seq <= head.lastSeq;
-        if (await this.#replaceOwn(sql, existing, event, encoded, { lastSeq, all })) lastChange++;
+        if (await this.#replaceOwn(sql, existing, event, encoded, lastSeq)) {
+          isRewritten ||= before.length > 0 || concernsCalls(decodeEvent(json) ?? {});
+          lastChange++;
+        }
         replaced = true;
         if (isUnseen) unseen--;
       }
     }
+    await this.#writeCalls(sql, { before, calls, added, isRewritten });
     // Checked last: only now it is known which unseen events are the caller's own. The error rolls everything back.
     if (!isDone) this.#refuseIfStale(head, unseen > 0 || wentBack);
     return {
@@ -174,25 +167,19 @@ export class LockedAppend {
     return { from: lastSeq + 1, to: highest, problem: 'uncounted' } as const;
   }
 
-  async #append(
-    sql: Sql,
-    head: SessionHead,
-    seq: number,
-    event: EventWrite,
-    { stored, state }: EncodedWrite,
-  ): Promise<void> {
+  async #append(sql: Sql, head: SessionHead, seq: number, { stored, state }: EncodedWrite): Promise<void> {
     const appended = await appendBatch(sql, {
       session: this.#session,
       incarnation: head.incarnation,
       expectedSeq: seq - 1,
       expectedChange: undefined,
       lease: undefined,
+      isLocked: true,
       events: [stored],
       lastUpdateTime: stored.timestamp,
       state,
     });
     if (appended !== seq) throw new Error(`The session's lock did not hold: ${appended} instead of ${seq}.`);
-    if (event.calls) await this.#openAndClose(sql, { seq, ...stored }, event.calls);
   }
 
   /** Replaces a stored event, unless an earlier attempt of this call did and somebody else replaced it since: keep their content. */
@@ -201,30 +188,33 @@ export class LockedAppend {
     existing: EventContent,
     event: EventWrite,
     encoded: EncodedWrite,
-    now: SessionNow,
+    lastSeq: number,
   ): Promise<boolean> {
     const { id, json } = event.stored;
     const isOthers = this.#met.has(id) && this.#met.get(id) !== existing.json;
     if (isOthers && existing.json !== json && this.#outcome.lostAnswer !== undefined)
       throw this.#calls.database.errorOf(this.#outcome.lostAnswer);
     this.#met.set(id, existing.json);
-    return this.#replace(sql, existing, event, encoded, now);
+    return this.#replace(sql, existing, event, encoded, lastSeq);
   }
 
-  /** @throws CallAnsweredError with `onAnsweredCall: 'reject'`. */
-  async #openAndClose(sql: Sql, event: { seq: number; timestamp: number }, effects: CallEffects): Promise<void> {
-    const attempt = async (options: UnderLock & { areWaiting?: boolean }) => {
-      const before = await openCallsOf(sql, this.#session, options);
-      const calls = new WaitingCalls(before);
-      const [unasked] = calls.add(event, effects);
-      return { before, calls, unasked };
-    };
+  /**
+   * Updates the open calls: the rows after the new events; or, if those do not suffice, the calls of all events.
+   *
+   * @throws CallAnsweredError with `onAnsweredCall: 'reject'`.
+   */
+  async #writeCalls(sql: Sql, { before, calls, added, isRewritten }: ChangedCalls): Promise<void> {
     const isStrict = this.#calls.options.onAnsweredCall === 'reject';
-    let { before, calls, unasked } = await attempt({ areWaiting: true });
-    if (unasked !== undefined) ({ before, calls, unasked } = await attempt({ isLocked: isStrict }));
-    const areFound = await replaceOpenCalls(sql, this.#session, before, calls.all);
-    const [answered = ''] = unasked === undefined && areFound ? [] : effects.responds;
-    if (isStrict && answered) throw new CallAnsweredError(this.#session.sessionId, unasked ?? answered);
+    const isUnsure = [...added.values()].some(({ refused, needsEvents }) => needsEvents || (isStrict && refused));
+    if (!isRewritten && !isUnsure) return setOpenCalls(sql, this.#session, calls, before);
+    const whole = new Calls();
+    for (const { seq, json } of eventsOf(await readSession(sql, this.#session))) {
+      const event = decodeEvent(json);
+      const { refused } = event ? whole.add(seq, event) : {};
+      if (isStrict && refused && added.has(seq))
+        throw new CallAnsweredError(this.#session.sessionId, refused.id, refused.isAnswered);
+    }
+    await setOpenCalls(sql, this.#session, whole, before);
   }
 
   /**
@@ -236,9 +226,9 @@ export class LockedAppend {
   async #replace(
     sql: Sql,
     existing: EventContent,
-    { stored, state, calls }: EventWrite,
+    { stored, state }: EventWrite,
     encoded: EncodedWrite,
-    { lastSeq, all }: SessionNow,
+    lastSeq: number,
   ): Promise<boolean> {
     if (existing.json === stored.json) return false;
     const isNewest = existing.seq === lastSeq;
@@ -259,7 +249,6 @@ export class LockedAppend {
     const change = { session, kind: 'rewritten', seq: lastSeq, eventSeq: existing.seq } as const;
     await recordChange(sql, change);
     if (isNewest) await setColumns(sql, session, { last_update_time: stored.timestamp });
-    if (all && (calls || !event || effectsOf(event))) await setOpenCalls(sql, session, callsInTexts(all));
     return true;
   }
 
@@ -277,15 +266,7 @@ export class LockedAppend {
   }
 }
 
-const textsOf = ({ events, uncounted }: Pick<ReadEvents, 'events' | 'uncounted'> = NO_EVENTS): EventTexts =>
-  new Map([...events, ...uncounted].map(({ seq, json }) => [seq, json]));
-
-const NO_EVENTS = { events: [], uncounted: [] };
-
-function callsInTexts(texts: EventTexts) {
-  const events = [...texts].flatMap(([seq, json]) => {
-    const event = decodeEvent(json);
-    return event ? [{ seq, event }] : [];
-  });
-  return callsIn(events.sort((a, b) => a.seq - b.seq));
-}
+const eventsOf = ({ events, uncounted }: Pick<ReadEvents, 'events' | 'uncounted'> = { events: [], uncounted: [] }) => [
+  ...events,
+  ...uncounted,
+];

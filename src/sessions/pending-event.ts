@@ -1,5 +1,5 @@
 import type { Event, Session } from '@google/adk';
-import { areChanged, effectsOf, type CallEffects } from '../conversation/open-calls.js';
+import { concernsCalls } from '../conversation/calls.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import { aRecord } from '../model/arguments.js';
 import { EventTooLargeError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
@@ -19,8 +19,8 @@ export interface PendingEvent {
   delta: StampedDelta;
   /** The delta as rows of the state tables. */
   writes: readonly StateEntry[];
-  /** The calls that it opens or answers; undefined if there are none. */
-  calls: CallEffects | undefined;
+  /** Whether it makes or answers a long-running call. */
+  concernsCalls: boolean;
 }
 
 /**
@@ -60,10 +60,9 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
   }
   // A search in the text is fast, and most events have neither.
   const mayHaveCalls = json.includes('"functionResponse"') || json.includes('"longRunningToolIds":["');
-  const effects = mayHaveCalls ? effectsOf(copy) : undefined;
   return {
     event,
-    calls: effects && areChanged(effects, session.events) ? effects : undefined,
+    concernsCalls: mayHaveCalls && concernsCalls(copy),
     stored: {
       id: event.id,
       timestamp: event.timestamp,

@@ -248,7 +248,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws SessionNotFoundError if the session is missing or deleted.
    * @throws StaleSessionError with `onStaleSession: 'reject'`, if the handle is behind.
    * @throws EventConflictError with `onRewrittenEvent: 'reject'`, if the id is stored with other content.
-   * @throws CallAnsweredError with `onAnsweredCall: 'reject'`, if the event is the user's answer to a call that has been answered.
+   * @throws CallAnsweredError with `onAnsweredCall: 'reject'`, if the event is the user's answer to a call that does not wait for one.
    * @throws LeaseLostError on the service of a lost lease.
    * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
    * @throws UnserializableValueError if JSON cannot represent a value of the event.

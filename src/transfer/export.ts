@@ -4,7 +4,7 @@ import { writtenState } from '../database/statements/state.js';
 import { supersededKeys } from '../database/statements/events.js';
 import { versionPage } from '../artifacts/artifact-store.js';
 import type { VersionKey } from '../artifacts/stored-version.js';
-import type { WaitingCall } from '../conversation/open-calls.js';
+import type { LongRunningCall } from '../conversation/calls.js';
 import type { Database } from '../database/calls/database.js';
 import type { Run, Sql, StoredEvent } from '../database/dialects/dialect.js';
 import { pastChangeOf, recordedChanges, type RecordedChange } from '../database/statements/changes.js';
@@ -175,7 +175,7 @@ interface StoredSession {
   row: TransferredSession;
   state: readonly StateEntry[];
   history: readonly RecordedChange[];
-  openCalls: readonly WaitingCall[];
+  openCalls: readonly LongRunningCall[];
   /** Its events in order, as compressed JSON of `EventContent`. */
   batches: Buffer[];
 }

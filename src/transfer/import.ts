@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { insertEvents, setState } from '../database/dialects/session-rows.js';
 import type { VersionKey } from '../artifacts/stored-version.js';
-import { WaitingCalls } from '../conversation/open-calls.js';
+import { Calls } from '../conversation/calls.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import type { UnderLock } from '../database/dialects/event-parts.js';
 import {
@@ -14,7 +14,7 @@ import {
   type RecordedChange,
 } from '../database/statements/changes.js';
 import { encodedEvent, keysIn } from '../database/statements/events.js';
-import { openCallsOf, replaceOpenCalls } from '../database/statements/open-calls.js';
+import { openCallsOf, setOpenCalls } from '../database/statements/open-calls.js';
 import { deleteSoftDeleted, insertSession } from '../database/statements/sessions.js';
 import { isUnfinished } from '../database/statements/stored-session.js';
 import { clearState, encodedState, writtenState } from '../database/statements/state.js';
@@ -98,7 +98,7 @@ export class Import {
   #session: ImportedSession | undefined;
   #events: NumberedEvent[] = [];
   /** The calls that wait after the session's events so far. */
-  #calls = new WaitingCalls();
+  #calls = new Calls();
   /** The number of the session's newest event that a batch has written, or would have. */
   #lastSeq: number | undefined;
   /** The version whose parts follow. */
@@ -221,7 +221,7 @@ export class Import {
     this.#memories = [];
     this.#session = undefined;
     this.#events = [];
-    this.#calls = new WaitingCalls();
+    this.#calls = new Calls();
     this.#lastSeq = undefined;
   }
 
@@ -368,16 +368,14 @@ export class Import {
     const isFirst = end.kind === 'complete' && end.isFirst;
     // Of encoded events the calls are known at the end.
     const areOfFile = isFirst || session.bound;
-    const mayChange = areOfFile
-      ? end.kind === 'complete' && (isFirst || events.length > 0)
-      : events.some(({ calls }) => calls);
+    const mayChange = areOfFile ? end.kind === 'complete' && (isFirst || events.length > 0) : events.length > 0;
     if (!mayChange) return;
     const before = start === 'keep' ? await openCallsOf(sql, key) : [];
-    const calls = new WaitingCalls(areOfFile ? (session.openCalls ?? this.#calls.all) : before);
+    const calls = new Calls(areOfFile ? (session.openCalls ?? this.#calls.rows) : before);
     if (!areOfFile) for (const event of events) addCalls(calls, event);
     // Events that were trimmed here since the export are gone, and their calls are, too.
-    const kept = calls.all.filter(({ seq }) => seq >= end.row.firstSeq);
-    await replaceOpenCalls(sql, key, before, kept);
+    const kept = new Calls(calls.rows.filter(({ seq }) => seq >= end.row.firstSeq));
+    await setOpenCalls(sql, key, kept, before);
   }
 
   /** @returns the stored state, with encoded texts. */
@@ -386,8 +384,9 @@ export class Import {
   }
 }
 
-function addCalls(to: WaitingCalls, event: NumberedEvent): void {
-  if (event.calls) to.add(event, event.calls);
+function addCalls(to: Calls, { seq, json }: NumberedEvent): void {
+  const event = isEncoded(json) ? undefined : decodeEvent(json);
+  if (event) to.add(seq, event);
 }
 
 /** @returns the changes that record the session's creation. */

@@ -1,4 +1,4 @@
-import { effectsOf, type CallEffects, type WaitingCall } from '../conversation/open-calls.js';
+import type { LongRunningCall } from '../conversation/calls.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import {
   aBoolean,
@@ -97,7 +97,7 @@ export interface SessionRecord extends SessionKey {
   encodedCreated?: string;
   changes?: readonly StateChangeRecord[];
   /** In an export of texts as they are stored: the calls that wait for a person, which encoded events do not show. */
-  openCalls?: readonly WaitingCall[];
+  openCalls?: readonly LongRunningCall[];
 }
 
 /** An event of the session in the preceding record. */
@@ -200,7 +200,7 @@ export type StorableRecord =
   | { type: 'part'; owner: VersionKey; part: number; data: Buffer }
   | { type: 'memory'; owner: SessionKey; memory: TransferredMemory };
 
-export type NumberedEvent = StoredEvent & { seq: number; calls?: CallEffects | undefined };
+export type NumberedEvent = StoredEvent & { seq: number };
 
 const seqFrom = (least: number, most = MAX_SEQ) =>
   rule(
@@ -278,10 +278,11 @@ const checkChange = object<StateChangeRecord>(
   'kind',
   'removed',
 );
-const checkCall = object<WaitingCall>(
-  { seq, number: seq, name: aString, timestamp: aTime, id: aString, branch: aString, about: aString, openUntil: seq },
-  ...(['seq', 'number', 'name', 'timestamp', 'id'] as const),
-);
+const checkCall = (call: LongRunningCall, name: string) => {
+  for (const each of [call.seq, call.number]) seq(each, name);
+  aTime(call.timestamp, name);
+  for (const each of [call.id, call.name]) aString(each, name);
+};
 const isType = (type: unknown): type is TransferRecord['type'] =>
   typeof type === 'string' && Object.hasOwn(CHECKS, type);
 
@@ -426,8 +427,7 @@ function storable(record: TransferRecord): StorableRecord {
       const lost = superseded && { superseded: JSON.stringify(superseded) };
       const begins = record.encoded === undefined ? beginsTurn(event) : (record.beginsTurn ?? false);
       const { id, timestamp } = event;
-      const calls = record.encoded === undefined ? effectsOf(event) : undefined;
-      return { type, owner, event: { seq, id, timestamp, json, ...lost, beginsTurn: begins, calls } };
+      return { type, owner, event: { seq, id, timestamp, json, ...lost, beginsTurn: begins } };
     }
     case 'artifact': {
       const { createTime, parts, info, encoded, upload } = record;

@@ -1,6 +1,10 @@
 import type { Event, Session } from '@google/adk';
+import fc from 'fast-check';
 import { MikroOrmSessionService, SessionMaintenance, openLongRunningCalls, type Codec } from '../../src/index.js';
+import { callsIn } from '../../src/conversation/calls.js';
 import { keyOf } from '../support/harnesses/harness.js';
+import { callEvents, eventWith } from '../support/random-calls.js';
+import { expectOfRandom } from '../support/random.js';
 import { Suite, type OwnContext } from './rule.js';
 import { eventOf, expectCode, idsOf, range, saying } from './tools.js';
 
@@ -266,6 +270,57 @@ openCallSuite.own(
   ({ hasConnections, dialect }) => hasConnections && dialect !== 'sqlite',
 );
 
+openCallSuite.own(
+  'H5',
+  'findOpenCalls in a transaction shows what getSession shows there',
+  async (context) => {
+    const { create, orm, peer } = context;
+    const service = new MikroOrmSessionService(orm.em);
+    const [mine, untouched, others] = [await create(), await create(), await create()];
+    const answering = async (session: Session) => {
+      const other = new MikroOrmSessionService(peer.em);
+      const handle = (await other.getSession(keyOf(session)))!;
+      await other.appendEvents({
+        session: handle,
+        events: [answer('a', 'approve', {}), asking('b', { timestamp: 5 })],
+      });
+    };
+    for (const session of [mine, untouched, others])
+      await service.appendEvent({ session, event: asking('a', { timestamp: 4 }) });
+    await orm.em.transactional(async (tx) => {
+      const joined = service.withEntityManager(tx);
+      // On InnoDB the transaction sees the tables as they are now.
+      await joined.getSession(keyOf(others));
+      await answering(mine);
+      await answering(untouched);
+      const handle = (await joined.getSession(keyOf(mine)))!;
+      await joined.appendEvent({ session: handle, event: saying('x') });
+      const { appName } = mine;
+      const pages = [await joined.findOpenCalls({ appName, limit: 2 })];
+      if (pages[0]!.next) pages.push(await joined.findOpenCalls({ appName, after: pages[0]!.next }));
+      const found = pages.flatMap(({ calls }) => calls.map(({ sessionId, id }) => [sessionId, id]));
+      const expected: string[][] = [];
+      for (const session of [mine, untouched, others]) {
+        const read = (await joined.getSession(keyOf(session)))!;
+        expected.push(...openLongRunningCalls(read).map(({ id }) => [session.id, id]));
+      }
+      expect(found.sort()).toEqual(expected.sort());
+    });
+  },
+  ({ hasConnections, dialect }) => hasConnections && dialect !== 'sqlite',
+);
+
+openCallSuite.own('H5', 'findOpenCalls compares long names to their end', async ({ app, create, service }) => {
+  const session = await create();
+  const long = 'n'.repeat(300);
+  for (const [i, name] of [`${long}1`, `${long}2`, 'n\0'].entries())
+    await service.appendEvent({ session, event: asking(`c${i}`, { name }) });
+  const found = async (name: string) => (await service.findOpenCalls({ appName: app, name })).calls;
+  for (const [i, name] of [`${long}1`, `${long}2`, 'n\0'].entries())
+    expect(await found(name)).toMatchObject([{ id: `c${i}`, name }]);
+  for (const name of [long, long.slice(0, 191), 'n']) expect(await found(name)).toEqual([]);
+});
+
 openCallSuite.own('H5', 'a call that is answered keeps the number of its last answer', async (context) => {
   const { app, create, service, orm, query, scratch } = context;
   const session = await create({ sessionId: 's' });
@@ -303,6 +358,249 @@ openCallSuite.own('H5', 'a call that is answered keeps the number of its last an
   const maintenance = new SessionMaintenance(orm.em);
   await maintenance.trim({ appName: app, userId: 'alice', sessionId: 'fork', keepLast: 2, dropOpenCalls: true });
   expect(await rows({ query }, 'fork')).toEqual([]);
+});
+
+/** Calls of an event by name. */
+const calling = (id: string, calls: Record<string, object>, params: Partial<Event> = {}) =>
+  eventOf({
+    ...{ id, longRunningToolIds: Object.keys(calls).filter((each) => !each.startsWith('call_')) },
+    content: {
+      role: 'model',
+      parts: Object.entries(calls).map(([of, call]) => ({ functionCall: { id: of, name: 'pay', args: {}, ...call } })),
+    },
+    ...params,
+  });
+
+const result = (id: string, name = 'pay') =>
+  eventOf({ content: { role: 'user', parts: [{ functionResponse: { id, name, response: { done: true } } }] } });
+
+const answer = (id: string, name: string, response: Record<string, unknown>) =>
+  eventOf({ author: 'user', content: { role: 'user', parts: [{ functionResponse: { id, name, response } }] } });
+
+const CONFIRMATION = 'adk_request_confirmation';
+const about = (id: string) => ({ name: CONFIRMATION, args: { originalFunctionCall: { id, name: 'pay', args: {} } } });
+
+openCallSuite.own('H5', 'a question is about a call at one place', async (context) => {
+  const { create, orm } = context;
+  const service = new MikroOrmSessionService(orm.em, { onAnsweredCall: 'reject' });
+  const session = await create();
+  const asked = [says('1'), calling('e2', { call_0: {} }), calling('e3', { q: about('call_0') })];
+  await service.appendEvents({ session, events: asked });
+  // Another turn numbers its calls anew.
+  for (const event of [says('2'), calling('e5', { call_0: {} }), result('call_0'), saying('Done.')])
+    await service.appendEvent({ session, event });
+  expect(await openIn(context, session)).toEqual(['q']);
+  await service.appendEvent({ session, event: answer('q', CONFIRMATION, { confirmed: true }) });
+  expect(await openIn(context, session)).toEqual([]);
+  await service.appendEvent({ session, event: result('call_0') });
+  await expectCode(
+    service.appendEvent({ session, event: answer('q', CONFIRMATION, { confirmed: true }) }),
+    'ADK_CALL_ANSWERED',
+    'no longer waits',
+  );
+});
+
+openCallSuite.own('H5', 'a handle that does not show the question closes it', async (context) => {
+  const { create, service, query } = context;
+  const session = await create();
+  const before = (await service.getSession(keyOf(session)))!;
+  await service.appendEvents({
+    session,
+    events: [says('1'), calling('e2', { call_0: {} }), calling('e3', { q: about('call_0') }), says('yes')],
+  });
+  const part = (await service.getSession({ ...keyOf(session), config: { numRecentEvents: 1 } }))!;
+  await service.appendEvent({ session: part, event: saying('I pay.') });
+  await service.appendEvent({ session: before, event: result('call_0') });
+  expect(await openIn(context, session)).toEqual([]);
+  const rows = await query('select 1 from adk_sessions where session_id = ? and not has_pending_calls', [session.id]);
+  expect(rows).toHaveLength(1);
+});
+
+openCallSuite.own('H5', 'the row of a call is that of its event, also if that is appended again', async (context) => {
+  const { create, orm } = context;
+  const service = new MikroOrmSessionService(orm.em, { onAnsweredCall: 'reject' });
+  const session = await create();
+  await service.appendEvent({ session, event: calling('e1', { draft: { name: 'ask' } }) });
+  await service.appendEvent({ session, event: calling('e1', { final: { name: 'approve' } }, { timestamp: 7 }) });
+  const [call] = (await service.findOpenCalls({ appName: session.appName })).calls;
+  expect(call).toMatchObject({ id: 'final', name: 'approve', timestamp: 7 });
+  expect(await openIn(context, session)).toEqual(['final']);
+  await service.appendEvent({ session, event: answer('final', 'approve', {}) });
+  expect(await openIn(context, session)).toEqual([]);
+});
+
+const INPUT = 'adk_request_input';
+const NODE = { nodeInfo: { path: 'flow' }, invocationId: 'i1' } as Partial<Event>;
+const SCHEMA = { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] };
+
+openCallSuite.own('H5', 'an answer that ADK refuses or ignores answers nothing', async (context) => {
+  const { create, orm } = context;
+  for (const codec of [undefined, CODEC]) {
+    const service = new MikroOrmSessionService(orm.em, { onAnsweredCall: 'reject', ...(codec && { codec }) });
+    const session = await create();
+    const config = { authScheme: {}, credentialKey: 'k', exchangedAuthCredential: { oauth2: { authUri: 'a' } } };
+    const questions = {
+      input: { name: INPUT, args: { response_schema: SCHEMA } },
+      yes: about('call_0'),
+      login: { name: 'adk_request_credential', args: { function_call_id: 'call_0', auth_config: config } },
+    };
+    await service.appendEvents({
+      session,
+      events: [says('1'), calling('e1', { call_0: {} }), calling('e2', questions, NODE)],
+    });
+    const refused = [
+      answer('input', INPUT, { n: 'many' }),
+      answer('input', INPUT, { result: '{ "n": "many" }' }),
+      answer('yes', 'pay', { confirmed: true }),
+      answer('yes', CONFIRMATION, { response: '{' }),
+      answer('login', 'adk_request_credential', {}),
+      answer('login', 'adk_request_credential', { exchanged_auth_credential: { oauth2: {} } }),
+    ];
+    for (const event of refused) {
+      await service.appendEvent({ session, event });
+      expect((await openIn({ service }, session)).sort()).toEqual(['input', 'login', 'yes']);
+    }
+    const accepted = [
+      answer('input', INPUT, { result: '{ "n": 1 }' }),
+      answer('yes', CONFIRMATION, { confirmed: false }),
+      answer('login', 'adk_request_credential', { exchanged_auth_credential: { oauth2: { authCode: 'c' } } }),
+    ];
+    for (const event of accepted) {
+      await service.appendEvent({ session, event });
+      await expectCode(
+        service.appendEvent({ session, event: { ...event, id: `again ${event.id}` } }),
+        'ADK_CALL_ANSWERED',
+      );
+    }
+    expect(await openIn({ service }, session)).toEqual([]);
+  }
+});
+
+openCallSuite.own('H5', 'a plain text answers the only question of a workflow', async (context) => {
+  const { create, orm } = context;
+  const service = new MikroOrmSessionService(orm.em, { onAnsweredCall: 'reject' });
+  const session = await create();
+  const append = (...events: Event[]) => service.appendEvents({ session, events });
+  const says = (invocationId: string, params: Partial<Event> = {}) =>
+    eventOf({ invocationId, author: 'user', content: { role: 'user', parts: [{ text: 'blue' }] }, ...params });
+  await append(says('i1'), calling('e1', { a: { name: INPUT }, b: { name: INPUT } }, NODE));
+  // There are two, and a workflow itself gives texts to its agents.
+  await append(says('i2'));
+  await append(says('i2', { branch: 'x' }));
+  expect(await openIn(context, session)).toEqual(['a', 'b']);
+  await append({ ...answer('a', INPUT, { result: 1 }), invocationId: 'i3' }, says('i3', { branch: 'x' }));
+  expect(await openIn(context, session)).toEqual(['b']);
+  // ADK would not know the question while the workflow runs without it.
+  await append(saying('On.', { ...NODE, invocationId: 'i3' }));
+  expect(await openIn(context, session)).toEqual([]);
+  await append(calling('e2', { c: { name: INPUT } }, { ...NODE, invocationId: 'i3' }));
+  expect((await openIn(context, session)).sort()).toEqual(['b', 'c']);
+  await append({ ...answer('b', INPUT, { result: 1 }), invocationId: 'i4' });
+  await append(says('i5'));
+  expect(await openIn(context, session)).toEqual([]);
+  await expectCode(service.appendEvent({ session, event: answer('c', INPUT, { result: 1 }) }), 'ADK_CALL_ANSWERED');
+});
+
+openCallSuite.own(
+  'H5',
+  'an error says whether a call was asked, and what never waited may be answered',
+  async (context) => {
+    const { create, orm } = context;
+    const service = new MikroOrmSessionService(orm.em, { onAnsweredCall: 'reject' });
+    const session = await create();
+    // With \`pauseOnToolCalls\` the client runs the tools.
+    await service.appendEvents({ session, events: [says('1'), calling('e1', { call_0: {} })] });
+    await service.appendEvent({ session, event: answer('call_0', 'pay', {}) });
+    const answered = service.appendEvent({ session, event: answer('call_0', 'pay', {}) });
+    await expect(answered).rejects.toMatchObject({ callId: 'call_0', wasOpen: true });
+    const unasked = service.appendEvent({ session, event: answer('never', 'pay', {}) });
+    await expect(unasked).rejects.toMatchObject({ callId: 'never', wasOpen: false });
+    await expectCode(unasked, 'ADK_CALL_ANSWERED', 'no call with the id');
+    expect((await service.getSession(keyOf(session)))!.events).toHaveLength(3);
+  },
+);
+
+const someEvent = fc.nat(12);
+const steps = fc.array(
+  fc.oneof(
+    {
+      weight: 6,
+      arbitrary: fc.record({ do: fc.constant('append'), events: fc.array(callEvents, { minLength: 1, maxLength: 3 }) }),
+    },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        do: fc.constant('append late'),
+        events: fc.array(callEvents, { minLength: 1, maxLength: 2 }),
+      }),
+    },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant('rewrite'), at: someEvent, events: fc.tuple(callEvents) }) },
+    fc.record({ do: fc.constantFrom('rewind', 'fork', 'trim', 'import'), at: someEvent, events: fc.constant([]) }),
+  ),
+  { minLength: 3, maxLength: 12 },
+);
+
+openCallSuite.own('H5', 'after random operations the rows are those of the stored events', async (context) => {
+  const { create, service, orm, query } = context;
+  const maintenance = new SessionMaintenance(orm.em);
+  let runs = 0;
+  await expectOfRandom(
+    'rows of open calls',
+    steps,
+    async (steps) => {
+      const userId = `random ${runs++}`;
+      let session = await create({ userId });
+      const late = (await service.getSession(keyOf(session)))!;
+      let ids = 0;
+      for (const step of steps) {
+        const key = keyOf(session);
+        const { events: stored, firstSeq, lastSeq } = await service.readEvents(key, { limit: 1_000 });
+        const at = 'at' in step ? firstSeq - 1 + (step.at % (lastSeq - firstSeq + 2)) : 0;
+        const rewritten = stored[at - firstSeq]?.event.id;
+        const events = (step.events as Partial<Event>[]).map((each) =>
+          eventWith(each, step.do === 'rewrite' && rewritten ? rewritten : `e${ids++}`),
+        );
+        if (step.do === 'append late') await service.appendEvents({ session: { ...late, id: session.id }, events });
+        else if (events.length > 0) await service.appendEvents({ session, events });
+        else if (step.do === 'rewind') session = await service.rewindSession(key, { at });
+        else if (step.do === 'fork') session = await service.forkSession(key, { at });
+        else if (step.do === 'trim') await maintenance.trim({ ...key, keepLast: lastSeq - at, dropOpenCalls: true });
+        else {
+          const records: unknown[] = [];
+          for await (const record of maintenance.exportSessions({ appName: key.appName, userId })) records.push(record);
+          const sessions = await service.listSessions({ appName: key.appName, userId });
+          for (const { id } of sessions.sessions) await service.deleteSession({ ...key, sessionId: id });
+          await maintenance.importSessions(records as Parameters<typeof maintenance.importSessions>[0], {
+            batchSize: 2,
+          });
+        }
+        const calls = callsIn((await service.readEvents(keyOf(session), { limit: 1_000 })).events);
+        const of = [session.appName, userId, session.id];
+        const where = 'where app_name = ? and user_id = ? and session_id = ?';
+        const rows = await query<Record<string, unknown>>(
+          `select open_until, seq, number, name, data from adk_open_calls ${where} order by seq, number`,
+          of,
+        );
+        const expected = calls.rows.map(({ openUntil = 2 ** 31 - 1, seq, number, name, timestamp: _, ...data }) => [
+          ...[openUntil, seq, number, name],
+          JSON.parse(JSON.stringify(data)),
+        ]);
+        const shown = rows.map(({ open_until, seq, number, name, data }) => {
+          return [
+            Number(open_until),
+            Number(seq),
+            Number(number),
+            name,
+            typeof data === 'string' ? JSON.parse(data) : data,
+          ];
+        });
+        expect(shown).toEqual(expected);
+        const flag = calls.areUnsettled ? 'has_pending_calls' : 'not has_pending_calls';
+        expect(await query(`select 1 from adk_sessions ${where} and ${flag}`, of)).toHaveLength(1);
+      }
+    },
+    { runs: 20 },
+  );
 });
 
 openCallSuite.own('K7', 'the turns of open calls are returned, wherever they are', async (context) => {

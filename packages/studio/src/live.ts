@@ -2,7 +2,8 @@ import { type SessionLogCursor, type SessionLogEntry, LogWentBackError } from '.
 import { decode } from '../../../src/model/json.js';
 import { SECURITY_HEADERS } from './guard.js';
 import { markdown } from './markdown.js';
-import { eventList } from './pages/event-view.js';
+import { Pairs, eventList } from './pages/event-view.js';
+import { EVENTS } from './reading.js';
 import type { Visit } from './visit.js';
 
 /** How often a comment is sent, so that no proxy closes an idle connection. */
@@ -32,12 +33,19 @@ export async function liveEvents(visit: Visit): Promise<Response> {
   // If nobody reads or cancels the response, the timers must not keep the process alive.
   const timers = [setTimeout(end, LONGEST_MS).unref()];
   const text = (...lines: string[]) => new TextEncoder().encode(`${lines.join('\n')}\n\n`);
-  const frame = (entry: SessionLogEntry) => {
+  let pairs: Pairs | undefined;
+  const frame = async (entry: SessionLogEntry) => {
     const at = `id: ${JSON.stringify(entry.cursor)}`;
     if (entry.change) return text(at, 'event: reset', 'data: ');
     const shown = entry.event ? { seq: entry.seq, event: entry.event } : { seq: entry.seq, to: entry.seq };
-    const markup =
-      eventList([shown], { links, session, isNewest: true, markdown: formatted }).get(entry.seq)?.text ?? '';
+    if (!pairs) {
+      // The calls that may be on the page.
+      const { events } = await reading.service.readEvents(session, { before: entry.seq, limit: EVENTS * 3 });
+      pairs = new Pairs();
+      pairs.add(events);
+    }
+    const around = { links, session, isNewest: true, markdown: formatted };
+    const markup = eventList([shown], around, pairs).get(entry.seq)?.text ?? '';
     return text(at, `data: ${JSON.stringify(markup)}`);
   };
   const stop = () => {
@@ -56,7 +64,7 @@ export async function liveEvents(visit: Visit): Promise<Response> {
         try {
           const next = await entries.next();
           if (next.done !== true) {
-            controller.enqueue(frame(next.value));
+            controller.enqueue(await frame(next.value));
             return;
           }
           stop();

@@ -63,6 +63,8 @@ export interface AppendBatch {
   expectedChange: number | undefined;
   /** Undefined if the lease is not checked. */
   lease: LeaseRule | undefined;
+  /** Whether the caller holds the session's lock, and writes the open calls. Otherwise the session must have none that may change. */
+  isLocked?: boolean;
   events: readonly StoredEvent[];
   lastUpdateTime: number;
   state: StateEntries;

@@ -37,7 +37,7 @@ export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): Diale
     async write(sql, batches) {
       const [batch, ...others] = batches;
       if (!batch || others.length > 0) return writeTogether(sql, together, batches);
-      const { session, incarnation, expectedSeq, expectedChange, lease, events, state } = batch;
+      const { session, incarnation, expectedSeq, expectedChange, lease, isLocked, events, state } = batch;
       const key = [session.appName, session.userId, session.sessionId];
       // As in `appendCondition`.
       const condition: Element[] = [...key, incarnation];
@@ -48,7 +48,7 @@ export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): Diale
       for (const { id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn } of events)
         appended.push([id, timestamp, json, superseded, beginsTurn]);
       const bound = [events.length, batch.lastUpdateTime, ...condition, ...key, events.length, ...columns(5, appended)];
-      let variant = `${expectedSeq === undefined} ${expectedChange === undefined} ${lease && (lease === 'unleased' || 'leased')}`;
+      let variant = `${isLocked} ${expectedSeq === undefined} ${expectedChange === undefined} ${lease && (lease === 'unleased' || 'leased')}`;
       for (const scope of SCOPES) {
         const written: Element[][] = [];
         for (const { key, json, eventId } of state[scope]) written.push([key, json, eventId]);
@@ -167,7 +167,7 @@ export function takeSeveral({ sessions }: Tables, sql: DialectSql): { locked: st
     ), locked as (
       select given.number, given.events, given.time, session.place from given cross join lateral (
         select s.ctid as place from ${sessions} as s
-        where ${isSameSession('s', 'given')} and incarnation = expected_incarnation and status = 'active'
+        where ${isSameSession('s', 'given')} and incarnation = expected_incarnation and status = 'active' and not has_pending_calls
           and (expected_seq = ${ANY} or last_seq = expected_seq)
           and (expected_change = ${ANY} or last_change = expected_change)
           and (token = ${ANY} or lease_token = token and lease_holder is not null)

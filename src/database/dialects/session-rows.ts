@@ -53,10 +53,11 @@ export function leaseIsFree({ now }: DialectSql): string {
 
 /** The condition for an append to a session: its incarnation, numbers and lease are as the batch says. */
 export function appendCondition(
-  { session, incarnation, expectedSeq, expectedChange, lease }: AppendBatch,
+  { session, incarnation, expectedSeq, expectedChange, lease, isLocked }: AppendBatch,
   sql: DialectSql,
 ): { where: string; values: unknown[] } {
   let where = `${SESSION_WHERE} and incarnation = ? and status = 'active'`;
+  if (!isLocked) where += ' and not has_pending_calls';
   const values: unknown[] = [session.appName, session.userId, session.sessionId, incarnation];
   if (expectedSeq !== undefined) {
     where += ' and last_seq = ?';

@@ -1,15 +1,17 @@
-import type { WaitingCall } from '../../conversation/open-calls.js';
+import { createHash } from 'node:crypto';
+import { Calls, type LongRunningCall } from '../../conversation/calls.js';
 import { decode, isRecord } from '../../model/json.js';
-import { CALL_NAME_LENGTH, type SessionKey } from '../../model/keys.js';
+import { CALL_NAME_LENGTH, keyOfIdentity, type SessionKey } from '../../model/keys.js';
 import { MAX_SEQ } from '../../model/seq-ranges.js';
 import { mapTexts } from '../../model/codec.js';
 import type { Sql } from '../dialects/dialect.js';
-import { readParts, underLock, type UnderLock } from '../dialects/event-parts.js';
+import { readParts, underLock } from '../dialects/event-parts.js';
 import { statementsFor } from '../dialects/session-rows.js';
 import { keysetAfter } from '../sql/keyset.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  type Condition,
   allOf,
   ifGiven,
   isSameSession,
@@ -24,6 +26,7 @@ import {
   textOf,
 } from '../sql/tables.js';
 import { contentOf } from './session-reader.js';
+import { setColumns } from './sessions.js';
 
 /** Which calls to find; a call must meet all conditions. */
 interface OpenCallFilter {
@@ -35,10 +38,10 @@ interface OpenCallFilter {
 }
 
 /** Where a page of calls ends. */
-export type OpenCallCursor = Omit<SessionKey, 'appName'> & Pick<WaitingCall, 'seq' | 'number' | 'timestamp'>;
+export type OpenCallCursor = Omit<SessionKey, 'appName'> & Pick<LongRunningCall, 'seq' | 'number' | 'timestamp'>;
 
 /** A call with its event, if that can be read. */
-export interface FoundCall extends SessionKey, WaitingCall {
+export interface FoundCall extends SessionKey, LongRunningCall {
   eventId: string | undefined;
   json: string | undefined;
 }
@@ -58,14 +61,25 @@ export async function findOpenCalls(
     after.number,
   ];
   const keyset = place && keysetAfter(order, place);
-  const { where, values } = allOf(
+  const conditions: readonly (Condition | undefined)[] = [
     [`app_name = ? and ${WAITS}`, appName],
     ifGiven('user_id = ?', userId),
     name === undefined ? undefined : ['name = ?', searchedName(name)],
     ifGiven(texts(sql).isOpenFor, openFor),
     keyset && [keyset.where, ...keyset.values],
-  );
-  const rows = await sql.all<FoundRow>(texts(sql).find(where, order.join(', ')), [...values, limit]);
+  ];
+  const rows: FoundRow[] = [];
+  const behind = [...(sql.behind ?? [])]
+    .filter(([, isBehind]) => isBehind)
+    .map(([identity]) => keyOfIdentity(identity));
+  // A host's transaction reads the sessions that it has locked as they are now, as `getSession` does.
+  const current = behind.map((key) => ({ only: [[SESSION_WHERE, ...sessionValues(key)]], end: underLock(sql, key) }));
+  const others = behind.map((key) => [`not (${SESSION_WHERE})`, ...sessionValues(key)]);
+  for (const { only, end } of [{ only: others, end: '' }, ...current]) {
+    const { where, values } = allOf(...conditions, ...only.map(([text = '', ...values]) => [text, ...values] as const));
+    rows.push(...(await sql.all<FoundRow>(texts(sql).find(where, order.join(', '), end), [...values, limit])));
+  }
+  if (behind.length > 0) rows.sort(byPlace).splice(limit);
   const stored: { key: SessionKey; row: FoundRow; text: string | undefined }[] = [];
   for (const row of rows) {
     const key = sessionKeyOf(row);
@@ -80,19 +94,9 @@ export async function findOpenCalls(
   });
 }
 
-/**
- * @param options.isLocked whether to read what is committed now, for the caller that holds the session's lock: otherwise InnoDB
- *   shows a host's transaction older rows. It is not always set, since it also locks the gap where another session's calls are
- *   inserted.
- * @param options.areWaiting whether to read only calls without an answer.
- * @returns the calls of a session in their order.
- */
-export async function openCallsOf(
-  sql: Sql,
-  session: SessionKey,
-  { areWaiting = false, ...options }: UnderLock & { areWaiting?: boolean } = {},
-): Promise<WaitingCall[]> {
-  const text = texts(sql).select(areWaiting) + underLock(sql, session, options);
+/** @returns the calls of a session in their order. */
+export async function openCallsOf(sql: Sql, session: SessionKey): Promise<LongRunningCall[]> {
+  const text = texts(sql).select + underLock(sql, session);
   return (await sql.all<CallRow>(text, sessionValues(session))).map(callOf);
 }
 
@@ -102,58 +106,60 @@ export async function firstOpenCall(sql: Sql, session: SessionKey): Promise<numb
   return row && numberOf(row.seq);
 }
 
-/** Forgets calls of events before a number, for the caller that holds the session's lock. */
-export async function forgetCallsBefore(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-  await sql.run(texts(sql).deleteBefore, [...sessionValues(session), seq]);
-}
-
-/** Replaces all calls of a session, for the caller that holds its lock. */
-export async function setOpenCalls(sql: Sql, session: SessionKey, calls: readonly WaitingCall[]): Promise<void> {
-  await replaceOpenCalls(sql, session, await openCallsOf(sql, session), calls);
-}
-
-/**
- * Like `setOpenCalls`.
- *
- * @param before the stored calls.
- * @returns false if a call to remove, or to answer, was changed by somebody else.
- */
-export async function replaceOpenCalls(
+/** Makes the rows of a session those of its calls, for the caller that holds its lock. @param before the stored rows. */
+export async function setOpenCalls(
   sql: Sql,
   session: SessionKey,
-  before: readonly WaitingCall[],
-  after: readonly WaitingCall[],
-): Promise<boolean> {
-  const known = new Set(before.map(placeOf));
-  const kept = new Map(after.map((call) => [placeOf(call), call]));
-  let areFound = true;
-  for (const call of before) {
-    const place = [...sessionValues(session), call.openUntil ?? MAX_SEQ, call.seq, call.number];
-    const now = kept.get(placeOf(call));
-    if (now && now.openUntil === call.openUntil) continue;
-    const { affectedRows } = now
-      ? await sql.run(texts(sql).answer, [now.openUntil ?? MAX_SEQ, ...place])
-      : await sql.run(texts(sql).delete, place);
-    areFound &&= affectedRows > 0;
+  calls: Calls,
+  before?: readonly LongRunningCall[],
+): Promise<void> {
+  const rows = new Map(calls.rows.map((call) => [placeOf(call), valuesOf(call)]));
+  const stored = before ?? (await openCallsOf(sql, session));
+  for (const call of stored) {
+    const [openUntil, seq, number, ...values] = valuesOf(call);
+    const now = rows.get(placeOf(call));
+    const place = [...sessionValues(session), openUntil, seq, number];
+    if (!now) await sql.run(texts(sql).delete, place);
+    else if (JSON.stringify(now) !== JSON.stringify([openUntil, seq, number, ...values]))
+      await sql.run(texts(sql).update, [now[0], ...now.slice(3), ...place]);
+    rows.delete(placeOf(call));
   }
-  const rows = after
-    .filter((call) => !known.has(placeOf(call)))
-    .map(({ openUntil = MAX_SEQ, seq, number, name, timestamp, ...data }) => [
-      ...[...sessionValues(session), openUntil, seq, number],
-      ...[searchedName(name), timestamp, JSON.stringify(data)],
-    ]);
-  for (const { text, values } of statementsFor(sql.dialect, texts(sql).insert, rows)) await sql.run(text, values);
-  return areFound;
+  const added = [...rows.values()].map((values) => [...sessionValues(session), ...values]);
+  for (const { text, values } of statementsFor(sql.dialect, texts(sql).insert, added)) await sql.run(text, values);
+  if (calls.areUnsettled !== new Calls(stored).areUnsettled)
+    await setColumns(sql, session, { has_pending_calls: Number(calls.areUnsettled) });
+}
+
+/** The order of `findOpenCalls`, in which texts are compared by their bytes. */
+function byPlace(a: FoundRow, b: FoundRow): number {
+  const texts = (row: FoundRow) => Buffer.from(`${textOf(row.user_id)}\0${textOf(row.session_id)}`);
+  return (
+    numberOf(a.timestamp) - numberOf(b.timestamp) ||
+    Buffer.compare(texts(a), texts(b)) ||
+    numberOf(a.seq) - numberOf(b.seq) ||
+    numberOf(a.number) - numberOf(b.number)
+  );
 }
 
 /** Used instead of the number of an answer, and larger than any: a call that waits is open at every event. */
 const WAITS = `open_until = ${MAX_SEQ}`;
 
-const placeOf = ({ seq, number }: WaitingCall) => `${seq} ${number}`;
+const placeOf = ({ seq, number }: LongRunningCall) => `${seq} ${number}`;
 
-/** A name as it can be stored in a column that is compared and sorted. */
-const searchedName = (name: string) =>
-  Array.from(Buffer.from(name).toString().replaceAll('\0', '')).slice(0, CALL_NAME_LENGTH).join('');
+/** The columns of a call's row after the session's. */
+const valuesOf = ({ openUntil = MAX_SEQ, seq, number, name, timestamp, ...data }: LongRunningCall): unknown[] => [
+  ...[openUntil, seq, number, searchedName(name), timestamp],
+  JSON.stringify(name === searchedName(name) ? data : { ...data, name }),
+];
+
+/** A name as it can be stored in a column that is compared and sorted; other names become other texts. */
+function searchedName(name: string): string {
+  const plain = Array.from(Buffer.from(name).toString().replaceAll('\0', ''));
+  const text = plain.join('');
+  if (text === name && plain.length <= CALL_NAME_LENGTH) return name;
+  const hash = createHash('sha256').update(JSON.stringify(name)).digest('base64url');
+  return plain.slice(0, CALL_NAME_LENGTH - hash.length - 1).join('') + ` ${hash}`;
+}
 
 interface CallRow {
   open_until: number | string;
@@ -170,18 +176,13 @@ interface FoundRow extends CallRow, SessionKeyRow {
   event_json: string | null;
 }
 
-function callOf(row: CallRow): WaitingCall {
+function callOf(row: CallRow): LongRunningCall {
   const data = decode(textOf(row.call_json))?.value;
-  const { id, branch, about } = isRecord(data) ? data : {};
   const openUntil = numberOf(row.open_until);
   return {
-    seq: numberOf(row.seq),
-    number: numberOf(row.number),
-    name: textOf(row.name),
-    timestamp: numberOf(row.timestamp),
-    id: typeof id === 'string' ? id : '',
-    ...(typeof branch === 'string' && { branch }),
-    ...(typeof about === 'string' && { about }),
+    ...{ id: '', name: textOf(row.name) },
+    ...(isRecord(data) && data),
+    ...{ seq: numberOf(row.seq), number: numberOf(row.number), timestamp: numberOf(row.timestamp) },
     ...(openUntil !== MAX_SEQ && { openUntil }),
   };
 }
@@ -190,28 +191,26 @@ const texts = perTables(({ dialect: { sql }, tables: { openCalls, sessions, even
   const columns = `open_until, seq, number, name, timestamp, ${select.data} as call_json`;
   const place = `${SESSION_WHERE} and open_until = ? and seq = ? and number = ?`;
   return {
-    select: (areWaiting: boolean) =>
-      `select ${columns} from ${openCalls} where ${SESSION_WHERE}${areWaiting ? ` and ${WAITS}` : ''} order by seq, number`,
+    select: `select ${columns} from ${openCalls} where ${SESSION_WHERE} order by seq, number`,
     selectFirst: `select seq from ${openCalls} where ${SESSION_WHERE} and ${WAITS} order by seq limit 1`,
-    answer: `update ${openCalls} set open_until = ? where ${place}`,
+    update: `update ${openCalls} set open_until = ?, name = ?, timestamp = ?, data = ? where ${place}`,
     delete: `delete from ${openCalls} where ${place}`,
-    deleteBefore: `delete from ${openCalls} where ${SESSION_WHERE} and seq < ?`,
     insert: {
       start: `insert into ${openCalls} (${SESSION_COLUMNS}, open_until, seq, number, name, timestamp, data) values `,
       row: placeholderRows(1, 9),
       end: '',
     },
     isOpenFor: `timestamp <= ${sql.now} - ?`,
-    find: (where: string, order: string) => `
+    find: (where: string, order: string, end: string) => `
       select ${sessionColumnsOf('c')}, c.open_until, c.seq, c.number, c.name, c.timestamp, call_json, origin, event_id, ${select.data} as event_json
       from (select ${SESSION_COLUMNS}, ${columns} from ${openCalls} as o
-        where ${where} and exists (select 1 from ${sessions} as s where ${isSameSession('s', 'o')} and s.status = 'active')
-        order by ${order} limit ?) as c
+        where ${where} and exists (select 1 from ${sessions} as s where ${isSameSession('s', 'o')} and s.status = 'active'${end})
+        order by ${order} limit ?${end}) as c
       join ${sessions} as s on ${isSameSession('s', 'c')}
       left join ${events} as e on ${isSameSession('e', 's')} and e.seq = c.seq
       order by ${order
         .split(', ')
         .map((column) => `c.${column}`)
-        .join(', ')}`,
+        .join(', ')}${end}`,
   };
 });

@@ -17,29 +17,12 @@ function show(state: 'on' | 'off', text: string): void {
 
 const isAtEnd = () => innerHeight + scrollY >= document.documentElement.scrollHeight - 120;
 
-const branchOf = (element: Element) => element.closest<HTMLElement>('.event')?.dataset['branch'] ?? '';
-
-/** Finds the call that an answer belongs to: in its own branch, or in any if the call or the answer has no branch. */
-function callOf(list: HTMLElement, item: Element, answer: HTMLElement): HTMLElement | undefined {
-  const { answer: id } = answer.dataset;
-  if (!id) return undefined;
-  const branch = branchOf(answer);
-  const calls = [...list.querySelectorAll<HTMLElement>('[data-call]')].filter(
-    (call) => call.dataset['call'] === id && !item.contains(call),
-  );
-  return (
-    calls.findLast((call) => branchOf(call) === branch) ??
-    calls.findLast((call) => branch === '' || branchOf(call) === '')
-  );
-}
-
 /** Moves the answers of an event into the calls that they answer. */
-function fold(list: HTMLElement, item: Element): void {
-  for (const answer of item.querySelectorAll<HTMLElement>('[data-answer]')) {
-    const call = callOf(list, item, answer);
+function fold(item: Element): void {
+  for (const answer of item.querySelectorAll<HTMLElement>('.answer[data-call]')) {
+    const call = document.getElementById(answer.dataset['call'] ?? '');
     if (!call) continue;
-    const pending = call.querySelector('.pending');
-    if (pending && (!pending.classList.contains('warn') || item.classList.contains('user'))) pending.remove();
+    if (answer.dataset['closes'] === 'true') call.querySelector('.pending')?.remove();
     call.lastElementChild?.append(answer);
   }
 }
@@ -76,7 +59,7 @@ function add(list: HTMLElement, markup: string): void {
     if (document.getElementById(item.id)) continue;
     item.classList.add('new');
     list.append(item);
-    fold(list, item);
+    fold(item);
   }
   const none = list.nextElementSibling;
   if (none?.classList.contains('empty')) none.remove();

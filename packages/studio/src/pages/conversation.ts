@@ -1,4 +1,4 @@
-import { type TokenCounts, openLongRunningCalls, type OpenLongRunningCall } from '../../../../src/index.js';
+import { type TokenCounts, openLongRunningCalls } from '../../../../src/index.js';
 import { labelsIn } from '../../../../src/model/description.js';
 import { decode, isRecord } from '../../../../src/model/json.js';
 import { SCOPES, type Scope } from '../../../../src/model/state.js';
@@ -205,13 +205,7 @@ function eventsOf(
 /** The unanswered long-running calls of the page. */
 function waitingCalls(entries: readonly Entry[]): Content {
   const events = entries.flatMap(({ event }) => event ?? []);
-  let open: OpenLongRunningCall[];
-  try {
-    open = openLongRunningCalls({ events } as Parameters<typeof openLongRunningCalls>[0]);
-  } catch {
-    // An event has a shape that ADK cannot read. The list marks its calls nonetheless.
-    return undefined;
-  }
+  const open = openLongRunningCalls({ events } as Parameters<typeof openLongRunningCalls>[0]);
   if (open.length === 0) return undefined;
   const numbers = new Map(entries.map(({ seq, event }) => [event, seq]));
   const names = open.map(

@@ -1,4 +1,4 @@
-import { PairedCalls, type PairedCall } from '../../../../src/conversation/calls.js';
+import { Calls, isOpen, type Call } from '../../../../src/conversation/calls.js';
 import { NO_TOKENS, addTokens, tokensOf } from '../../../../src/conversation/tokens.js';
 import type { TokenCounts, SessionKey } from '../../../../src/index.js';
 import { IMAGES } from '../../../../src/http/file.js';
@@ -59,9 +59,17 @@ interface Surroundings {
   markdown?: Markdown | undefined;
 }
 
-/** The events of a page; answers are shown in their calls. */
-export function eventList(entries: readonly Entry[], surroundings: Surroundings): Map<number, Html> {
-  const pairs = new Pairs(entries);
+/**
+ * The events of a page; answers are shown in their calls.
+ *
+ * @param pairs with the earlier events of the session, if there are calls that these events may answer.
+ */
+export function eventList(
+  entries: readonly Entry[],
+  surroundings: Surroundings,
+  pairs = new Pairs(),
+): Map<number, Html> {
+  pairs.add(entries);
   const turns = tokensOfTurns(entries, surroundings);
   let [length, made] = [0, 0];
   const views = new Map<number, Html>();
@@ -108,47 +116,54 @@ export function tokensText({ inputTokens, cachedTokens, outputTokens, thoughtsTo
   return `${number(inputTokens)} tokens in${cached}, ${number(outputTokens)} out${thoughts}`;
 }
 
-/** A call, and the responses on the page. */
-interface ShownCall {
-  seq: number;
-  paired: PairedCall;
-  responses: { seq: number; response: unknown }[];
-}
-
 /** Pairs the calls of a page with their responses. */
-class Pairs {
-  readonly #paired = new PairedCalls();
-  readonly #calls = new Map<PairedCall, ShownCall>();
+export class Pairs {
+  readonly #calls = new Calls();
   /** By the number of the calling event. */
-  readonly #made = new Map<number, ShownCall[]>();
+  readonly #made = new Map<number, readonly Call[]>();
+  readonly #responses = new Map<Call, { seq: number; response: unknown }[]>();
+  #answered = new Map<unknown, Call>();
+  #numbers = new Set<number>();
 
-  constructor(entries: readonly Entry[]) {
+  /** Adds the next events, which are shown. */
+  add(entries: readonly Entry[]): void {
+    this.#answered = new Map();
+    this.#numbers = new Set(entries.map(({ seq }) => seq));
     for (const { seq, event } of entries) {
       if (!event) continue;
-      try {
-        const made = this.#paired.add(event).filter(({ isMissing }) => !isMissing);
-        const shown = made.map((call): ShownCall => ({ seq, paired: call, responses: [] }));
-        for (const each of shown) this.#calls.set(each.paired, each);
-        this.#made.set(seq, shown);
-      } catch {
-        // The event has a shape that ADK cannot read: it is shown without calls.
+      const { made, responses } = this.#calls.add(seq, event);
+      this.#made.set(seq, made);
+      for (const [response, call] of responses) {
+        if (call.isMissing) continue;
+        this.#answered.set(response, call);
+        const known = this.#responses.get(call) ?? [];
+        this.#responses.set(call, known);
+        known.push({ seq, response: recordOf(response)['response'] });
       }
-      for (const { functionResponse } of partsOf(recordOf(event)))
-        this.answeredBy(functionResponse)?.responses.push({ seq, response: recordOf(functionResponse)['response'] });
     }
   }
 
   /** @param nth the index of the call among those of the event. */
-  call(seq: number, nth: number): ShownCall | undefined {
+  call(seq: number, nth: number): Call | undefined {
     return this.#made.get(seq)?.[nth];
   }
 
-  /** @returns the call that a response is shown in. */
-  answeredBy(functionResponse: unknown): ShownCall | undefined {
-    const call = this.#paired.answered.get(functionResponse);
-    return call && this.#calls.get(call);
+  responsesTo(call: Call | undefined): readonly { seq: number; response: unknown }[] {
+    return (call && this.#responses.get(call)) ?? [];
+  }
+
+  /** @returns the call that a response belongs to. */
+  answeredBy(functionResponse: unknown): Call | undefined {
+    return this.#answered.get(functionResponse);
+  }
+
+  isShown(call: Call | undefined): call is Call {
+    return call !== undefined && this.#numbers.has(call.seq);
   }
 }
+
+/** Identifies the markup of a call, into which the page's script moves a later answer. */
+const idOf = ({ seq, number }: Call) => `c${seq}-${number}`;
 
 class EventView {
   #seq = 0;
@@ -179,11 +194,14 @@ class EventView {
       ...this.#compaction(loose),
       ...parts
         .slice(0, MOST_PARTS)
-        .map((part, i) => this.#part(part, i, loose, parts.slice(0, i).filter((each) => each['functionCall']).length)),
+        .map((part, i) =>
+          this.#part(part, i, loose, parts.slice(0, i).filter((each) => isRecord(each['functionCall'])).length),
+        ),
     ];
     const rest = [this.#transcription(loose), this.#error(loose), this.#actions(loose)].flat();
     // An event that only answers calls stays in the list: links lead to it, and to the state as of it.
-    const isFolded = parts.length > 0 && parts.every((part) => this.pairs.answeredBy(part['functionResponse']));
+    const isFolded =
+      parts.length > 0 && parts.every((part) => this.pairs.isShown(this.pairs.answeredBy(part['functionResponse'])));
     const isSlim = isFolded && !isUser && rest.every((each) => each === false || each === undefined);
     const isCurrent = this.around.at === seq;
     return html`<li
@@ -239,11 +257,10 @@ class EventView {
     ];
   }
 
-  #part(part: Loose, index: number, { author, longRunningToolIds }: Loose, nthCall: number): Html {
+  #part(part: Loose, index: number, { author }: Loose, nthCall: number): Html {
     const { text, thought, functionCall, functionResponse, inlineData, fileData, executableCode, codeExecutionResult } =
       part;
-    if (isRecord(functionCall))
-      return this.#call(functionCall, this.pairs.call(this.#seq, nthCall), longRunningToolIds);
+    if (isRecord(functionCall)) return this.#call(functionCall, this.pairs.call(this.#seq, nthCall));
     if (isRecord(functionResponse)) return this.#response(functionResponse);
     if (typeof text === 'string') {
       const view = author === 'user' ? this.#text(text) : this.#written(text);
@@ -266,11 +283,9 @@ class EventView {
     return this.#json(part);
   }
 
-  #call({ id, name, args }: Loose, shown: ShownCall | undefined, longRunningToolIds: unknown): Html {
-    const callId = textOf(id) ?? '';
-    const responses = shown?.responses ?? [];
-    const isLongRunning = callId !== '' && Array.isArray(longRunningToolIds) && longRunningToolIds.includes(callId);
-    const waits = isLongRunning && shown?.paired.isAnswered !== true;
+  #call({ name, args }: Loose, call: Call | undefined): Html {
+    const responses = this.pairs.responsesTo(call);
+    const waits = call?.isLongRunning === true && isOpen(call);
     const last = responses.at(-1);
     const status = waits
       ? chip(this.around.isNewest ? 'waits for an answer' : 'long-running', 'warn pending')
@@ -287,18 +302,18 @@ class EventView {
             html`<h4>Answer <a href="#e${seq}">#${seq}</a></h4>
               ${this.#json(response)}`,
         )}`,
-      callId,
+      call && idOf(call),
     );
   }
 
   #response(functionResponse: Loose): Html {
-    const { id, name, response } = functionResponse;
+    const { name, response } = functionResponse;
     const call = this.pairs.answeredBy(functionResponse);
-    if (call)
+    if (this.pairs.isShown(call))
       return html`<p class="note">
         Answer of <code><bdi>${textOf(name)}</bdi></code> to <a href="#e${call.seq}">#${call.seq}</a>
       </p>`;
-    return html`<div class="answer" data-answer="${textOf(id)}">
+    return html`<div class="answer" data-call="${call && idOf(call)}" data-closes="${call && !isOpen(call) && 'true'}">
       ${fold(
         'call',
         html`<span class="what">Answer of</span> ${codeOf(textOf(name) ?? 'a function')}
@@ -419,8 +434,8 @@ const numberOf = (value: unknown) => (typeof value === 'number' ? value : undefi
 /** Tools report errors to the model in this way. */
 const isFailed = (response: unknown) => recordOf(response)['error'] !== undefined;
 
-function fold(kind: string, summary: Content, content: Html, call?: string): Html {
-  return html`<details class="fold ${kind}" ${call !== undefined && call !== '' && html`data-call="${call}"`}>
+function fold(kind: string, summary: Content, content: Html, id?: string): Html {
+  return html`<details class="fold ${kind}" ${id !== undefined && html`id="${id}"`}>
     <summary>${summary}</summary>
     <div>${content}</div>
   </details>`;

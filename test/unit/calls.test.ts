@@ -1,0 +1,39 @@
+import type { Event } from '@google/adk';
+import fc from 'fast-check';
+import { Calls, callsIn, concernsCalls, type LongRunningCall } from '../../src/conversation/calls.js';
+import { callEvents, eventWith } from '../support/random-calls.js';
+import { expectOfRandom } from '../support/random.js';
+
+const copied = (rows: LongRunningCall[]) => JSON.parse(JSON.stringify(rows)) as LongRunningCall[];
+
+const numbered = (events: readonly Event[]) => events.map((event, i) => ({ seq: i + 1, event }));
+
+describe('Calls', () => {
+  test('H5 rows that are continued with random events are those of all events', () =>
+    expectOfRandom(
+      'calls that wait',
+      fc.array(callEvents, { maxLength: 12 }),
+      (contents) => {
+        const events = contents.map((content, i) => eventWith(content, `e${i}`));
+        let rows: LongRunningCall[] = [];
+        let mayChange = false;
+        const whole = new Calls();
+        for (const { seq, event } of numbered(events)) {
+          const calls = new Calls(rows);
+          const { refused, needsEvents } = calls.add(seq, event);
+          const expected = whole.add(seq, event);
+          // What the rows refuse is looked up in the events.
+          if (expected.refused) expect(refused).toBeDefined();
+          const now = copied(whole.rows);
+          if (!needsEvents) expect(copied(calls.rows)).toEqual(now);
+          // An append that needs no lock changes nothing.
+          if (!mayChange && !concernsCalls(event)) expect(now).toEqual(rows);
+          rows = now;
+          mayChange = new Calls(rows).areUnsettled;
+          expect(mayChange).toBe(whole.areUnsettled);
+        }
+        expect(copied(callsIn(numbered(events)).rows)).toEqual(rows);
+      },
+      { runs: 400 },
+    ));
+});
