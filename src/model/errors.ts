@@ -79,7 +79,7 @@ export class CallAnsweredError extends AdkMikroOrmError {
   ) {
     super(
       wasOpen
-        ? `Session ${sessionId} no longer waits for an answer to this call. Nothing was written. Read the session again.`
+        ? `Session ${sessionId} has an answer to this call already. Nothing was written. Read the session again.`
         : `Session ${sessionId} has no call with the id of this answer. Nothing was written. Read the session again.`,
     );
   }
