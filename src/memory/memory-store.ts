@@ -261,14 +261,20 @@ export async function removeMarks(sql: Sql, memories: readonly MemoryKey[]): Pro
 /** Marks memories as forgotten, and deletes them. @returns how many were deleted. */
 export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Forgotten): Promise<number> {
   const { where, values } = whereForgotten(owner, forgotten);
-  const { now, onSameKey } = sql.dialect.sql;
+  const { sql: pieces } = sql.dialect;
   const insert = `insert into ${sql.tables.forgottenMemories} (${MEMORY_COLUMNS}, create_time)`;
-  const end = onSameKey(MEMORY_COLUMNS, ['create_time']);
-  await sql.run(`${insert} select ${MEMORY_COLUMNS}, ${now} from ${sql.tables.memories} where ${where} ${end}`, values);
+  const end = pieces.onSameKey(MEMORY_COLUMNS, ['create_time']);
+  await sql.run(
+    `${insert} select ${MEMORY_COLUMNS}, ${pieces.now} from ${sql.tables.memories} where ${where} ${end}`,
+    values,
+  );
   const { memoryId, sessionId = '', before } = forgotten;
   // Its event may not have been remembered yet.
   if (memoryId !== undefined && before === undefined)
-    await sql.run(`${insert} values (?, ?, ?, ?, ${now}) ${end}`, memoryValues({ ...owner, sessionId, memoryId }));
+    await sql.run(
+      `${insert} values (?, ?, ?, ?, ${pieces.now}) ${end}`,
+      memoryValues({ ...owner, sessionId, memoryId }),
+    );
   const text = `${sql.dialect.sql.deleteThrough(sql.tables.memories, 'primary')} where ${where}`;
   return (await sql.run(text, values)).affectedRows;
 }

@@ -678,7 +678,7 @@ joinedSuite.own(
       );
     const refused = await errorOf(append(IsolationLevel.REPEATABLE_READ));
     expect(refused).toMatchObject({ code: 'ADK_DATABASE', outcome: 'none', reason: 'DeadlockException' });
-    expect((refused as Error).message).toMatch(/since its snapshot was taken .* Begin a transaction of your own again/);
+    expect(refused.message).toMatch(/since its snapshot was taken .* Begin a transaction of your own again/);
     expect((await stored(key))!.events.map(({ id }) => id)).toEqual(['theirs']);
     await append(IsolationLevel.REPEATABLE_READ);
     expect((await stored(key))!.events.map(({ id }) => id)).toEqual(['theirs', 'ours']);

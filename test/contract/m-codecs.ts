@@ -11,7 +11,7 @@ import {
   type KeyFunction,
 } from '../../src/codecs/index.js';
 import {
-  AdkMikroOrmError,
+  type AdkMikroOrmError,
   DamagedSessionError,
   EventLog,
   MikroOrmArtifactService,

@@ -96,7 +96,9 @@ credentialSuite.own('E7', 'the advice of a refused call names every service that
   expect(joining.length).toBeGreaterThanOrEqual(4);
   const service = new MikroOrmCredentialService(orm.em, { codec: codecOf() });
   await orm.em.fork().transactional(async () => {
-    const error = await service.loadCredential(configOf('k'), toolOf(app)).catch((refused: Error) => refused);
+    const error = await service
+      .loadCredential(configOf('k'), toolOf(app))
+      .catch((refused: unknown) => refused as Error);
     for (const name of joining) {
       const [, what = name] = /^MikroOrm(\w+)Service$/.exec(name) ?? [];
       expect((error as Error).message).toContain(what.toLowerCase());

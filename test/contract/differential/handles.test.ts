@@ -71,7 +71,8 @@ class Handles {
       case 'set state':
         return this.#others.updateState({ ...this.#key, ...operation.with });
       case 'trim':
-        return void (await this.#maintenance.trim({ ...this.#key, keepLast: operation.with }));
+        await this.#maintenance.trim({ ...this.#key, keepLast: operation.with });
+        return;
       case 'rewind':
         return this.#allowing('ADK_INVALID_ARGUMENT', () =>
           this.#others.rewindSession(this.#key, { at: operation.with }),
