@@ -67,6 +67,7 @@ export type {
   BatchOptions,
   EraseUserOptions,
   ImportOptions,
+  MaintenanceOptions,
   PruneOptions,
   ReencodeOptions,
   StatsOptions,
@@ -81,7 +82,7 @@ export type { Placement } from './database/dialects/citus-layout.js';
 export { distribute, type DistributeOptions, type DistributeResult } from '../migrations/distribute.js';
 export { migrate } from '../migrations/migrate.js';
 export type { Codec, CodecContext, CodecData, DecodedData } from './model/codec.js';
-export type { SessionKey } from './model/keys.js';
+export type { ForkedFrom, SessionKey } from './model/keys.js';
 export type { ImportResult, MaintenanceResult } from './model/results.js';
 export type {
   CodecOptions,

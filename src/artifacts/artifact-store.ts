@@ -1,3 +1,4 @@
+import { mapTexts } from '../model/stored-texts.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter, ownedAfter } from '../database/sql/keyset.js';
 import {
@@ -11,7 +12,6 @@ import {
   optionalNumberOf,
   textOf,
 } from '../database/sql/tables.js';
-import { mapTexts } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { isWhole, type ArtifactInfo, type NewVersion } from './artifact-content.js';
 import {

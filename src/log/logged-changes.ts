@@ -1,3 +1,4 @@
+import { mapTexts } from '../model/stored-texts.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import {
   SESSION_COLUMNS,
@@ -13,7 +14,6 @@ import {
 import { decodedData, type ChangeKind } from '../database/statements/changes.js';
 import { conditions, type LogColumns, type LogRange } from '../database/statements/logged-events.js';
 import { originIn, type OriginRow } from '../database/statements/state.js';
-import { mapTexts } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
 
 /** A change of the log. */

@@ -21,6 +21,7 @@ import type { TransferTexts } from '../transfer/bound-texts.js';
 import type { ExportOptions } from '../transfer/export.js';
 import type { RepairOptions } from './repair.js';
 
+/** Options of `SessionMaintenance`. */
 export interface MaintenanceOptions extends CommonOptions {
   /** As for `MikroOrmSessionService`: `prune` and `eraseUser` delete the sessions of tools together with those of their callers. */
   toolApps?: readonly string[];

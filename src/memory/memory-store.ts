@@ -13,10 +13,10 @@ import {
   textOf,
 } from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
-import { mapTexts, ofMemory } from '../model/codec.js';
+import { ofMemory } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';
-import { Undecodable, type StoredTexts } from '../model/stored-texts.js';
+import { mapTexts, Undecodable, type StoredTexts } from '../model/stored-texts.js';
 import {
   MEMORY_COLUMNS,
   MEMORY_WHERE,

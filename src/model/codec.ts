@@ -49,22 +49,6 @@ export const isPromise = <T>(value: T | PromiseLike<T>): value is PromiseLike<T>
 export const isKeyNeeded = (error: unknown): error is KeyNeeded =>
   isObject(error) && 'name' in error && error.name === 'KeyNeeded' && 'ready' in error;
 
-/** Runs work for each row. @throws KeyNeeded for all keys that are missing together, so that they are waited for once. */
-export function mapTexts<Row, T>(rows: readonly Row[], work: (row: Row, i: number) => T): T[] {
-  const done: T[] = [];
-  const needed = new Set<Promise<unknown>>();
-  for (const [i, row] of rows.entries()) {
-    try {
-      done.push(work(row, i));
-    } catch (error) {
-      if (!isKeyNeeded(error)) throw error;
-      needed.add(error.ready);
-    }
-  }
-  if (needed.size > 0) throw new KeyNeeded(Promise.all(needed));
-  return done;
-}
-
 /** The result of encoding. */
 export interface CodecData {
   data: Uint8Array;

@@ -292,6 +292,22 @@ export class StoredTexts {
   }
 }
 
+/** Runs work for each row. @throws KeyNeeded for all keys that are missing together, so that they are waited for once. */
+export function mapTexts<Row, T>(rows: readonly Row[], work: (row: Row, i: number) => T): T[] {
+  const done: T[] = [];
+  const needed = new Set<Promise<unknown>>();
+  for (const [i, row] of rows.entries()) {
+    try {
+      done.push(work(row, i));
+    } catch (error) {
+      if (!isKeyNeeded(error)) throw error;
+      needed.add(error.ready);
+    }
+  }
+  if (needed.size > 0) throw new KeyNeeded(Promise.all(needed));
+  return done;
+}
+
 /** Has no codec: encoded texts cannot be read. */
 export const PLAIN = new StoredTexts(new TextCodec([]));
 

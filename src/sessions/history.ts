@@ -35,13 +35,13 @@ import {
   type SessionHead,
 } from '../database/statements/sessions.js';
 import { clearState, encodedState, writtenState } from '../database/statements/state.js';
-import { mapTexts, type KnownSession } from '../model/codec.js';
+import type { KnownSession } from '../model/codec.js';
 import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, toolSessionsOf, type SessionKey } from '../model/keys.js';
 import { pastState, type PastChange, type PastEvent } from '../model/past-state.js';
 import { rangesOf } from '../model/seq-ranges.js';
 import type { StateEntries, StateEntry } from '../model/state.js';
-import type { StoredTexts } from '../model/stored-texts.js';
+import { mapTexts, type StoredTexts } from '../model/stored-texts.js';
 import { beginsTurn } from '../model/turn.js';
 import { damageError } from './damage.js';
 import { encodingsOf, getSession, readEvents, readState, type Readable } from './read.js';

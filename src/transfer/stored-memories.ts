@@ -13,8 +13,9 @@ import {
   textOf,
 } from '../database/sql/tables.js';
 import { aPlainObject, objects, type Check } from '../model/arguments.js';
-import { mapTexts, ofMemory } from '../model/codec.js';
+import { ofMemory } from '../model/codec.js';
 import {
+  mapTexts,
   AS_STORED,
   Undecodable,
   encodingOf,

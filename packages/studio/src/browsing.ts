@@ -1,3 +1,4 @@
+import { mapTexts } from '../../../src/model/stored-texts.js';
 import { type Sql, decodedData, type ChangeKind, contentOf } from '../../../src/internal.js';
 import {
   SESSION_COLUMNS,
@@ -17,7 +18,6 @@ import {
   optionalTextOf,
   textOf,
 } from '../../../src/database/sql/tables.js';
-import { mapTexts } from '../../../src/model/codec.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import type { SessionKey } from '../../../src/index.js';
 import type { Scope } from '../../../src/model/state.js';

@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { decode, isRecord } from '../../model/json.js';
-import { mapTexts, ofChange, type KnownSession } from '../../model/codec.js';
-import { Undecodable, type StoredTexts, type TextCodec } from '../../model/stored-texts.js';
+import { ofChange, type KnownSession } from '../../model/codec.js';
+import { mapTexts, Undecodable, type StoredTexts, type TextCodec } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
 import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntry } from '../../model/state.js';

@@ -1,5 +1,5 @@
-import { mapTexts, ofEvent } from '../../model/codec.js';
-import type { Undecodable } from '../../model/stored-texts.js';
+import { ofEvent } from '../../model/codec.js';
+import { mapTexts, type Undecodable } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
 import type { Sql } from '../dialects/dialect.js';

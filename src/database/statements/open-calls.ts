@@ -1,9 +1,9 @@
+import { mapTexts } from '../../model/stored-texts.js';
 import { createHash } from 'node:crypto';
 import { Calls, type LongRunningCall } from '../../conversation/calls.js';
 import { decode, isRecord } from '../../model/json.js';
 import { CALL_NAME_LENGTH, keyOfIdentity, type SessionKey } from '../../model/keys.js';
 import { MAX_SEQ } from '../../model/seq-ranges.js';
-import { mapTexts } from '../../model/codec.js';
 import type { Sql } from '../dialects/dialect.js';
 import { readParts, underLock } from '../dialects/event-parts.js';
 import { statementsFor } from '../dialects/session-rows.js';

@@ -1,5 +1,5 @@
-import { mapTexts, ofEvent, ofState, type KnownSession } from '../../model/codec.js';
-import type { StoredTexts, Undecodable } from '../../model/stored-texts.js';
+import { ofEvent, ofState, type KnownSession } from '../../model/codec.js';
+import { mapTexts, type StoredTexts, type Undecodable } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { MAX_SEQ, gapsIn, type SeqRange } from '../../model/seq-ranges.js';
 import { SCOPES, type Scope } from '../../model/state.js';

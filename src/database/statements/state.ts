@@ -1,5 +1,5 @@
-import { mapTexts, ofState, type KnownSession } from '../../model/codec.js';
-import type { StoredTexts } from '../../model/stored-texts.js';
+import { ofState, type KnownSession } from '../../model/codec.js';
+import { mapTexts, type StoredTexts } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
