@@ -18,8 +18,8 @@ export const adkSession = ({ named, table }: Naming) =>
         incarnation: p.string().fieldName('incarnation').length(36),
         /** The first incarnation, which a rewind does not change. Encoded texts are bound to it. */
         origin: key('origin', 36),
-        /** `active`, `deleted` (softly), or `ending`: its permanent deletion has begun, and events are missing. */
-        status: p.string().fieldName('status').length(8).default('active'),
+        /** `active`, `deleted` (softly), or nobody sees it: `ending` while it is deleted for good, `importing` until it is whole. */
+        status: p.string().fieldName('status').length(9).default('active'),
         /** The number of the newest event; 0 if there never was one. */
         lastSeq: p.integer().fieldName('last_seq').default(0),
         /** The number of the oldest event; above `lastSeq` if all were trimmed. */

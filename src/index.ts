@@ -152,17 +152,5 @@ export type { MemoryProjectionOptions } from './memory/memory-projection.js';
 export type { RebuildVectorsRequest } from './memory/rebuild-vectors.js';
 export { MikroOrmCredentialService, type CredentialAddress } from './credentials/credential-service.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
-export type { TextBinding, TransferTexts } from './transfer/bound-texts.js';
 export type { ExportOptions } from './transfer/export.js';
-export type {
-  AppRecord,
-  ArtifactPartRecord,
-  MemoryRecord,
-  ArtifactRecord,
-  EventRecord,
-  SessionRecord,
-  StateChangeRecord,
-  StateRecord,
-  TransferRecord,
-  UserRecord,
-} from './transfer/records.js';
+export type { EventRecord, SessionRecord, StateRecord, TransferRecord } from './transfer/records.js';

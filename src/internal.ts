@@ -24,7 +24,7 @@ export { stateThen } from './database/statements/past.js';
 export { contentOf } from './database/statements/session-reader.js';
 export { writtenState } from './database/statements/state.js';
 export { nextApp } from './database/statements/walk.js';
-export { IMPORT_OPTIONS, batchSizeOf } from './maintenance/options.js';
+export { IMPORT_OPTIONS, importModeOf } from './maintenance/options.js';
 export { textOf } from './memory/memory-content.js';
 export { countProjected } from './memory/memory-projection.js';
 export { passingOf } from './model/failures.js';

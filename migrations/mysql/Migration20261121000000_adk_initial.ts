@@ -25,7 +25,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       session_id varchar(191) collate ${collation} not null,
       incarnation varchar(36) not null,
       origin varchar(36) collate ${collation} not null,
-      status varchar(8) not null default 'active',
+      status varchar(9) not null default 'active',
       last_seq int not null default 0,
       first_seq int not null default 1,
       last_change bigint not null default 0,

@@ -181,7 +181,7 @@ export function partOf({ info: { artifact, content }, parts }: { info: ArtifactI
     : { ...artifact, inlineData: { ...artifact.inlineData, data: text } };
 }
 
-export function sha256(...parts: readonly Buffer[]): string {
+function sha256(...parts: readonly Buffer[]): string {
   const hash = createHash('sha256');
   for (const part of parts) hash.update(part);
   return hash.digest('hex');

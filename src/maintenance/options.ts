@@ -17,7 +17,6 @@ import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, TOOL_APPS, type CommonOptions } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
-import type { TransferTexts } from '../transfer/bound-texts.js';
 import type { ExportOptions } from '../transfer/export.js';
 import type { RepairOptions } from './repair.js';
 
@@ -128,10 +127,13 @@ export interface ImportOptions {
    */
   sharedState?: 'overwrite' | 'keep';
   /**
-   * `'plain'` by default. `'asStored'` also accepts records of an export with `texts: 'asStored'`: encoded texts are written
-   * unchanged and unchecked, so accept them only from a source that you trust.
+   * What happens to a session that is here: `skip` (default) leaves it as it is, `replace` replaces it by that of the records, and
+   * `error` throws `SessionExistsError`. A session to which somebody has written here since its import, or whose lease somebody
+   * holds, is not replaced.
    */
-  texts?: TransferTexts;
+  onExisting?: 'skip' | 'replace' | 'error';
+  /** Whether `replace` also replaces these; false by default. What was written here is lost. */
+  force?: boolean;
 }
 
 /** How many values one statement can bind on every database. */
@@ -140,12 +142,22 @@ const MAX_BATCH_SIZE = 10_000;
 export const batchSizeOf = ({ batchSize }: { batchSize?: number }, byDefault: number): number =>
   Math.min(batchSize ?? byDefault, MAX_BATCH_SIZE);
 
-export const IMPORT_OPTIONS: Known<Omit<ImportOptions, 'texts'>> = {
+export const IMPORT_OPTIONS: Known<ImportOptions> = {
   batchSize: aCount,
   signal: anAbortSignal,
   onProgress: aFunction,
   sharedState: oneOf('overwrite', 'keep'),
+  onExisting: oneOf('skip', 'replace', 'error'),
+  force: aBoolean,
 };
+
+/** How an import treats what is here. */
+export const importModeOf = (options: ImportOptions) => ({
+  batchSize: batchSizeOf(options, 500),
+  sharedState: options.sharedState,
+  onExisting: options.onExisting ?? 'skip',
+  force: options.force ?? false,
+});
 
 /** The names are checked by `optionsOf`. */
 const OWNER: Known<StatsOptions> = { appName: condition(anything), userId: condition(anything) };
@@ -179,8 +191,7 @@ function optionsOf<Options extends Partial<SessionKey>>(
 }
 
 export const checkOptions = object<MaintenanceOptions>({ ...COMMON_OPTIONS, toolApps: TOOL_APPS });
-const someTexts = oneOf('plain', 'asStored');
-export const checkImport = object<ImportOptions>({ ...IMPORT_OPTIONS, texts: someTexts });
+export const checkImport = object<ImportOptions>(IMPORT_OPTIONS);
 export const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeased: aBoolean });
 
 export const checkPrune = optionsOf<PruneOptions>(
@@ -226,7 +237,7 @@ export const checkReencode = optionsOf<ReencodeOptions>('reencode', {
   ...{ ...OWNER, ...WORK_OPTIONS, adoptPlain: aBoolean },
 });
 
-export const checkExport = optionsOf<ExportOptions>('exportSessions', { ...OWNER, texts: someTexts });
+export const checkExport = optionsOf<ExportOptions>('exportSessions', OWNER);
 
 export const checkStats = optionsOf<StatsOptions & { groupBy?: 'app' }>('stats', { ...OWNER, groupBy: oneOf('app') });
 

@@ -8,6 +8,9 @@ import type { PruneOptions } from './options.js';
 import { removeUploads } from './uploads.js';
 import { WholeSessions } from './whole-sessions.js';
 
+/** How long nobody has continued an import before `prune` removes what it has left: a day. */
+const ABANDONED_MS = 86_400_000;
+
 /** How many retry tokens one transaction removes at most. */
 const MOST_TOKENS = 1_000;
 
@@ -29,7 +32,10 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
   return run.run(
     () => run.batches.result,
     async () => {
-      await run.walk(new WholeSessions(run, isMeant), { appName, ...way });
+      await run.walk(new WholeSessions(run, (session) => isAbandoned(session, now) ?? isMeant(session)), {
+        appName,
+        ...way,
+      });
       for await (const app of run.apps(appName, 'memories'))
         await deleteMemories(run, app, { userId, areExpired: true });
       for await (const app of run.apps(appName, 'artifacts')) await removeUploads(run, { appName: app, userId }, now);
@@ -37,6 +43,10 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
     },
   );
 }
+
+/** @returns whether nobody continues the import of a session; undefined if it is not being imported. @param now by the database's clock. */
+const isAbandoned = ({ status, deletedAt }: KeptSession, now: number) =>
+  status === 'importing' ? (deletedAt ?? now) <= now - ABANDONED_MS : undefined;
 
 /** @param now by the database's clock, in ms. */
 async function removeRetryTokens({ read, write, batches }: DeletionRun, now: number): Promise<void> {

@@ -25,7 +25,7 @@ import {
   checkStats,
   checkTrim,
   checkUsage,
-  batchSizeOf,
+  importModeOf,
   type EraseUserOptions,
   type ImportOptions,
   type MaintenanceOptions,
@@ -149,8 +149,6 @@ export class SessionMaintenance {
    * positions and earlier contents of rewritten events are left out. While others write, each session is consistent; a session that
    * is deleted before it is read is left out.
    *
-   * With `texts: 'asStored'`, encoded texts stay encoded (contract M4): no key is needed, and a lost key is not damage.
-   *
    * @throws DamagedSessionError from the loop, if a part of a session cannot be read; `repair` makes it readable.
    * @throws DamagedArtifactError from the loop, if a version of an artifact cannot be read.
    */
@@ -161,17 +159,17 @@ export class SessionMaintenance {
   }
 
   /**
-   * Writes records of an export (contract L1), in transactions of `batchSize` events. A session that exists gets what is new,
-   * so the same import completes one that was interrupted; nobody sees a session before all of its events are there. Session
-   * state is overwritten unless the session has more events here; state of apps and users is overwritten unless `sharedState` is
-   * `keep`. A session that is soft-deleted here, but not in the records, is restored.
+   * Writes records of an export (contract L1), in transactions of `batchSize` events. A session comes in whole or not at all:
+   * nobody sees it before its last event is there, and if the import is interrupted, the same import begins it again. `onExisting`
+   * says what happens to a session that is here, even if it is soft-deleted. One of more than `batchSize` events that is replaced
+   * is hidden until its last batch. State of apps and users is overwritten unless `sharedState` is `keep`.
    *
    * @param records from `exportSessions`, or parsed from its lines.
-   * @returns what was written; what existed does not count.
+   * @returns what was written, and how many sessions were left as they are.
    * @throws InvalidArgumentError with the number of a record that is not one, has values or names that cannot be stored, or comes
-   *   in the wrong order; also for encoded texts without `texts: 'asStored'`, or under other names than they were stored under. The
-   *   records before it are written.
-   * @throws SessionExistsError if another session has the id of one of the records.
+   *   in the wrong order. The sessions before it are written.
+   * @throws SessionExistsError with `onExisting: 'error'` if a session is here; also if others delete or import a session while it
+   *   is imported in several batches. The sessions before it are written.
    */
   async importSessions(
     records: AsyncIterable<unknown> | Iterable<unknown>,
@@ -179,10 +177,7 @@ export class SessionMaintenance {
   ): Promise<ImportResult> {
     const checked = checkImport(options, 'The options of importSessions');
     const call = new CallInParts(this.#database, { operation: 'importSessions', key: {} });
-    const { required } = this.#database.codec;
-    const { texts, sharedState } = checked;
-    const mode = { batchSize: batchSizeOf(checked, 500), texts, sharedState, required };
-    const target = new Import(call, mode);
+    const target = new Import(call, { ...importModeOf(checked), isForeign: false });
     return call.run(
       () => target.result,
       () => target.addAll(records, checked),

@@ -82,8 +82,8 @@ function sumsOf({ tables, dialect }: Sql, { userId }: StatsOptions): Record<Summ
 
 export async function countAll(sql: Sql, owner: StatsOptions): Promise<Counts> {
   const { where, values } = ofOwner(owner);
-  // A permanent deletion that has begun has overwritten the time of the last update.
-  const updated = `case when status <> 'ending' then last_update_time else create_time end`;
+  // While a session is deleted or imported, it has another time of the last update.
+  const updated = `case when status in ('active', 'deleted') then last_update_time else create_time end`;
   const rows = await sql.all(
     `select app_name, last_seq - first_seq + 1 as events, count(*) as sessions, min(${updated}) as oldest,
       max(${updated}) as newest from ${sql.tables.sessions}${where} group by app_name, last_seq - first_seq + 1`,

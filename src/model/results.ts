@@ -41,6 +41,8 @@ export interface ImportResult {
   memories: number;
   /** How many records were read. */
   records: number;
+  /** How many sessions were left as they are, because they are here: see `onExisting`. */
+  skipped: number;
   /** How many rows, or parts of rows, `importFrom` could not import. `onRefused` gets each one. */
   refused: number;
   /** How many events `importFrom` has left out because a rewind of adk-python had annulled them, markers included. */

@@ -36,7 +36,7 @@ interface Decoder {
  */
 const MARK = '[ "adk-codec", ';
 
-export const isEncoded = (text: string): boolean => text.startsWith(MARK);
+const isEncoded = (text: string): boolean => text.startsWith(MARK);
 
 /** @returns the part of a text that names its codecs and keys; empty for a text that is not encoded. */
 export const encodingOf = (text: string): string => (isEncoded(text) ? text.slice(0, text.lastIndexOf(', "')) : '');
@@ -95,9 +95,6 @@ function parsedSteps(line: string): readonly Step[] | undefined {
 }
 
 const areNamed = (steps: readonly Step[]) => steps.every(({ codec }) => typeof codec === 'string');
-
-/** Whether a text has the form of an encoded one, so that every database accepts it. Its content is not checked. */
-export const isWhole = (text: string): boolean => isEncoded(text) && parsed(text) !== undefined;
 
 const shownSteps = (steps: readonly Step[]) =>
   steps.map(({ codec, key }) => (key === undefined ? codec : `${codec} (key ${key})`)).join(', ');
@@ -254,17 +251,14 @@ const refused = (required: readonly string[]) => new Undecodable(`not encoded wi
 export class StoredTexts {
   readonly codec: TextCodec;
   readonly #call = {};
-  readonly #areAsStored: boolean;
 
-  /** @param areAsStored whether encoded texts are read without decoding. */
-  constructor(codec: TextCodec, areAsStored = false) {
+  constructor(codec: TextCodec) {
     this.codec = codec;
-    this.#areAsStored = areAsStored;
   }
 
   /** @param of returns the text's place; called only if it is needed. @throws KeyNeeded. @throws CodecError also without the text's codec. */
   decode(text: string, of: () => TextPlace): string | Undecodable {
-    if (this.codec.isNone && (this.#areAsStored || !isEncoded(text))) return text;
+    if (this.codec.isNone && !isEncoded(text)) return text;
     return this.codec.decode(text, this.#contextOf(of()));
   }
 
@@ -273,7 +267,7 @@ export class StoredTexts {
     return this.codec.decode(text, this.#contextOf(place), true);
   }
 
-  /** Leaves an encoded text as it is: it comes from an export with `texts: 'asStored'`. @throws KeyNeeded, CodecError. */
+  /** Leaves an encoded text as it is. @throws KeyNeeded, CodecError. */
   encode(text: string, of: () => TextPlace): string {
     return this.codec.isNone || isEncoded(text) ? text : this.codec.encode(text, this.#contextOf(of()));
   }
@@ -310,6 +304,3 @@ export function mapTexts<Row, T>(rows: readonly Row[], work: (row: Row, i: numbe
 
 /** Has no codec: encoded texts cannot be read. */
 export const PLAIN = new StoredTexts(new TextCodec([]));
-
-/** Returns texts as they are stored. */
-export const AS_STORED = new StoredTexts(new TextCodec([]), true);

@@ -4,15 +4,12 @@ import { writtenState } from '../database/statements/state.js';
 import { supersededKeys } from '../database/statements/events.js';
 import { versionPage } from '../artifacts/artifact-store.js';
 import type { VersionKey } from '../artifacts/stored-version.js';
-import type { LongRunningCall } from '../conversation/calls.js';
 import type { Database } from '../database/calls/database.js';
-import type { Run, Sql, StoredEvent } from '../database/dialects/dialect.js';
+import type { Run, Sql } from '../database/dialects/dialect.js';
 import { pastChangeOf, recordedChanges, type RecordedChange } from '../database/statements/changes.js';
 import { loggedEventsOfSession, type LoggedEvent } from '../database/statements/logged-events.js';
-import { openCallsOf } from '../database/statements/open-calls.js';
-import { isUnfinished } from '../database/statements/stored-session.js';
+import { isWhole } from '../database/statements/stored-session.js';
 import { walkedSessions, type KeptSession } from '../database/statements/walk.js';
-import { AS_STORED, isEncoded, isWhole } from '../model/stored-texts.js';
 import { labelsIn } from '../model/description.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent, given } from '../model/json.js';
@@ -21,7 +18,6 @@ import type { ErrorContext } from '../model/options.js';
 import { namesOf, pagesOf } from '../model/pages.js';
 import { gapsIn } from '../model/seq-ranges.js';
 import { type Scope, type StateEntry } from '../model/state.js';
-import { bindingOf, type TextBinding, type TransferTexts } from './bound-texts.js';
 import type {
   ArtifactPartRecord,
   ArtifactRecord,
@@ -35,7 +31,6 @@ import type {
 import { transferredVersion } from './stored-artifacts.js';
 import { memoryPage, transferredMemories, type TransferredMemory } from './stored-memories.js';
 import {
-  eventHeads,
   nextAppWithState,
   nextUserWithState,
   transferredSession,
@@ -47,7 +42,6 @@ interface Reading {
   readonly run: Run;
   /** The same as of one moment. */
   readonly snapshot: Run;
-  readonly areAsStored: boolean;
 }
 
 const deflate = promisify<string, ZlibOptions, Buffer>(deflateRaw);
@@ -58,11 +52,6 @@ export interface ExportOptions {
   appName?: string;
   /** Leaves out the state of apps (`app:`), which belongs to nobody. */
   userId?: string;
-  /**
-   * `'plain'` by default. With `'asStored'` encoded texts stay encoded, and no key is needed. They can only be imported under the
-   * same names, and read with the same codecs and keys.
-   */
-  texts?: TransferTexts;
 }
 
 /** How many sessions one query reads. */
@@ -75,25 +64,15 @@ const BATCH = 200;
 export async function* exportRecords(
   database: Database,
   call: ErrorContext,
-  { appName, userId, texts }: ExportOptions,
+  { appName, userId }: ExportOptions,
 ): AsyncGenerator<TransferRecord> {
-  const areAsStored = texts === 'asStored';
-  const of =
-    <T>(work: (sql: Sql) => Promise<T>) =>
-    (sql: Sql) =>
-      work(areAsStored ? { ...sql, texts: AS_STORED } : sql);
   const reading: Reading = {
-    run: (work) => database.call(call, () => database.run(of(work))),
-    snapshot: (work) => database.call(call, () => database.snapshot(of(work))),
-    areAsStored,
+    run: (work) => database.call(call, () => database.run(work)),
+    snapshot: (work) => database.call(call, () => database.snapshot(work)),
   };
   for await (const app of namesOf(appName, (after) => reading.run((sql) => nextAppWithState(sql, after))))
     yield* exportApp(reading, app, userId);
 }
-
-/** What the texts of an export as stored are bound to; nothing for other exports. */
-const boundIn = ({ areAsStored }: Reading, owner: SessionKey, origin = ''): { bound?: TextBinding } =>
-  areAsStored ? { bound: bindingOf(owner, origin) } : {};
 
 async function* exportApp(
   reading: Reading,
@@ -103,7 +82,7 @@ async function* exportApp(
   const { run } = reading;
   const stateOf = async (owner: SessionKey, scope: Scope) => {
     const entries = await run((sql) => writtenState(sql, owner, scope));
-    return { ...boundIn(reading, owner), state: entries.map((entry) => stateRecord(entry, owner)) };
+    return { state: entries.map((entry) => stateRecord(entry, owner)) };
   };
   const app = { appName, userId: '', sessionId: '' };
   if (userId === undefined) {
@@ -137,10 +116,9 @@ async function* exportMemories(
         type: 'memory',
         ...key,
         ...given({ seq, time, createTime, settles, expires }),
-        ...boundIn(reading, key),
         words: words.toString('base64'),
         ...(embedding && model !== undefined && { model, embedding: embedding.toString('base64') }),
-        ...(isWhole(data) ? { encoded: data } : { data: decode(data)?.value as Record<string, unknown> }),
+        data: decode(data)?.value as Record<string, unknown>,
       };
   }
 }
@@ -158,10 +136,9 @@ async function* exportArtifacts(
       const found = await snapshot((sql) => transferredVersion(sql, key));
       // It was deleted since the page was read.
       if (!found) continue;
-      const { info, parts, createTime, upload } = found;
-      const text = isWhole(info) ? { encoded: info } : { info: decode(info)?.value as Record<string, unknown> };
-      const binding = { ...boundIn(reading, key), ...given({ upload }) };
-      yield { type: 'artifact', ...key, createTime, parts: parts.length, ...binding, ...text };
+      const { parts, createTime } = found;
+      const info = decode(found.info)?.value as Record<string, unknown>;
+      yield { type: 'artifact', ...key, createTime, parts: parts.length, info };
       for (const [part, data] of parts.entries()) yield { type: 'part', ...key, part, data: data.toString('base64') };
     }
   }
@@ -175,7 +152,6 @@ interface StoredSession {
   row: TransferredSession;
   state: readonly StateEntry[];
   history: readonly RecordedChange[];
-  openCalls: readonly LongRunningCall[];
   /** Its events in order, as compressed JSON of `EventContent`. */
   batches: Buffer[];
 }
@@ -183,8 +159,6 @@ interface StoredSession {
 /** Some events of a session. */
 interface EventPage {
   events: readonly LoggedEvent[];
-  /** The heads of events that are exported as they are stored, by number. */
-  heads: ReadonlyMap<number, Omit<StoredEvent, 'json'>>;
   superseded: ReadonlyMap<number, readonly string[]>;
 }
 
@@ -193,13 +167,12 @@ interface EventPage {
  * an ORM's only connection from its host, and yielded records could not be taken back if the connection is lost.
  */
 async function* exportSession(reading: Reading, key: SessionKey): AsyncGenerator<SessionRecord | EventRecord> {
-  const read = await reading.snapshot((sql) => readSession(sql, reading, key));
+  const read = await reading.snapshot((sql) => readSession(sql, key));
   // It was deleted since the page was read, or is being deleted or imported.
   if (!read) return;
-  const { row, openCalls, batches } = read;
-  const bound = boundIn(reading, key, row.origin);
-  const record = sessionRecord(row, bound, read.state, read.history);
-  yield openCalls.length > 0 ? { ...record, openCalls } : record;
+  const { row, batches } = read;
+  const record = sessionRecord(row, read.state, read.history);
+  yield record;
   let seq = record.firstSeq;
   for (const batch of batches) {
     for (const event of await unpacked<EventContent[]>(batch)) yield { type: 'event', ...key, seq: seq++, ...event };
@@ -211,34 +184,32 @@ const packed = (json: string) => deflate(json, { level: constants.Z_BEST_SPEED }
 const unpacked = async <T>(batch: Buffer): Promise<T> => JSON.parse((await inflate(batch)).toString()) as T;
 
 /** @throws DamagedSessionError if an event is missing or cannot be read. */
-async function readSession(sql: Sql, { areAsStored }: Reading, key: SessionKey): Promise<StoredSession | undefined> {
+async function readSession(sql: Sql, key: SessionKey): Promise<StoredSession | undefined> {
   const row = await transferredSession(sql, key);
-  if (!row || row.status === 'ending' || isUnfinished(row)) return undefined;
+  if (!row || !isWhole(row)) return undefined;
   const state = await writtenState(sql, key, 'session');
   const history = await recordedChanges(sql, key);
-  const openCalls = areAsStored ? await openCallsOf(sql, key) : [];
   const { incarnation, firstSeq, lastSeq } = row;
   const batches: Buffer[] = [];
   for (let after = firstSeq - 1; after < lastSeq;) {
     const events = await loggedEventsOfSession(sql, key, { incarnation, after, upTo: lastSeq, limit: BATCH });
     const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
     const numbers = events.map(({ seq }) => seq);
-    refuse(
-      key,
-      gapsIn(numbers, after, upTo).map((gap) => ({ ...gap, problem: 'missing' })),
-    );
-    const encoded = areAsStored ? events.filter(({ json }) => isEncoded(json ?? '')).map(({ seq }) => seq) : [];
-    const heads = new Map(await eventHeads(sql, key, encoded));
+    const gaps = gapsIn(numbers, after, upTo);
+    if (gaps.length > 0)
+      refuse(
+        key,
+        gaps.map((gap) => ({ ...gap, problem: 'missing' })),
+      );
     const superseded = await supersededKeys(sql, key, { from: after + 1, upTo });
-    batches.push(await packed(eventContents(key, { events, heads, superseded })));
+    batches.push(await packed(eventContents(key, { events, superseded })));
     after = upTo;
   }
-  return { row, state, history, openCalls, batches };
+  return { row, state, history, batches };
 }
 
 function sessionRecord(
   { key, createTime, lastUpdateTime, firstSeq, lastSeq, deletedAt, forkedFrom, title, labels }: TransferredSession,
-  bound: { bound?: TextBinding },
   state: readonly StateEntry[],
   history: readonly RecordedChange[],
 ): SessionRecord {
@@ -252,23 +223,16 @@ function sessionRecord(
       labels: labels === null ? undefined : labelsIn(labels),
       forkedFrom,
     }),
-    ...bound,
     state: state.map((entry) => stateRecord(entry, key)),
     ...pastOf(key, history),
   };
 }
 
 /** @returns JSON of the records of events, without the session's key. @throws DamagedSessionError. */
-function eventContents(key: SessionKey, { events, heads, superseded }: EventPage): string {
+function eventContents(key: SessionKey, { events, superseded }: EventPage): string {
   const contents = events.map(({ seq, json }) => {
     const text = json ?? undefined;
-    const head = heads.get(seq);
     const lost = superseded.has(seq) ? `,"superseded":${JSON.stringify(superseded.get(seq))}` : '';
-    if (text !== undefined && head && isWhole(text)) {
-      const { beginsTurn, ...event } = head;
-      const begins = beginsTurn ? ',"beginsTurn":true' : '';
-      return `{"event":${JSON.stringify(event)},"encoded":${JSON.stringify(text)}${lost}${begins}}`;
-    }
     if (!decodeEvent(text)) refuse(key, [{ from: seq, to: seq, problem: 'unreadable' }]);
     return `{"event":${text}${lost}}`;
   });
@@ -276,33 +240,28 @@ function eventContents(key: SessionKey, { events, heads, superseded }: EventPage
 }
 
 /** The recorded changes of a session's state, for its record. */
-function pastOf(
-  key: SessionKey,
-  history: readonly RecordedChange[],
-): Pick<SessionRecord, 'created' | 'encodedCreated' | 'changes'> {
-  const given: Pick<SessionRecord, 'created' | 'encodedCreated'> = {};
-  const changes = history.flatMap(({ kind, seq, ...change }): StateChangeRecord[] => {
-    const past = pastChangeOf({ kind, seq, ...change });
-    const encoded = change.data ?? '';
-    if (!past && !isEncoded(encoded)) refuse(key, [{ from: seq, to: seq, problem: 'change' }]);
-    const set = past ? { set: past.set } : { encoded };
-    if (kind !== 'created') return [{ kind, seq, ...set, removed: past?.removed ?? [] }];
-    Object.assign(given, past ? { created: past.set } : { encodedCreated: encoded });
+function pastOf(key: SessionKey, history: readonly RecordedChange[]): Pick<SessionRecord, 'created' | 'changes'> {
+  let created: SessionRecord['created'];
+  const changes = history.flatMap((change): StateChangeRecord[] => {
+    const { kind, seq } = change;
+    const past = pastChangeOf(change);
+    if (!past) refuse(key, [{ from: seq, to: seq, problem: 'change' }]);
+    const { set, removed } = past;
+    if (kind !== 'created') return [{ kind, seq, set, removed }];
+    created = set;
     return [];
   });
-  return { ...given, ...(changes.length > 0 && { changes }) };
+  return { ...(created && { created }), ...(changes.length > 0 && { changes }) };
 }
 
 function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey): StateRecord {
-  if (isWhole(json)) return { key, encoded: json, eventId };
-  const value = isEncoded(json) ? undefined : decode(json);
+  const value = decode(json);
   if (!value) refuse(owner, [], [key]);
-  return { key, value: value?.value, eventId };
+  return { key, value: value.value, eventId };
 }
 
 /** Refuses damage: it would be missing in the export, and nobody would know. */
-function refuse(key: SessionKey, events: readonly DamagedEvents[], stateKeys: readonly string[] = []): void {
-  if (events.length + stateKeys.length === 0) return;
+function refuse(key: SessionKey, events: readonly DamagedEvents[], stateKeys: readonly string[] = []): never {
   throw new DamagedSessionError(
     `Session ${key.sessionId} cannot be exported: it is damaged. Repair it with SessionMaintenance.repair, and export again.`,
     key,

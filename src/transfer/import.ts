@@ -1,90 +1,66 @@
 import { randomUUID } from 'node:crypto';
-import { insertEvents, setState } from '../database/dialects/session-rows.js';
 import type { VersionKey } from '../artifacts/stored-version.js';
 import { Calls } from '../conversation/calls.js';
-import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
-import type { UnderLock } from '../database/dialects/event-parts.js';
-import {
-  creationChanges,
-  recordChange,
-  recordChanges,
-  recordedChanges,
-  stateChanges,
-  type NewChange,
-  type RecordedChange,
-} from '../database/statements/changes.js';
-import { encodedEvent, keysIn } from '../database/statements/events.js';
-import { openCallsOf, setOpenCalls } from '../database/statements/open-calls.js';
-import { deleteSoftDeleted, insertSession } from '../database/statements/sessions.js';
-import { isUnfinished } from '../database/statements/stored-session.js';
-import { clearState, encodedState, writtenState } from '../database/statements/state.js';
 import type { CallInParts } from '../database/calls/call-in-parts.js';
-import { ofState, type KnownSession } from '../model/codec.js';
-import { AS_STORED, isEncoded, type StoredTexts } from '../model/stored-texts.js';
-import { InvalidArgumentError } from '../model/errors.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { insertEvents, setState } from '../database/dialects/session-rows.js';
+import { creationChanges, recordChange, recordChanges } from '../database/statements/changes.js';
+import { encodedEvent } from '../database/statements/events.js';
+import { setOpenCalls } from '../database/statements/open-calls.js';
+import { deleteSessionRow, insertSession } from '../database/statements/sessions.js';
+import { encodedState, writtenState } from '../database/statements/state.js';
+import type { KnownSession } from '../model/codec.js';
+import { mapTexts } from '../model/stored-texts.js';
+import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
 import { decodeEvent } from '../model/json.js';
 import { callHost } from '../model/host-callbacks.js';
-import { sessionIdentity, type SessionKey } from '../model/keys.js';
-import { pastState } from '../model/past-state.js';
+import { sessionIdentity } from '../model/keys.js';
 import type { ImportResult } from '../model/results.js';
-import { byScope, prefixed, type Scope, type StateEntries, type StateEntry } from '../model/state.js';
-import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
-import { changeData, freshChanges, isExplained } from './fresh-changes.js';
-import {
-  refusePlain,
-  storableRecord,
-  type AcceptedTexts,
-  type NumberedEvent,
-  type SessionRecord,
-  type StorableRecord,
-} from './records.js';
+import { byScope, prefixed, type StateEntry } from '../model/state.js';
+import { planOf, type ImportPlan, type ImportRules } from './import-plan.js';
+import { storableRecord, type NumberedEvent, type SessionRecord, type StorableRecord } from './records.js';
 import { encodedImport, importVersion, nameOf } from './stored-artifacts.js';
 import { encodedMemory, importMemory, type TransferredMemory } from './stored-memories.js';
 import {
   describeTransferred,
-  eventHeads,
+  hideImported,
+  importedAs,
+  isAsImported,
   lockTransferred,
+  showImported,
   transferredSession,
+  type DescribedSession,
   type TransferredSession,
 } from './transferred-sessions.js';
 
-interface ImportMode extends AcceptedTexts {
+interface ImportMode extends ImportRules {
   batchSize: number;
   /** Whether to write nothing; the progress is the same. */
   isDryRun?: boolean;
   /** Whether existing values of apps and users stay. */
   sharedState?: 'overwrite' | 'keep' | undefined;
-  /** Whether the records come from a store without titles, labels and soft deletions: then those of existing sessions stay. */
-  isForeign?: boolean;
 }
 
-type ImportedSession = SessionBatch['session'];
 type ImportedArtifact = StorableRecord & { type: 'artifact' };
 
-/** What is stored of a batch's session: the basis of the plan, and what texts are encoded for. */
-interface Here {
-  row: TransferredSession | undefined;
-  /** The numbers and ids of the batch's events that are stored. */
-  events: readonly (readonly [seq: number, id: string])[];
-  /** The session's own state as it is stored, and what is recorded of it; empty if the import does not set it. */
+/** A session whose records are coming. */
+interface Incoming {
+  record: SessionRecord;
+  /** Its own state. */
   state: readonly StateEntry[];
-  changes: readonly RecordedChange[];
-}
-
-/** What an import writes of a batch, as it is stored. */
-interface BatchTexts {
+  /** A new history: nothing that was encoded for another one can be read in it. */
   key: KnownSession;
-  events: readonly StoredEvent[];
-  created: readonly NewChange[];
-  state: StateWrite | undefined;
-  changes: readonly NewChange[];
-}
-
-interface StateWrite {
-  set: StateEntries;
-  /** Whether this replaces stored state; then it is recorded. */
-  replaces: boolean;
-  recorded: readonly NewChange[];
+  incarnation: string;
+  /** The events that are not written yet. */
+  events: NumberedEvent[];
+  /** The number of the next event. */
+  nextSeq: number;
+  /** The calls that wait after the events so far. */
+  calls: Calls;
+  /** Undefined until the first batch is written. */
+  plan?: ImportPlan;
+  /** What people call it, once the first batch is written. */
+  names: Pick<DescribedSession, 'title' | 'labels'>;
 }
 
 /** Writes records in their order, in transactions of at most n events. */
@@ -93,14 +69,9 @@ export class Import {
   readonly #mode: ImportMode;
   readonly #done: ImportResult = {
     ...{ sessions: 0, events: 0, artifactVersions: 0, memories: 0 },
-    ...{ records: 0, refused: 0, annulled: 0 },
+    ...{ records: 0, skipped: 0, refused: 0, annulled: 0 },
   };
-  #session: ImportedSession | undefined;
-  #events: NumberedEvent[] = [];
-  /** The calls that wait after the session's events so far. */
-  #calls = new Calls();
-  /** The number of the session's newest event that a batch has written, or would have. */
-  #lastSeq: number | undefined;
+  #session: Incoming | undefined;
   /** The version whose parts follow. */
   #artifact: ImportedArtifact | undefined;
   #parts: Buffer[] = [];
@@ -119,12 +90,9 @@ export class Import {
   /** @throws InvalidArgumentError for something that is not a record of an export, or is out of order. */
   async add(record: unknown): Promise<void> {
     const number = this.#done.records + 1;
-    const storable = storableRecord(record, number, this.#mode);
+    const storable = storableRecord(record, number);
     if (storable.type === 'event') {
-      this.#checkOrder(storable, number);
-      if (this.#events.length >= this.#mode.batchSize) await this.#write(false);
-      this.#events.push(storable.event);
-      addCalls(this.#calls, storable.event);
+      await this.#addEvent(storable, number);
     } else if (storable.type === 'part') {
       this.#addPart(storable, number);
     } else if (storable.type === 'memory') {
@@ -132,12 +100,37 @@ export class Import {
       this.#memories.push(storable.memory);
     } else {
       await this.end();
-      if (storable.type === 'session') this.#session = storable;
+      if (storable.type === 'session') this.#session = incoming(storable);
       else if (storable.type === 'artifact') this.#artifact = storable;
       else await this.#writeShared(storable);
     }
     if (this.#artifact?.parts === this.#parts.length) await this.#writeArtifact(this.#artifact);
     this.#done.records++;
+  }
+
+  async #addEvent({ owner, event }: StorableRecord & { type: 'event' }, number: number): Promise<void> {
+    const session = this.#session;
+    if (!session || sessionIdentity(session.key) !== sessionIdentity(owner))
+      throw new InvalidArgumentError(
+        `Record ${number} is an event, but the record of its session does not come before it.`,
+      );
+    const { firstSeq, lastSeq, sessionId } = session.record;
+    const { seq, json } = event;
+    if (seq < firstSeq || seq > lastSeq)
+      throw new InvalidArgumentError(
+        `Record ${number}: seq is ${seq}, and the session has events from ${firstSeq} to ${lastSeq}.`,
+      );
+    if (seq !== session.nextSeq)
+      throw new InvalidArgumentError(
+        `Session ${sessionId} lacks the events between ${session.nextSeq - 1} and ${seq}.`,
+      );
+    // A session that may replace another one is read to its end first: if a record is refused, the other one stays.
+    const isFull = session.events.length >= this.#mode.batchSize && this.#mode.onExisting !== 'replace';
+    if (isFull) await this.#write(session, false);
+    session.events.push(event);
+    session.nextSeq++;
+    const decoded = decodeEvent(json);
+    if (decoded) session.calls.add(seq, decoded);
   }
 
   #addPart({ owner, part, data }: StorableRecord & { type: 'part' }, number: number): void {
@@ -150,14 +143,14 @@ export class Import {
     this.#parts.push(data);
   }
 
-  async #writeArtifact({ owner, info, createTime, upload }: ImportedArtifact): Promise<void> {
-    const version = { info, createTime, upload, parts: this.#parts };
+  async #writeArtifact({ owner, info, createTime }: ImportedArtifact): Promise<void> {
+    const version = { info, parts: this.#parts };
     this.drop();
     if (this.#mode.isDryRun) return;
-    const { database, write } = this.#call;
-    const encode = (texts: StoredTexts) => encodedImport(texts, owner, version);
-    const encoded = await this.#call.encoding(() => database.code(encode));
-    if (await write((sql) => importVersion(sql, owner, createTime, encoded))) this.#done.artifactVersions++;
+    const isNew = await this.#call.write((sql) =>
+      importVersion(sql, owner, createTime, encodedImport(sql.texts, owner, version)),
+    );
+    if (isNew) this.#done.artifactVersions++;
   }
 
   /** Adds all records, until the signal fires. */
@@ -173,30 +166,10 @@ export class Import {
     await this.end();
   }
 
-  #checkOrder({ owner, event: { seq, json } }: StorableRecord & { type: 'event' }, number: number): void {
-    if (!this.#session || sessionIdentity(this.#session.owner) !== sessionIdentity(owner))
-      throw new InvalidArgumentError(
-        `Record ${number} is an event, but the record of its session does not come before it.`,
-      );
-    const { firstSeq, lastSeq } = this.#session.session;
-    if (seq < firstSeq || seq > lastSeq)
-      throw new InvalidArgumentError(
-        `Record ${number}: seq is ${seq}, and the session has events from ${firstSeq} to ${lastSeq}.`,
-      );
-    if (isEncoded(json) && !this.#session.session.bound)
-      throw new InvalidArgumentError(
-        `Record ${number} has an encoded text, and the record of its session does not say what it is bound to.`,
-      );
-    if (!isEncoded(json) && this.#session.session.bound) refusePlain(`Record ${number}`, this.#mode.required);
-  }
-
   async #writeMemories(memories: readonly TransferredMemory[]): Promise<void> {
     if (memories.length === 0 || this.#mode.isDryRun) return;
-    const { database, write } = this.#call;
-    const encode = (texts: StoredTexts) =>
-      memories.map((memory) => ({ ...memory, ...encodedMemory(texts, memory.key, memory) }));
-    const encoded = await this.#call.encoding(() => database.code(encode));
-    this.#done.memories += await write(async (sql) => {
+    this.#done.memories += await this.#call.write(async (sql) => {
+      const encoded = mapTexts(memories, (memory) => ({ ...memory, ...encodedMemory(sql.texts, memory.key, memory) }));
       let written = 0;
       for (const memory of encoded) if (await importMemory(sql, memory)) written++;
       return written;
@@ -205,7 +178,7 @@ export class Import {
 
   /** Writes what is not written yet. */
   async end(): Promise<void> {
-    if (this.#session) await this.#write(true);
+    if (this.#session) await this.#endSession(this.#session);
     await this.#writeMemories(this.#memories);
     if (this.#artifact) {
       const { owner, parts } = this.#artifact;
@@ -214,245 +187,128 @@ export class Import {
     this.drop();
   }
 
+  async #endSession(session: Incoming): Promise<void> {
+    const { record, nextSeq, events } = session;
+    if (nextSeq <= record.lastSeq)
+      throw new InvalidArgumentError(`Session ${record.sessionId} lacks its events after number ${nextSeq - 1}.`);
+    while (events.length > this.#mode.batchSize) await this.#write(session, false);
+    await this.#write(session, true);
+    if (session.plan === 'keep') this.#done.skipped++;
+    else this.#done.sessions++;
+  }
+
   /** Forgets the session or the artifact whose records are coming, and everything that is not written yet. */
   drop(): void {
     this.#artifact = undefined;
     this.#parts = [];
     this.#memories = [];
     this.#session = undefined;
-    this.#events = [];
-    this.#calls = new Calls();
-    this.#lastSeq = undefined;
   }
 
   async #writeShared({ type: scope, owner, state: entries }: StorableRecord & { type: 'app' | 'user' }): Promise<void> {
     if (this.#mode.isDryRun) return;
     const known = { ...owner, origin: '' };
-    const read = async (sql: Sql) => ({ stored: await this.#stored(sql, owner, scope) });
-    const encode = (texts: StoredTexts, { stored }: { stored: readonly StateEntry[] }) => {
-      const comparable = comparableState(texts, known, scope, stored, entries);
-      const here = new Map(comparable.map(({ key, ...value }) => [prefixed(scope, key), JSON.stringify(value)]));
-      const isKept = (key: string) => this.#mode.sharedState === 'keep' && here.has(key);
-      const fresh = entries.filter(({ key, ...value }) => here.get(key) !== JSON.stringify(value) && !isKept(key));
-      return fresh.length > 0 && encodedState(texts, known, byScope(fresh));
-    };
     await this.#call.write(async (sql) => {
-      const state = encode(sql.texts, await read(sql));
-      if (!state) return;
-      await setState(sql, owner, state);
+      const stored = await writtenState(sql, owner, scope);
+      const here = new Map(
+        stored.map(({ key, json, eventId }) => [prefixed(scope, key), JSON.stringify([json, eventId])]),
+      );
+      const isKept = (key: string) => this.#mode.sharedState === 'keep' && here.has(key);
+      const fresh = entries.filter(
+        ({ key, json, eventId }) => here.get(key) !== JSON.stringify([json, eventId]) && !isKept(key),
+      );
+      if (fresh.length === 0) return;
+      await setState(sql, owner, encodedState(sql.texts, known, byScope(fresh)));
       await recordChange(sql, { session: known, kind: 'state', seq: 0 });
     });
   }
 
-  /** @param isLast whether these are the last events of the session. */
-  async #write(isLast: boolean): Promise<void> {
-    const session = this.#session;
-    if (!session) return;
-    const batch = { session, events: this.#events, isLast };
-    this.#events = [];
-    const written = await this.#writeBatch(batch);
-    this.#lastSeq = written.lastSeq;
-    this.#done.sessions += written.isNew ? 1 : 0;
-    this.#done.events += written.events.length;
+  /** Writes the next events of a session. @param isLast whether the session is whole with them. */
+  async #write(session: Incoming, isLast: boolean): Promise<void> {
+    const { batchSize, isDryRun } = this.#mode;
+    const events = session.events.splice(0, batchSize);
+    if (session.plan === 'keep') return;
+    if (isDryRun) {
+      session.plan ??= await this.#call.read(async (sql) =>
+        this.#planOf(sql, session, await transferredSession(sql, session.key)),
+      );
+    } else {
+      const firstSeq = session.nextSeq - session.events.length - events.length;
+      session.plan = await this.#call.write((sql) => this.#writeBatch(sql, session, { events, firstSeq, isLast }));
+    }
+    if (session.plan !== 'keep') this.#done.events += events.length;
   }
 
-  /** @returns what was done, or what a dry run would have done. */
-  async #writeBatch(batch: SessionBatch): Promise<ImportPlan> {
-    if (this.#mode.isDryRun) return this.#planOf(batch, await this.#call.read((sql) => this.#here(sql, batch)));
-    const origin = batch.session.session.bound?.origin ?? randomUUID();
-    return this.#call.write(async (sql) => {
-      const here = await this.#here(sql, batch, { isLocked: true });
-      const plan = this.#planOf(batch, here);
-      await this.#apply(sql, batch.session, plan, this.#encoded(sql.texts, batch, here, origin));
-      return plan;
-    });
+  async #planOf(sql: Sql, { record }: Incoming, row: TransferredSession | undefined): Promise<ImportPlan> {
+    const { onExisting, force, isForeign } = this.#mode;
+    const mustKnow = row && onExisting === 'replace' && !force;
+    const isAsBefore = mustKnow ? await isAsImported(sql, row, { isNamedAnew: isForeign }) : false;
+    return planOf(record, row && { ...row, isAsImported: isAsBefore }, this.#mode);
   }
 
-  /** Reads what is stored of the session, with or without its lock. */
-  async #here(sql: Sql, batch: SessionBatch, { isLocked = false }: UnderLock = {}): Promise<Here> {
-    const { owner: key } = batch.session;
-    const row = await (isLocked ? lockTransferred(sql, key) : transferredSession(sql, key));
-    const heads = await eventHeads(sql, key, this.#planner(batch, row).known);
-    const events = [...heads].map(([seq, { id }]) => [seq, id] as const);
-    const plan = this.#planner(batch, row).plan(heads);
-    const setsState = plan.end.kind === 'complete' && !plan.isNew;
-    return {
-      row,
-      events,
-      state: setsState ? await this.#stored(sql, key, 'session') : [],
-      changes: setsState ? await recordedChanges({ ...sql, texts: AS_STORED }, key) : [],
-    };
-  }
-
-  #planner(batch: SessionBatch, row: TransferredSession | undefined): ImportPlanner {
-    const { isDryRun, isForeign } = this.#mode;
-    // A dry run counts as written what it would have written.
-    return new ImportPlanner(batch, { row, drySeq: isDryRun ? this.#lastSeq : undefined }, isForeign);
-  }
-
-  #planOf(batch: SessionBatch, { row, events }: Here): ImportPlan {
-    return this.#planner(batch, row).plan(new Map(events.map(([seq, id]) => [seq, { id }])));
-  }
-
-  #encoded(texts: StoredTexts, batch: SessionBatch, here: Here, newOrigin: string): BatchTexts {
-    const { session: imported } = batch;
-    const { session } = imported;
-    const plan = this.#planOf(batch, here);
-    const { end } = plan;
-    const key = { ...imported.owner, origin: plan.start === 'keep' && here.row ? here.row.origin : newOrigin };
-    const { firstSeq } = here.row ?? session;
-    const { fresh, hasOwn } =
-      end.kind === 'complete'
-        ? freshChanges(texts, session, { key, firstSeq, changes: here.changes })
-        : { fresh: [], hasOwn: false };
-    const changes = end.kind === 'complete' && end.isFirst ? (session.changes ?? []) : fresh;
-    const events = new Set(plan.events.map(({ id }) => id));
-    return {
-      key,
-      events: plan.events.map((event) => encodedEvent(texts, key, event)),
-      created: plan.start === 'keep' ? [] : encodedCreation(texts, key, imported),
-      state:
-        end.kind === 'complete'
-          ? encodedOwnState(texts, key, imported, { ...end, stored: here.state, hasOwn, events })
-          : end.kind === 'hide' && end.row.deletedAt === undefined
-            ? { set: encodedState(texts, key, byScope(stateOf(plan))), replaces: false, recorded: [] }
-            : undefined,
-      changes: changes.map((change) => {
-        const { kind, seq } = change;
-        return { session: key, kind, seq, data: changeData(change) };
-      }),
-    };
-  }
-
-  async #apply(sql: Sql, { session }: ImportedSession, plan: ImportPlan, texts: BatchTexts): Promise<void> {
-    const { key } = texts;
-    const { start, end, lastSeq } = plan;
-    if (start === 'replace') await deleteSoftDeleted(sql, key);
-    if (start !== 'keep') {
-      const { firstSeq, lastUpdateTime, forkedFrom } = session;
-      const head = { incarnation: randomUUID(), origin: key.origin, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
+  async #writeBatch(
+    sql: Sql,
+    session: Incoming,
+    { events, firstSeq, isLast }: { events: readonly NumberedEvent[]; firstSeq: number; isLast: boolean },
+  ): Promise<ImportPlan> {
+    const { key, incarnation, record } = session;
+    const row = await lockTransferred(sql, key);
+    const isFirst = session.plan === undefined;
+    const plan = session.plan ?? (await this.#planOf(sql, session, row));
+    if (plan === 'keep') return plan;
+    if (!isFirst && row?.incarnation !== incarnation)
+      throw new SessionExistsError(key.sessionId, 'Others have deleted or imported it meanwhile: import it again.');
+    if (isFirst) {
+      const { isForeign } = this.#mode;
+      // Other stores have neither titles, labels nor artifacts, so those that are here stay.
+      if (row && isForeign) session.names = { title: row.title, labels: row.labels };
+      if (row) await deleteSessionRow(sql, key, row.incarnation, { keepsArtifacts: isForeign });
+      const { origin } = key;
+      const { lastUpdateTime, forkedFrom } = record;
+      const head = { incarnation, origin, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
       await insertSession(sql, key, { ...head, forkedFrom });
     }
-    await recordChanges(sql, texts.created);
-    await insertEvents(sql, key, lastSeq - plan.events.length + 1, texts.events);
-    if (end.kind === 'leave') return;
-    await recordChanges(sql, texts.changes);
-    if (texts.state) {
-      if (texts.state.replaces) await clearState(sql, key);
-      await setState(sql, key, texts.state.set);
-      await recordChanges(sql, texts.state.recorded);
-    }
-    await describeTransferred(sql, end.row);
-    await this.#applyCalls(sql, session, plan, key);
-    const change = { session: key, seq: lastSeq };
-    if (end.kind === 'hide') {
-      // The row is soft-deleted until the last batch. Readers of the log must not see a part of the session either.
-      if (start !== 'keep') await recordChange(sql, { ...change, kind: 'soft-deleted' });
-      return;
-    }
-    const { isFirst, wasDeleted, row } = end;
-    const isDeleted = row.deletedAt !== undefined;
-    // If an event of the session was rewritten, no other entry explains some of the state.
-    if (isFirst || (wasDeleted && !isDeleted)) await recordChange(sql, { ...change, kind: 'imported' });
-    if (isDeleted && !wasDeleted) await recordChange(sql, { ...change, kind: 'soft-deleted' });
-  }
-
-  /** In a session that was complete only new events change the calls: others may have been rewritten since, there or here. */
-  async #applyCalls(
-    sql: Sql,
-    session: SessionRecord,
-    { start, end, events }: ImportPlan,
-    key: SessionKey,
-  ): Promise<void> {
-    if (end.kind === 'leave' || isUnfinished(end.row)) return;
-    const isFirst = end.kind === 'complete' && end.isFirst;
-    // Of encoded events the calls are known at the end.
-    const areOfFile = isFirst || session.bound;
-    const mayChange = areOfFile ? end.kind === 'complete' && (isFirst || events.length > 0) : events.length > 0;
-    if (!mayChange) return;
-    const before = start === 'keep' ? await openCallsOf(sql, key) : [];
-    const calls = new Calls(areOfFile ? (session.openCalls ?? this.#calls.rows) : before);
-    if (!areOfFile) for (const event of events) addCalls(calls, event);
-    // Events that were trimmed here since the export are gone, and their calls are, too.
-    const kept = new Calls(calls.rows.filter(({ seq }) => seq >= end.row.firstSeq));
-    await setOpenCalls(sql, key, kept, before);
-  }
-
-  /** @returns the stored state, with encoded texts. */
-  async #stored(sql: Sql, owner: SessionKey, scope: Scope): Promise<StateEntry[]> {
-    return writtenState({ ...sql, texts: AS_STORED }, owner, scope);
+    const encoded = mapTexts(events, (event) => encodedEvent(sql.texts, key, event));
+    await insertEvents(sql, key, firstSeq, encoded);
+    const lastSeq = firstSeq + events.length - 1;
+    if (isLast) await complete(sql, session, { isHidden: !isFirst });
+    else await hideImported(sql, key, lastSeq);
+    return plan;
   }
 }
 
-function addCalls(to: Calls, { seq, json }: NumberedEvent): void {
-  const event = isEncoded(json) ? undefined : decodeEvent(json);
-  if (event) to.add(seq, event);
+function incoming({ owner, session, state }: StorableRecord & { type: 'session' }): Incoming {
+  const key = { ...owner, origin: randomUUID() };
+  const { firstSeq: nextSeq, title = null, labels } = session;
+  const names = { title, labels: labels ? JSON.stringify(labels) : null };
+  const incarnation = randomUUID();
+  return { record: session, state, key, incarnation, events: [], nextSeq, calls: new Calls(), names };
 }
 
-/** @returns the changes that record the session's creation. */
-function encodedCreation(texts: StoredTexts, key: KnownSession, { session, state }: ImportedSession): NewChange[] {
-  const { created, encodedCreated } = session;
-  if (encodedCreated !== undefined) return [{ session: key, kind: 'created', seq: 0, data: encodedCreated }];
+/** Writes what a session has besides its events, and shows it. */
+async function complete(
+  sql: Sql,
+  { key, record, state, calls, names }: Incoming,
+  { isHidden }: { isHidden: boolean },
+): Promise<void> {
+  const { firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, created, changes = [] } = record;
+  if (isHidden) await showImported(sql, key);
   // Records that no JSON was read from may have what JSON drops.
-  const given = Object.entries(created ?? {}).flatMap(([key, value]) =>
-    value === undefined ? [] : [{ key, json: JSON.stringify(value), eventId: null }],
+  const given = Object.entries(created ?? {}).flatMap(([name, value]) =>
+    value === undefined ? [] : [{ key: name, json: JSON.stringify(value), eventId: null }],
   );
-  // A session of another store: its events have the values that they wrote. An encoded text is not a value.
-  const unwritten = state.filter(({ json, eventId }) => eventId === null && !isEncoded(json));
-  return creationChanges(texts, key, byScope(created ? given : unwritten));
-}
-
-/** What the events of a batch leave of the session's own state. Others see the session before the last batch, which sets all of it. */
-function stateOf({ events, lastSeq }: ImportPlan): StateEntry[] {
-  const plain = events.flatMap(({ seq, json, superseded }) => {
-    const event = isEncoded(json) ? undefined : decodeEvent(json);
-    return event ? [{ seq, event, superseded: superseded === undefined ? undefined : keysIn(superseded) }] : [];
-  });
-  return pastState([], plain, lastSeq);
-}
-
-interface StateHere {
-  isFirst: boolean;
-  stored: readonly StateEntry[];
-  hasOwn: boolean;
-  /** The ids of the events that come with it. */
-  events: ReadonlySet<string>;
-}
-
-/** @returns undefined if the state stays as it is. */
-function encodedOwnState(
-  texts: StoredTexts,
-  key: KnownSession,
-  { session, state: entries }: ImportedSession,
-  { isFirst, stored: raw, hasOwn, events }: StateHere,
-): StateWrite | undefined {
-  const set = () => encodedState(texts, key, byScope(entries));
-  const stored = comparableState(texts, key, 'session', raw, entries);
-  // The records explain this state, so a change in the log would look like one that was made here.
-  if (isFirst && stored.length === 0) return { set: set(), replaces: false, recorded: [] };
-  if (JSON.stringify(stored) === JSON.stringify(entries)) return undefined;
-  const kept = new Set(entries.map((entry) => entry.key));
-  const removed = stored.map((entry) => entry.key).filter((name) => !kept.has(name));
-  const plain = entries.filter(({ json }) => !isEncoded(json));
-  const change = { session: key, seq: session.lastSeq };
-  const explains = !hasOwn && isExplained(entries, stored, session.changes ?? [], events);
-  const recorded = explains ? [] : stateChanges(texts, change, byScope(plain), removed);
-  if (explains || plain.length < entries.length) recorded.push({ ...change, kind: 'imported' });
-  return { set: set(), replaces: true, recorded };
-}
-
-/** @returns the stored state to compare with `entries`: encoded values for entries that are encoded. */
-function comparableState(
-  texts: StoredTexts,
-  owner: KnownSession,
-  scope: Scope,
-  stored: readonly StateEntry[],
-  entries: readonly StateEntry[],
-): StateEntry[] {
-  const encoded = new Set(entries.filter(({ json }) => isEncoded(json)).map(({ key }) => key));
-  return stored.map((entry) => {
-    if (encoded.has(prefixed(scope, entry.key))) return entry;
-    const json = texts.decode(entry.json, () => ofState(owner, scope, entry.key));
-    return { ...entry, json: typeof json === 'string' ? json : '' };
-  });
+  // A session of another store: its events have the values that they wrote.
+  const unwritten = state.filter(({ eventId }) => eventId === null);
+  await recordChanges(sql, creationChanges(sql.texts, key, byScope(created ? given : unwritten)));
+  for (const { kind, seq, set, removed } of changes) {
+    const data = JSON.stringify(kind === 'state' ? { set, removed } : set);
+    await recordChange(sql, { session: key, kind, seq, data });
+  }
+  await setState(sql, key, encodedState(sql.texts, key, byScope(state)));
+  await describeTransferred(sql, { key, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, ...names });
+  await setOpenCalls(sql, key, calls, []);
+  const change = { session: key, seq: lastSeq, data: importedAs(names) };
+  // If an event of the session was rewritten, no other entry explains some of the state.
+  await recordChange(sql, { ...change, kind: 'imported' });
+  if (deletedAt !== undefined) await recordChange(sql, { ...change, kind: 'soft-deleted' });
 }

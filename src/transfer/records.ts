@@ -1,7 +1,5 @@
-import type { LongRunningCall } from '../conversation/calls.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import {
-  aBoolean,
   aDate,
   aRecord,
   aString,
@@ -17,9 +15,9 @@ import {
   type Known,
 } from '../model/arguments.js';
 import { checkLabels, checkTitle } from '../model/description.js';
-import { isFramed, isWhole } from '../model/stored-texts.js';
+import { isFramed } from '../model/stored-texts.js';
 import { InvalidArgumentError, InvalidKeyError, UnserializableValueError } from '../model/errors.js';
-import { MOST_LEVELS, encode, isRecord } from '../model/json.js';
+import { MOST_LEVELS, encode } from '../model/json.js';
 import { withoutInternalMetadata } from '../model/internal-metadata.js';
 import { checkKeys, checkedSessionKey, type ForkedFrom, type SessionKey } from '../model/keys.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
@@ -27,47 +25,38 @@ import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '.
 import { beginsTurn, type LooseEvent } from '../model/turn.js';
 import type { VersionKey } from '../artifacts/stored-version.js';
 import { aContent, type TransferredMemory } from './stored-memories.js';
-import { isBoundTo, type TextBinding, type TransferTexts } from './bound-texts.js';
 
 /** A value of the state. Its key has no prefix, since the record names the owner. */
 export interface StateRecord {
   key: string;
-  /** Absent if it is encoded. */
-  value?: unknown;
-  /** The value as a codec has stored it. */
-  encoded?: string;
+  value: unknown;
   /** The event that wrote it; null if it was set outside a run. */
   eventId: string | null;
 }
 
 /**
  * A change of state outside an event; a session's past state is computed from both. `state` was set outside a run, after the event
- * `seq`. `trimmed` is the state before the first event that is kept. If a codec has encoded the change, `encoded` replaces `set`.
+ * `seq`. `trimmed` is the state before the first event that is kept.
  */
 export interface StateChangeRecord {
   kind: 'state' | 'trimmed';
   seq: number;
-  set?: Record<string, unknown>;
+  set: Record<string, unknown>;
   removed: readonly string[];
-  encoded?: string;
 }
 
 /** The state of an app (`app:`). */
-export interface AppRecord {
+interface AppRecord {
   type: 'app';
   appName: string;
-  /** Of an export of texts as they are stored. */
-  bound?: TextBinding;
   state: readonly StateRecord[];
 }
 
 /** The state of a user in an app (`user:`). */
-export interface UserRecord {
+interface UserRecord {
   type: 'user';
   appName: string;
   userId: string;
-  /** Of an export of texts as they are stored. */
-  bound?: TextBinding;
   state: readonly StateRecord[];
 }
 
@@ -87,31 +76,21 @@ export interface SessionRecord extends SessionKey {
   labels?: Record<string, string>;
   /** Of a fork. */
   forkedFrom?: ForkedFrom;
-  /** Of an export of texts as they are stored. */
-  bound?: TextBinding;
   /** Its own state. */
   state: readonly StateRecord[];
   /** The state at its creation, with prefixed keys; by default the state that no event has written. */
   created?: Record<string, unknown>;
-  /** The same as a codec has stored it. */
-  encodedCreated?: string;
   changes?: readonly StateChangeRecord[];
-  /** In an export of texts as they are stored: the calls that wait for a person, which encoded events do not show. */
-  openCalls?: readonly LongRunningCall[];
 }
 
 /** An event of the session in the preceding record. */
 export interface EventRecord extends SessionKey {
   type: 'event';
   seq: number;
-  /** ADK's event as JSON; if it is encoded, only its id and its time. */
+  /** ADK's event as JSON. */
   event: { id: string; timestamp: number } & Record<string, unknown>;
-  /** The event as a codec has stored it. */
-  encoded?: string;
   /** The keys of its state delta that lost to an earlier event with a later write. */
   superseded?: readonly string[];
-  /** For an encoded event, which does not show it: a turn begins with it. */
-  beginsTurn?: true;
 }
 
 /** Names a version of an artifact in records. */
@@ -130,14 +109,8 @@ export interface ArtifactRecord extends ArtifactNames {
   createTime: number;
   /** How many parts its content has. */
   parts: number;
-  /** Of an export of texts as they are stored. */
-  bound?: TextBinding;
-  /** The Part without its content, the metadata, and type, size and hash. Absent if it is encoded. */
-  info?: Record<string, unknown>;
-  /** The same as a codec has stored it. */
-  encoded?: string;
-  /** Negative: the number of the upload to which a codec has bound the content of a stream. */
-  upload?: number;
+  /** The Part without its content, the metadata, and type, size and hash. */
+  info: Record<string, unknown>;
 }
 
 /** A part of the content of the preceding artifact. */
@@ -167,17 +140,13 @@ export interface MemoryRecord extends SessionKey {
   settles?: number;
   /** From this time on nobody finds it. */
   expires?: number;
-  /** Of an export of texts as they are stored. */
-  bound?: TextBinding;
   /** What a search compares, in base64. */
   words: string;
   /** Its vector, in base64, and the name of what made it. */
   embedding?: string;
   model?: string;
-  /** Content, author and metadata. Absent if it is encoded. */
-  data?: Record<string, unknown>;
-  /** The same as a codec has stored it. */
-  encoded?: string;
+  /** Content, author and metadata. */
+  data: Record<string, unknown>;
 }
 
 /** A line of an export. */
@@ -195,7 +164,6 @@ export type StorableRecord =
       createTime: number;
       parts: number;
       info: string;
-      upload?: number | undefined;
     }
   | { type: 'part'; owner: VersionKey; part: number; data: Buffer }
   | { type: 'memory'; owner: SessionKey; memory: TransferredMemory };
@@ -207,7 +175,6 @@ const seqFrom = (least: number, most = MAX_SEQ) =>
     `a whole number from ${least} to ${most}`,
     (value) => Number.isInteger(value) && Number(value) >= least && Number(value) <= most,
   );
-const anUpload = seqFrom(-MAX_SEQ, -1);
 
 const aTitle: Check = (value, name) => {
   aString(value, name);
@@ -220,9 +187,6 @@ const someLabels: Check = (value, name) => {
 
 const aForkPoint = object<ForkedFrom>({ sessionId: aString, at: seqFrom(0) }, 'sessionId', 'at');
 
-const encoded = rule('a text as a codec has stored it', (value) => typeof value === 'string' && isWhole(value));
-const bound = object<TextBinding>({ origin: aString, names: aString }, 'origin', 'names');
-
 /** Not checked as a date, since sums of times may be later than any date. */
 const aNumber = rule('a number', Number.isFinite);
 
@@ -231,27 +195,28 @@ const named: Known<SessionKey & { type: string }> = {
   ...{ type: anything, appName: anything, userId: anything, sessionId: anything },
 };
 const ofVersion = { ...named, filename: anything, version: seqFrom(0) };
-const ofState = { bound, state: objects };
-
 const CHECKS = {
-  app: object<AppRecord>({ type: anything, appName: anything, ...ofState }, 'state'),
-  user: object<UserRecord>({ type: anything, appName: anything, userId: anything, ...ofState }, 'state'),
+  app: object<AppRecord>({ type: anything, appName: anything, state: objects }, 'state'),
+  user: object<UserRecord>({ type: anything, appName: anything, userId: anything, state: objects }, 'state'),
   session: object<SessionRecord>(
     {
-      ...{ ...named, ...ofState, createTime: aTime, lastUpdateTime: aTime, firstSeq: seqFrom(1), lastSeq: seqFrom(0) },
+      ...{
+        ...named,
+        state: objects,
+        createTime: aTime,
+        lastUpdateTime: aTime,
+        firstSeq: seqFrom(1),
+        lastSeq: seqFrom(0),
+      },
       ...{ deletedAt: aTime, title: aTitle, labels: someLabels, forkedFrom: aForkPoint },
-      ...{ created: aRecord, encodedCreated: encoded, changes: objects, openCalls: objects },
+      ...{ created: aRecord, changes: objects },
     },
     ...(['createTime', 'lastUpdateTime', 'firstSeq', 'lastSeq', 'state'] as const),
   ),
-  event: object<EventRecord>(
-    { ...named, seq: seqFrom(1), event: aRecord, encoded, superseded: strings, beginsTurn: aBoolean },
-    'seq',
-    'event',
-  ),
+  event: object<EventRecord>({ ...named, seq: seqFrom(1), event: aRecord, superseded: strings }, 'seq', 'event'),
   artifact: object<ArtifactRecord>(
-    { ...ofVersion, createTime: aTime, parts: seqFrom(0), bound, info: aRecord, encoded, upload: anUpload },
-    ...(['version', 'createTime', 'parts'] as const),
+    { ...ofVersion, createTime: aTime, parts: seqFrom(0), info: aRecord },
+    ...(['version', 'createTime', 'parts', 'info'] as const),
   ),
   part: object<ArtifactPartRecord>(
     { ...ofVersion, part: seqFrom(0), data: aString },
@@ -260,48 +225,29 @@ const CHECKS = {
   memory: object<MemoryRecord>(
     {
       ...{ ...named, memoryId: anything, seq: seqFrom(1), time: aDate, createTime: aTime },
-      ...{ settles: aNumber, expires: aNumber, bound, words: aString, embedding: aString, model: aString },
-      ...{ data: aRecord, encoded },
+      ...{ settles: aNumber, expires: aNumber, words: aString, embedding: aString, model: aString },
+      data: aRecord,
     },
-    ...(['time', 'createTime', 'words'] as const),
+    ...(['time', 'createTime', 'words', 'data'] as const),
   ),
 };
-const checkState = object<StateRecord>(
-  { key: aString, value: anything, encoded, eventId: nullable(aString) },
-  'key',
-  'eventId',
-);
+const checkState = object<StateRecord>({ key: aString, value: anything, eventId: nullable(aString) }, 'key', 'eventId');
 const seq = seqFrom(0);
 const checkChange = object<StateChangeRecord>(
-  { seq, kind: oneOf('state', 'trimmed'), set: aRecord, removed: strings, encoded },
-  'seq',
-  'kind',
-  'removed',
+  { seq, kind: oneOf('state', 'trimmed'), set: aRecord, removed: strings },
+  ...(['seq', 'kind', 'set', 'removed'] as const),
 );
-const checkCall = (call: LongRunningCall, name: string) => {
-  for (const each of [call.seq, call.number]) seq(each, name);
-  aTime(call.timestamp, name);
-  for (const each of [call.id, call.name]) aString(each, name);
-};
 const isType = (type: unknown): type is TransferRecord['type'] =>
   typeof type === 'string' && Object.hasOwn(CHECKS, type);
 
 /** Two levels more than a value: the change, and its object of state. */
 const RECORDED_LEVELS = MOST_LEVELS + 2;
 
-/** Which texts are accepted. */
-export interface AcceptedTexts {
-  /** Plain texts by default. */
-  texts?: TransferTexts | undefined;
-  /** The codecs without which a text as it is stored is damage. */
-  required?: readonly string[];
-}
-
 /**
  * @param number the record's number, counted from 1.
  * @throws InvalidArgumentError that begins with the number, for something that is not a record of an export, or cannot be stored.
  */
-export function storableRecord(record: unknown, number: number, accepted: AcceptedTexts = {}): StorableRecord {
+export function storableRecord(record: unknown, number: number): StorableRecord {
   const name = `Record ${number}`;
   aRecord(record, name);
   const { type }: { type?: unknown } = record as object;
@@ -311,9 +257,7 @@ export function storableRecord(record: unknown, number: number, accepted: Accept
     );
   try {
     CHECKS[type](record, name);
-    const stored = storable(record as TransferRecord);
-    checkTexts(record as TransferRecord, stored, name, accepted);
-    return stored;
+    return storable(record as TransferRecord);
   } catch (error) {
     const isRefusal =
       error instanceof InvalidArgumentError ||
@@ -324,72 +268,8 @@ export function storableRecord(record: unknown, number: number, accepted: Accept
   }
 }
 
-/** The records of events and of parts have no binding: that of their session or their artifact counts. */
-function checkTexts(
-  record: TransferRecord,
-  { owner }: StorableRecord,
-  name: string,
-  { texts = 'plain', required }: AcceptedTexts,
-): void {
-  if (record.type === 'event') {
-    if (record.encoded !== undefined && texts === 'plain') refuseStored();
-    return;
-  }
-  if (record.type === 'part') return;
-  const { bound } = record;
-  const hasEncoded = textsOf(record).some((each) => each.encoded !== undefined);
-  if ((bound || hasEncoded) && texts === 'plain') refuseStored();
-  if (hasEncoded && !bound)
-    throw new InvalidArgumentError('It has encoded texts, and does not say what they are bound to.');
-  if (bound && !isBoundTo(owner, bound))
-    throw new InvalidArgumentError(
-      `Its texts are as they were stored under other names, and nobody could read them under these. Import them under the names that they had, or export plain texts.`,
-    );
-  if (bound && hasPlain(record)) refusePlain(name, required);
-}
-
-type OwnRecord = AppRecord | UserRecord | SessionRecord | ArtifactRecord | MemoryRecord;
-
-/** The texts of a record that may be encoded. */
-function textsOf(record: OwnRecord): readonly { encoded?: string | undefined }[] {
-  if (record.type === 'artifact')
-    return [{ encoded: record.encoded ?? (hasEncodedContent(record.info) ? '' : undefined) }];
-  if (record.type === 'memory')
-    return [{ encoded: record.encoded ?? (bytesIn(record).some(isFramed) ? '' : undefined) }];
-  if (record.type !== 'session') return record.state;
-  return [...record.state, { encoded: record.encodedCreated }, ...(record.changes ?? [])];
-}
-
-/** Whether some content of a record is not encoded. */
-function hasPlain(record: OwnRecord): boolean {
-  if (record.type === 'artifact') return record.encoded === undefined;
-  if (record.type === 'memory') return record.encoded === undefined || !bytesIn(record).every(isFramed);
-  if (record.state.some((each) => each.encoded === undefined)) return true;
-  if (record.type !== 'session') return false;
-  const { created, changes = [] } = record;
-  return created !== undefined || changes.some(({ set }) => set !== undefined);
-}
-
 const bytesIn = ({ words, embedding }: MemoryRecord) =>
   [words, embedding].flatMap((bytes) => (bytes === undefined ? [] : [Buffer.from(bytes, 'base64')]));
-
-/** For a codec that has encoded only the content. */
-const hasEncodedContent = (info: ArtifactRecord['info']) =>
-  isRecord(info?.['content']) && info['content']['isEncoded'] === true;
-
-/** Refuses a plain text if a codec is required: it may be forged, and once it is encoded everybody would trust it. */
-export function refusePlain(record: string, required: readonly string[] = []): void {
-  if (required.length > 0)
-    throw new InvalidArgumentError(
-      `${record} has a text that is not encoded with ${required.join(', ')}, which is required, so somebody may have forged it. Export plain texts with that codec: that refuses what is forged.`,
-    );
-}
-
-function refuseStored(): never {
-  throw new InvalidArgumentError(
-    `It is from an export of texts as they are stored. Import it with texts: 'asStored' (--as-stored), if you trust whoever made it: encoded texts are not checked.`,
-  );
-}
 
 function storable(record: TransferRecord): StorableRecord {
   const { type, appName } = record;
@@ -408,7 +288,6 @@ function storable(record: TransferRecord): StorableRecord {
       if (forkedFrom && forkedFrom.at > record.lastSeq)
         throw new InvalidArgumentError('forkedFrom.at must be lastSeq at most.');
       if (record.created) encode(record.created, 'created', RECORDED_LEVELS);
-      for (const call of record.openCalls ?? []) checkCall(call, 'openCalls');
       for (const change of record.changes ?? []) {
         checkChange(change, 'changes');
         encode(change, 'changes', RECORDED_LEVELS);
@@ -423,16 +302,14 @@ function storable(record: TransferRecord): StorableRecord {
       const owner = checkedSessionKey(record);
       checkKeys({ ...owner, eventId: event.id });
       // Anybody who makes a file or another store could write keys that ADK trusts.
-      const json = record.encoded ?? encode(withoutInternalMetadata(event), 'event').json;
+      const { json } = encode(withoutInternalMetadata(event), 'event');
       const lost = superseded && { superseded: JSON.stringify(superseded) };
-      const begins = record.encoded === undefined ? beginsTurn(event) : (record.beginsTurn ?? false);
       const { id, timestamp } = event;
-      return { type, owner, event: { seq, id, timestamp, json, ...lost, beginsTurn: begins } };
+      return { type, owner, event: { seq, id, timestamp, json, ...lost, beginsTurn: beginsTurn(event) } };
     }
     case 'artifact': {
-      const { createTime, parts, info, encoded, upload } = record;
-      const text = eitherText('info', info, encoded);
-      return { type, owner: versionOf(record), createTime, parts, upload, info: text };
+      const { createTime, parts, info } = record;
+      return { type, owner: versionOf(record), createTime, parts, info: encode(info, 'info', RECORDED_LEVELS).json };
     }
     case 'part':
       return { type, owner: versionOf(record), part: record.part, data: Buffer.from(record.data, 'base64') };
@@ -441,27 +318,21 @@ function storable(record: TransferRecord): StorableRecord {
   }
 }
 
-/** @returns the text to store: the JSON of `plain`, or `encoded` if the record has that. @throws InvalidArgumentError if it has both or neither. */
-function eitherText(name: string, plain: unknown, encoded: string | undefined): string {
-  if ((plain === undefined) === (encoded === undefined))
-    throw new InvalidArgumentError(`It must have either ${name} or encoded.`);
-  return encoded ?? encode(plain, name, RECORDED_LEVELS).json;
-}
-
 /** @throws InvalidKeyError, InvalidArgumentError. */
 function storableMemory(record: MemoryRecord): TransferredMemory {
-  const { appName, userId, sessionId, memoryId, data, encoded, time, createTime, model } = record;
+  const { appName, userId, sessionId, memoryId, data, time, createTime, model } = record;
   checkKeys({ appName, ...(userId !== '' && { userId }), ...(sessionId !== '' && { sessionId }), memoryId });
-  const text = eitherText('data', data, encoded);
-  if (data) aContent(data['content'], 'data.content');
+  aContent(data['content'], 'data.content');
   if ((model === undefined) !== (record.embedding === undefined))
     throw new InvalidArgumentError('It must have embedding and model, or neither.');
-  const [words = Buffer.alloc(0), embedding] = bytesIn(record);
+  const bytes = bytesIn(record);
+  if (bytes.some(isFramed)) throw new InvalidArgumentError('words and embedding must not be encoded by a codec.');
+  const [words = Buffer.alloc(0), embedding] = bytes;
   return {
     key: { appName, userId, sessionId, memoryId },
     ...{ time, createTime, seq: record.seq, settles: record.settles, expires: record.expires },
     ...{ words, model, embedding },
-    data: text,
+    data: encode(data, 'data', RECORDED_LEVELS).json,
   };
 }
 
@@ -475,7 +346,7 @@ function storableState(state: readonly StateRecord[], scope: Scope, owner: Sessi
   const names = new Set<string>();
   return state.map((each) => {
     checkState(each, 'state');
-    const { key, value, encoded, eventId } = each;
+    const { key, value, eventId } = each;
     const name = prefixed(scope, key);
     if (scopeOf(name).scope !== scope)
       throw new InvalidArgumentError(`The key '${key}' of the state of a session has a prefix of another scope.`);
@@ -483,6 +354,6 @@ function storableState(state: readonly StateRecord[], scope: Scope, owner: Sessi
     names.add(name);
     checkStateKey(owner, name);
     if (eventId !== null) checkKeys({ eventId });
-    return { key: name, json: encoded ?? encode(value, `state.${key}`).json, eventId };
+    return { key: name, json: encode(value, `state.${key}`).json, eventId };
   });
 }

@@ -13,28 +13,22 @@ import {
   type EncodedVersion,
   type VersionKey,
 } from '../artifacts/stored-version.js';
-import { ARTIFACT_COLUMNS, ARTIFACT_WHERE, insertIntoArtifacts, numberOf, textOf } from '../database/sql/tables.js';
-import { ofArtifact } from '../model/codec.js';
-import { AS_STORED, isEncoded, type StoredTexts } from '../model/stored-texts.js';
+import { ARTIFACT_COLUMNS, ARTIFACT_WHERE, insertIntoArtifacts, numberOf } from '../database/sql/tables.js';
+import type { StoredTexts } from '../model/stored-texts.js';
 import { DamagedArtifactError, InvalidArgumentError } from '../model/errors.js';
 
 /** A version, as exports and imports have it. */
 interface TransferredVersion {
-  /** JSON of `ArtifactInfo`, plain or as a codec has stored it. */
+  /** JSON of `ArtifactInfo`. */
   info: string;
   parts: readonly Buffer[];
   createTime: number;
-  /** The upload that has its parts, to which a codec has bound them. */
-  upload?: number | undefined;
 }
-
-/** The content of an upload's row. */
-const NO_CONTENT: EncodedVersion = { info: '{}', parts: [] };
 
 export const nameOf = ({ filename, version }: VersionKey) => `Version ${version} of artifact ${filename}`;
 
 /**
- * @returns the version without its encoding, or with `AS_STORED` as it is; undefined if there is none.
+ * @returns the version without its encoding; undefined if there is none.
  * @throws DamagedArtifactError if it cannot be read.
  */
 export async function transferredVersion(
@@ -46,14 +40,9 @@ export async function transferredVersion(
   const parts = await partsOf(sql, key, row);
   const { texts } = sql;
   const stored = storedVersion(texts, key, row);
-  const { info, createTime, upload } = stored;
-  if (texts === AS_STORED) {
-    const isBound = isEncoded(textOf(row.info)) || (!(info instanceof Damaged) && info.content?.isEncoded);
-    return { info: textOf(row.info), parts, createTime, upload: isBound ? upload : undefined };
-  }
   const content = decodedContent(texts, key, stored, parts);
   if (!(content instanceof Damaged) && isWhole(content))
-    return { info: withEncoding(content, false).info, parts: content.parts, createTime };
+    return { info: withEncoding(content, false).info, parts: content.parts, createTime: stored.createTime };
   const filename = key.sessionId === '' ? nameOfUsers(key.filename) : key.filename;
   throw new DamagedArtifactError(filename, version, (content instanceof Damaged ? content : CHANGED).what);
 }
@@ -65,15 +54,11 @@ export async function transferredVersion(
 export function encodedImport(
   texts: StoredTexts,
   key: VersionKey,
-  { info: text, parts, upload }: TransferredVersion,
+  { info: text, parts }: Omit<TransferredVersion, 'createTime'>,
 ): EncodedVersion {
-  // Encoded texts are not checked.
-  const info = isEncoded(text) ? undefined : infoOf(text);
-  if (info instanceof Damaged) throw new InvalidArgumentError(`${nameOf(key)} has no info of an artifact.`);
-  if (info === undefined || info.content?.isEncoded === true) {
-    const of = () => ofArtifact({ ...key, origin: '' }, key.version, 'info', upload);
-    return { info: texts.encode(text, of), parts, upload };
-  }
+  const info = infoOf(text);
+  if (info instanceof Damaged || info.content?.isEncoded)
+    throw new InvalidArgumentError(`${nameOf(key)} has no info of a plain artifact.`);
   if (!isWhole({ info, parts })) throw new InvalidArgumentError(`${nameOf(key)} has other content than its info says.`);
   return encodedVersion(texts, key, withEncoding({ info, parts }, !texts.codec.isNone));
 }
@@ -104,8 +89,6 @@ export async function importVersion(
     `update ${artifacts} set last_version = ?, update_time = ? where ${ARTIFACT_WHERE} and last_version < ?`,
     [version, createTime, ...values, version],
   );
-  const { upload } = encoded;
-  if (upload !== undefined) await insertVersion(sql, { ...key, version: upload }, NO_CONTENT, createTime);
   await insertVersion(sql, key, encoded, createTime);
   return true;
 }

@@ -15,12 +15,11 @@ import {
 import { aPlainObject, objects, type Check } from '../model/arguments.js';
 import { ofMemory } from '../model/codec.js';
 import {
-  mapTexts,
-  AS_STORED,
   Undecodable,
   encodingOf,
   encodingOfBytes,
   isFramed,
+  mapTexts,
   type StoredTexts,
 } from '../model/stored-texts.js';
 import { DamagedMemoryError } from '../model/errors.js';
@@ -167,11 +166,10 @@ export function encodedMemory(
 }
 
 /**
- * @returns memories without their encoding, or with `AS_STORED` as they are.
+ * @returns memories without their encoding.
  * @throws DamagedMemoryError if one cannot be read.
  */
 export function transferredMemories(texts: StoredTexts, page: readonly TransferredMemory[]): TransferredMemory[] {
-  if (texts === AS_STORED) return [...page];
   return mapTexts(page, (memory) => {
     const { memoryId, sessionId } = memory.key;
     const decoded = decodedMemory(texts, memory);

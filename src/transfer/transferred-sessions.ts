@@ -1,13 +1,5 @@
-import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
-import {
-  SESSION_WHERE,
-  placeholders,
-  sessionValues,
-  booleanOf,
-  numberOf,
-  optionalTextOf,
-  textOf,
-} from '../database/sql/tables.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { SESSION_WHERE, sessionValues, booleanOf, optionalTextOf, textOf } from '../database/sql/tables.js';
 import {
   STORED_SESSION_COLUMNS,
   storedSessionOf,
@@ -22,12 +14,21 @@ export interface TransferredSession extends StoredSession {
   title: string | null;
   /** JSON, or null if it has none. */
   labels: string | null;
+  /** Whether somebody holds its lease, by the database's clock. */
+  isLeased: boolean;
 }
 
 /** What an import writes into a session's row. */
-export type DescribedSession = Omit<TransferredSession, 'incarnation' | 'origin' | 'status' | 'forkedFrom'>;
+export type DescribedSession = Omit<
+  TransferredSession,
+  'incarnation' | 'origin' | 'status' | 'forkedFrom' | 'isLeased'
+>;
 
-const columnsOf = ({ tables }: Sql) => `${STORED_SESSION_COLUMNS}, title, ${tables.select.labels} as labels_json`;
+const columnsOf = ({
+  tables,
+  dialect,
+}: Sql) => `${STORED_SESSION_COLUMNS}, title, ${tables.select.labels} as labels_json,
+  (lease_expires is not null and lease_expires > ${dialect.sql.now}) as leased`;
 
 /** @returns the next app by name that has sessions, state, artifacts or memories; undefined if there is none. */
 export async function nextAppWithState(sql: Sql, after: string): Promise<string | undefined> {
@@ -63,25 +64,52 @@ export async function lockTransferred(sql: Sql, session: SessionKey): Promise<Tr
   return row && transferredSessionOf(row);
 }
 
-/** @returns the session's events with these numbers, by number, without their contents. */
-export async function eventHeads(
+/** What an import leaves in the last change that it records: what people had called the session then. */
+export const importedAs = ({ title, labels }: Pick<TransferredSession, 'title' | 'labels'>): string =>
+  JSON.stringify([title, labels]);
+
+/**
+ * @param options.isNamedAnew whether people may have given the session another title or other labels.
+ * @returns whether nobody has written to the session since its import: the newest change of its row is that.
+ */
+export async function isAsImported(
   sql: Sql,
-  session: SessionKey,
-  numbers: readonly number[],
-): Promise<Map<number, Omit<StoredEvent, 'json'>>> {
-  if (numbers.length === 0) return new Map();
-  const rows = await sql.all(
-    `select seq, event_id, timestamp, begins_turn from ${sql.tables.events}
-      where ${SESSION_WHERE} and seq in (${placeholders(numbers.length)})`,
-    [...sessionValues(session), ...numbers],
+  session: TransferredSession,
+  { isNamedAnew }: { isNamedAnew: boolean },
+): Promise<boolean> {
+  const { sessions, changes, select } = sql.tables;
+  const key = sessionValues(session.key);
+  const [row] = await sql.all<{ data: string | null }>(
+    `select ${select.data} as data from ${changes} where ${SESSION_WHERE} and seq = ? and kind in ('imported', 'soft-deleted')
+      and change_id = (select last_change from ${sessions} where ${SESSION_WHERE})`,
+    [...key, session.lastSeq, ...key],
   );
-  return new Map(
-    rows.map((row) => [
-      numberOf(row['seq']),
-      { id: textOf(row['event_id']), timestamp: numberOf(row['timestamp']), beginsTurn: booleanOf(row['begins_turn']) },
-    ]),
+  const data = row && optionalTextOf(row.data);
+  return typeof data === 'string' && (isNamedAnew || data === importedAs(session));
+}
+
+/**
+ * Hides a session until the last batch of its import, for the caller that has inserted its row or holds its lock. Its events get a
+ * position that no reader reads: otherwise the log would have them before their session is whole, or never.
+ */
+export async function hideImported(sql: Sql, session: SessionKey, lastSeq: number): Promise<void> {
+  const key = sessionValues(session);
+  const { sessions } = sql.tables;
+  await sql.run(`${eventsWhere(sql)} position = 0 where ${SESSION_WHERE} and position is null`, key);
+  // With this time of the last update each `prune` finds it first.
+  await sql.run(
+    `update ${sessions} set status = 'importing', deleted_at = ${sql.dialect.sql.now}, last_seq = ?, last_update_time = 0
+      where ${SESSION_WHERE}`,
+    [lastSeq, ...key],
   );
 }
+
+/** Gives the events of a hidden session to the log. */
+export async function showImported(sql: Sql, session: SessionKey): Promise<void> {
+  await sql.run(`${eventsWhere(sql)} position = null where ${SESSION_WHERE} and position = 0`, sessionValues(session));
+}
+
+const eventsWhere = ({ dialect, tables }: Sql) => `${dialect.sql.updateThrough(tables.events, 'primary')} set`;
 
 /** Writes the exported values into a session's row, for the caller that holds its lock. */
 export async function describeTransferred(sql: Sql, { key, ...session }: DescribedSession): Promise<void> {
@@ -95,8 +123,14 @@ export async function describeTransferred(sql: Sql, { key, ...session }: Describ
 interface SessionRow extends StoredSessionRow {
   title: string | null;
   labels_json: string | null;
+  leased: number | boolean;
 }
 
 function transferredSessionOf(row: SessionRow): TransferredSession {
-  return { ...storedSessionOf(row), title: optionalTextOf(row.title), labels: optionalTextOf(row.labels_json) };
+  return {
+    ...storedSessionOf(row),
+    title: optionalTextOf(row.title),
+    labels: optionalTextOf(row.labels_json),
+    isLeased: booleanOf(row.leased),
+  };
 }

@@ -75,10 +75,6 @@ turnsSuite.own('K7', "an event's row says whether a turn begins with it, however
   const source = new SessionMaintenance(orm.em, { codec: CODEC });
   await maintenance.importSessions(source.exportSessions({ appName: app }));
   expect(await beginnings(target, app)).toEqual(found);
-  await maintenance.eraseUser({ appName: app, userId: 'bob' });
-  const asStored = source.exportSessions({ appName: app, userId: 'bob', texts: 'asStored' });
-  await maintenance.importSessions(asStored, { texts: 'asStored' });
-  expect(await beginnings(target, app)).toEqual(found);
 });
 
 /** `u` begins a turn, `a` is of an agent, `r` an answer of the user. */

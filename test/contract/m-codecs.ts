@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import { brotliCompressSync, constants } from 'node:zlib';
 import { BaseAgent, Runner, type Event, type InvocationContext, type Session } from '@google/adk';
@@ -749,179 +749,6 @@ codecSuite.own('M1', 'an export is plain, and an import encodes with its own key
   expect(await maintenance.importSessions(records)).toMatchObject({ sessions: 0, events: 0 });
 });
 
-/** A service with the keys k1 and k2; what any other has encrypted cannot be read. */
-const known = (): Codec[] => [
-  compression({ minBytes: 200 }),
-  encrypting('k1', (id) => (['k1', 'k2'].includes(id) ? bytesOf(id) : undefined)),
-];
-
-codecSuite.own(
-  'M4',
-  'texts as they are stored come back exactly, without a key, and are read with it',
-  async (context) => {
-    const { orm, app, another, scratch } = context;
-    const service = serviceOf(context, { codec: known() });
-    // Plain rows, rows of an earlier key, and in one session of a lost one.
-    const mixed = await three(another, app, { userId: 'carol', sessionId: 'mixed' });
-    const second = serviceOf(context, { codec: both('k2') });
-    await second.appendEvent({
-      session: mixed,
-      event: saying(SECRET, { id: 'e4', actions: { stateDelta: { k2: 1 } } }),
-    });
-    await live(service, new SessionMaintenance(orm.em, { codec: known() }), app);
-    const large = await service.createSession({ appName: app, userId: 'alice', sessionId: 'large' });
-    await service.appendEvent({
-      session: large,
-      event: saying('y'.repeat(5_000_000), { id: 'large', timestamp: 1.5 }),
-    });
-    await service.appendEvent({
-      session: large,
-      event: eventOf({ id: 'large2', content: { parts: noise(2_500_000) } }),
-    });
-    const softly = serviceOf(context, { codec: known(), deletion: 'soft' });
-    await softly.deleteSession(keyOf(await three(softly, app, { userId: 'dave', sessionId: 'hidden' })));
-    await serviceOf(context, { codec: encrypting('lost') }).createSession({
-      ...{ appName: app, userId: 'erin', sessionId: 'lost', state: { gone: SECRET, 'user:gone': SECRET } },
-    });
-
-    const source = new SessionMaintenance(orm.em);
-    await expectCode(read(source.exportSessions({ appName: app })), 'ADK_CODEC');
-    const asStored = { appName: app, texts: 'asStored' } as const;
-    const records = await read(source.exportSessions(asStored));
-    const withKeys = await read(new SessionMaintenance(orm.em, { codec: known() }).exportSessions(asStored));
-    expect(withKeys.map(digest)).toEqual(records.map(digest));
-    // Only the plain rows can be read: those of a user without a codec, and of the app.
-    const encodedOnly = records.filter((record) => 'userId' in record && record.userId !== 'carol');
-    expect(encodedOnly.filter((record) => /launch code|is 0451/.test(JSON.stringify(record)))).toEqual([]);
-    expect(encodedOnly.length).toBeGreaterThan(20);
-
-    const target = await scratch();
-    const plainly = new SessionMaintenance(target.orm.em);
-    const lines = records.map((record) => JSON.parse(JSON.stringify(record)) as unknown);
-    await plainly.importSessions(lines, { texts: 'asStored' });
-    const before = await contentsIn(target, app);
-    expectSameRows(before, await contentsIn(context, app));
-    expect((await read(plainly.exportSessions(asStored))).map(digest)).toEqual(records.map(digest));
-    // Changes included: nothing is written again.
-    const changes = () => target.query('select count(*) as n from adk_changes');
-    const recorded = await changes();
-    expect(await plainly.importSessions(lines, { texts: 'asStored' })).toMatchObject({ sessions: 0, events: 0 });
-    expectSameRows(await contentsIn(target, app), before);
-    expect(await changes()).toEqual(recorded);
-
-    const there = serviceOf(target, { codec: known() });
-    const lost = { appName: app, userId: 'erin', sessionId: 'lost' };
-    const error = await errorOf(there.getSession(lost));
-    expect(error).toMatchObject({ code: 'ADK_DAMAGED_SESSION', stateKeys: ['gone', 'user:gone'], events: [] });
-    for (const each of [service, there]) await each.deleteSession(lost);
-    expect(await shown(there, app)).toEqual(await shown(service, app));
-    expect(textsOf((await again(there, mixed))!)).toEqual([SECRET, SECRET, SECRET, SECRET]);
-    // What was recorded for the log, for forks and for rewinding is readable.
-    const key = { appName: app, userId: 'alice', sessionId: 'fork' };
-    const [here, copied] = await Promise.all(
-      [service, there].map((each) => each.forkSession(key, { at: 2, as: 'again' })),
-    );
-    expect(plain({ ...copied, lastUpdateTime: 0 })).toEqual(plain({ ...here, lastUpdateTime: 0 }));
-    const restored = serviceOf(target, { codec: known(), deletion: 'soft' });
-    await restored.restoreSession({ appName: app, userId: 'dave', sessionId: 'hidden' });
-    expect(textsOf((await restored.getSession({ appName: app, userId: 'dave', sessionId: 'hidden' }))!)).toHaveLength(
-      3,
-    );
-  },
-  oncePerDialect,
-);
-
-codecSuite.own(
-  'M4',
-  'a session that was written with texts as they are stored is another one for handles',
-  async (context) => {
-    const { orm, app } = context;
-    const service = serviceOf(context, { codec: known(), onStaleSession: 'reject' });
-    const session = await three(service, app);
-    const maintenance = new SessionMaintenance(orm.em);
-    const records = await read(maintenance.exportSessions({ appName: app, texts: 'asStored' }));
-    await service.deleteSession(keyOf(session));
-    await maintenance.importSessions(records, { texts: 'asStored' });
-    await expectCode(service.appendEvent({ session, event: saying('late') }), 'ADK_STALE_SESSION');
-    const fresh = (await again(service, session))!;
-    await service.appendEvent({ session: fresh, event: saying('more') });
-    expect(textsOf((await again(service, session))!)).toEqual([SECRET, SECRET, SECRET, 'more']);
-  },
-);
-
-codecSuite.own(
-  'M4',
-  'an import of texts as they are stored is asked for, and refused under other names, before anything is written',
-  async (context) => {
-    const { orm, app, another, scratch } = context;
-    const service = serviceOf(context, { codec: known() });
-    const session = await three(service, app, { sessionId: 'shared' });
-    const records = await read(new SessionMaintenance(orm.em).exportSessions({ appName: app, texts: 'asStored' }));
-    const target = await scratch();
-    const maintenance = new SessionMaintenance(target.orm.em, { codec: known() });
-    const refused = async (given: readonly unknown[], message: string | RegExp, texts?: 'asStored') => {
-      await expectCode(maintenance.importSessions(given, { texts }), 'ADK_INVALID_ARGUMENT', message);
-      const rows = await target.query(
-        'select app_name from adk_sessions union all select app_name from adk_app_states',
-      );
-      expect(rows).toEqual([]);
-    };
-    const only = (type: string) => records.filter((record) => record.type === type);
-    const renamed = (from: string, to: string, given: readonly unknown[] = records) =>
-      given.map((record) => JSON.parse(JSON.stringify(record).replaceAll(`"${from}"`, `"${to}"`)) as unknown);
-    await refused(records, /Record 1: .*texts: 'asStored'/);
-    for (const type of ['app', 'user', 'session', 'event'])
-      await refused(only(type).slice(0, 1), /Record 1: .*texts: 'asStored'/);
-    await refused(renamed(app, 'other'), 'under other names', 'asStored');
-    await refused(renamed('alice', 'bob', [...only('user'), ...only('session')]), 'under other names', 'asStored');
-    await refused(renamed('shared', 'copy', [...only('session'), ...only('event')]), 'under other names', 'asStored');
-    const without = (record: object) => ({ ...record, bound: undefined });
-    await refused(only('session').map(without), 'does not say what they are bound to', 'asStored');
-    const empty = { state: [], created: undefined, encodedCreated: undefined, changes: undefined };
-    const bare = only('session').map((record) => ({ ...without(record), ...empty }));
-    await refused([...bare, ...only('event')], 'does not say what it is bound to', 'asStored');
-    const broken = only('session').map((record) => ({ ...record, encodedCreated: '[ "adk-codec", [], "" ]' }));
-    await refused(broken, 'encodedCreated must be a text as a codec has stored it', 'asStored');
-
-    // Another session has the id.
-    await service.deleteSession(keyOf(session));
-    await three(another, app, { sessionId: 'shared' });
-    const before = await textsIn(context);
-    const created = only('session')[0] as { createTime: number };
-    await context.query(`update adk_sessions set create_time = ? where ${OF_SESSION}`, [
-      created.createTime,
-      ...valuesOf(session),
-    ]);
-    const given = [...only('session'), ...only('event')];
-    await expectCode(
-      new SessionMaintenance(orm.em).importSessions(given, { texts: 'asStored' }),
-      'ADK_SESSION_EXISTS',
-      'bound to the other one',
-    );
-    expect(await textsIn(context)).toEqual(before);
-  },
-);
-
-codecSuite.own(
-  'M4',
-  'plain rows of an export as stored are encoded by the codec that imports them',
-  async (context) => {
-    const { orm, app, another, scratch } = context;
-    const session = await three(another, app);
-    await serviceOf(context, { codec: known() }).appendEvent({ session, event: saying(SECRET) });
-    const records = await read(new SessionMaintenance(orm.em).exportSessions({ appName: app, texts: 'asStored' }));
-    const target = await scratch();
-    await new SessionMaintenance(target.orm.em, { codec: both('k2') }).importSessions(records, {
-      texts: 'asStored',
-      batchSize: 2,
-    });
-    const texts = await textsIn({ ...target, app });
-    expect(texts.join()).not.toMatch(/launch code|is 0451/);
-    expect(texts.filter((text) => text.includes('"k1"'))).toHaveLength(1);
-    expect(textsOf((await again(serviceOf(target, { codec: known() }), session))!)).toEqual(Array(4).fill(SECRET));
-  },
-);
-
 codecSuite.own('M2', 'a row that was moved, swapped or changed is damage', async (context) => {
   const { query } = context;
   const codec = encrypting('k1');
@@ -1055,7 +882,7 @@ codecSuite.own(
   'M2',
   'a text that somebody replaced by a plain one is encoded by no call that requires a codec',
   async (context) => {
-    const { orm, app, scratch } = context;
+    const { orm, app } = context;
     const encoded: string[] = [];
     const codec = strictCodec(encoded);
     const options = { codec, onDamage: () => {} };
@@ -1077,26 +904,6 @@ codecSuite.own(
       () => read(maintenance.exportSessions({ appName: app })),
     ];
     for (const call of refused) await expectCode(call(), 'ADK_DAMAGED_SESSION');
-    // As it is stored it is plain in the file, and no import that requires the codec takes it.
-    const records = await read(maintenance.exportSessions({ appName: app, texts: 'asStored' }));
-    const target = await scratch();
-    const importing = new SessionMaintenance(target.orm.em, { codec });
-    const written = () => textsIn({ ...target, app });
-    const of = (type: string) => records.filter((record) => record.type === type);
-    for (const given of [of('app'), of('user'), of('session'), records])
-      await expectCode(
-        importing.importSessions(given, { texts: 'asStored' }),
-        'ADK_INVALID_ARGUMENT',
-        /^Record 1 has a text that is not encoded with aes-256-gcm/,
-      );
-    const honest = of('session').map((record) => ({ ...record, state: [], created: undefined, changes: undefined }));
-    await expectCode(
-      importing.importSessions([...honest, ...of('event')], { texts: 'asStored' }),
-      'ADK_INVALID_ARGUMENT',
-      /^Record 3 has a text that is not encoded/,
-    );
-    expect(await written()).toEqual([]);
-
     const seen = JSON.stringify([
       await foldOf(log, app),
       await shown(serviceOf(context, { ...options, onDamagedEvent: 'skip' }), app),
@@ -1190,7 +997,7 @@ codecSuite.own(
   'M2',
   'a text that expands is damage of its row, and is expanded no further',
   async (context) => {
-    const { orm, app, query, scratch } = context;
+    const { orm, app, query } = context;
     const bomb = expanding('e2', 70_000_000, [{ codec: 'compression' }]);
     expect(bomb.length).toBeLessThan(10_000);
     const codec = compression({ algorithm: 'brotli', minBytes: 1 });
@@ -1217,14 +1024,6 @@ codecSuite.own(
         'ADK_DAMAGED_EVENT',
         undefined,
       ]);
-
-    // A file may hold such texts, too. The import takes them, and each is damage of its row alone.
-    const records = await read(new SessionMaintenance(orm.em).exportSessions({ appName: app, texts: 'asStored' }));
-    const target = await scratch();
-    await new SessionMaintenance(target.orm.em, options).importSessions(records, { texts: 'asStored' });
-    const there = serviceOf(target, options);
-    expect((await damageOf(there, session)).events).toEqual([{ from: 2, to: 2, problem: 'unreadable' }]);
-    expect(textsOf((await again(there, other))!)).toHaveLength(3);
 
     const maintenance = new SessionMaintenance(orm.em, options);
     expect(await maintenance.reencode({ appName: app, userId: 'alice' })).toMatchObject({
@@ -1501,38 +1300,6 @@ codecSuite.own('M3', 'reencode skips and counts what cannot be read, and refuses
   await expectCode(maintenance.reencode({ batchSize: 0 }), 'ADK_INVALID_ARGUMENT', 'batchSize');
   await expectCode(maintenance.reencode({ appName: '' }), 'ADK_INVALID_KEY');
 });
-
-/** Random text of n characters, which no codec makes shorter than the packets of a server. */
-const noise = (length: number) => [{ text: randomBytes(length / 2).toString('hex') }];
-
-/** Shortens a value, which would be too long in the message of a failed test. */
-const digest = (value: unknown) => createHash('sha256').update(JSON.stringify(value)).digest('hex');
-
-/** The rows of events and state, with the texts as they are stored. */
-async function contentsIn({ query }: Pick<OwnStore, 'query'>, app: string): Promise<Record<string, unknown>[]> {
-  const columns = {
-    events: 'user_id, session_id, seq, event_id, timestamp, data',
-    event_parts: 'user_id, session_id, seq, part, text',
-    session_states: 'user_id, session_id, state_key, event_id, value',
-    user_states: 'user_id, state_key, event_id, value',
-    app_states: 'state_key, event_id, value',
-  };
-  const rows: Record<string, unknown>[] = [];
-  for (const [table, names] of Object.entries(columns)) {
-    const key = names.split(', ').slice(0, -1).join(', ');
-    rows.push(
-      ...(await query<Record<string, unknown>>(`select ${names} from adk_${table} where app_name = ? order by ${key}`, [
-        app,
-      ])),
-    );
-  }
-  return rows;
-}
-
-function expectSameRows(rows: readonly unknown[], expected: readonly unknown[]): void {
-  expect(rows.length).toBeGreaterThan(20);
-  expect(rows.map(digest)).toEqual(expected.map(digest));
-}
 
 const encryptionKey = bytesOf;
 

@@ -63,8 +63,8 @@ export async function tablesOf(
   const sessions: Record<string, FoldedSession> = {};
   const origins = new Map<string, string>();
   for (const row of await rows('sessions')) {
-    // Nobody can read what is left of it.
-    if (row.status === 'ending') continue;
+    // Nobody sees a part of it.
+    if (row.status === 'ending' || row.status === 'importing') continue;
     sessions[rowId(row)] = { isDeleted: row.status === 'deleted', events: {}, state: {} };
     origins.set(rowId(row), row.origin);
   }

@@ -168,7 +168,6 @@ function program(): Command {
     .option('--user <id>', 'one user, without the state of apps')
     .option('--session <id>', 'with --format session: the session, of --app and --user')
     .addOption(new Option('--format <format>', 'one session as adk run --resume reads it').choices(['session']))
-    .option('--as-stored', 'encoded texts stay encoded; needs no codec')
     .action(action(exportSessions));
 
   command('import', 'reads what export has written, or copies another ADK session store', 'import support.jsonl')
@@ -177,7 +176,12 @@ function program(): Command {
     .option('--user <id>', 'for saved sessions: the user')
     .option('--session <id>', 'for one saved session: its id')
     .option('--keep-annulled', 'also take events that a rewind of adk-python has annulled')
-    .option('--as-stored', 'also take what was exported with --as-stored')
+    .addOption(
+      new Option('--on-existing <what>', 'with sessions that are here: leave, replace, or refuse them')
+        .choices(['skip', 'replace', 'error'])
+        .default('skip'),
+    )
+    .option('--force', 'with --on-existing replace: also those to which somebody has written here since their import')
     .option('--keep-state', 'values of user: and app: state that are here stay; by default those of the file win')
     .option('--from <url>', 'a database of a session service of ADK for TypeScript, Python or Go')
     .option('--dry-run', 'not for a file of export: only count, and report what cannot be taken')

@@ -1,5 +1,5 @@
 import type { EntityManager } from '@mikro-orm/core';
-import { CallInParts, Database, Import, IMPORT_OPTIONS, batchSizeOf } from '../../../src/internal.js';
+import { CallInParts, Database, Import, IMPORT_OPTIONS, importModeOf } from '../../../src/internal.js';
 import { aBoolean, aFunction, anything, keyConditions, object } from '../../../src/model/arguments.js';
 import {
   InvalidArgumentError,
@@ -37,12 +37,11 @@ const checkOptions = object<ImportFromOptions>(
  * const { sessions, refused } = await importFrom({ from: source.em, to: orm.em, dryRun: true });
  * ```
  *
- * Another call imports what is new since. Events are numbered by their times: if a session has got an event between older ones,
- * it is reported to `onRefused` and left as it is. State of a session is overwritten unless it has more events here, and state
- * of apps and users unless `sharedState` is `keep`. Titles, labels and soft deletions stay. A session that was deleted here
- * permanently is imported again.
+ * Another call imports the sessions that are new since, and with `onExisting: 'replace'` also replaces those that have changed in
+ * the store, if nobody has written to them here. Their titles, labels and artifacts stay. State of apps and users is overwritten
+ * unless `sharedState` is `keep`. A session that was deleted here permanently is imported again.
  *
- * @returns what was written, or would be with `dryRun`; what existed does not count.
+ * @returns what was written, or would be with `dryRun`, and how many sessions were left as they are.
  * @throws InvalidArgumentError if an option is unknown or its value is invalid.
  * @throws SchemaError if the tables are not those of a store (the message names them), or our tables are missing.
  * @throws DatabaseError, CodecError as the methods of `SessionMaintenance`.
@@ -50,7 +49,7 @@ const checkOptions = object<ImportFromOptions>(
  */
 export async function importFrom(options: ImportFromOptions): Promise<ImportResult> {
   options = checkOptions(options, 'The options of importFrom');
-  const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress, sharedState, as = {} } = options;
+  const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress, as = {} } = options;
   if (options.as && typeof from !== 'string')
     throw new InvalidArgumentError('as is for the text of saved sessions; the rows of a store keep their names.');
   const context: ErrorContext = { operation: 'importFrom', key: {} };
@@ -67,8 +66,7 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportResu
     typeof from === 'string'
       ? savedSessions(from, { as, refuse, onAnnulled })
       : await storedSessions(from, options, { refuse, onAnnulled });
-  const mode = { batchSize: batchSizeOf(options, 500), isDryRun, isForeign: true, sharedState };
-  const target = new Import(call, mode);
+  const target = new Import(call, { ...importModeOf(options), isDryRun, isForeign: true });
   const done = () => ({ ...target.result, ...left });
   return call.run(done, () =>
     writeForeign(records, target, onRefusedRow, () => {

@@ -16,7 +16,7 @@ export interface RefusedRow {
   reason: string;
 }
 
-export interface ImportFromOptions extends Omit<ImportOptions, 'texts'>, CommonOptions {
+export interface ImportFromOptions extends ImportOptions, CommonOptions {
   /**
    * The `EntityManager` of any MikroORM on the database with ADK's store; it need not know the tables. Or the text of a file that
    * `adk run --save_session` or the page of `adk web` wrote, in TypeScript or Python: a session, or an array of sessions.

@@ -18,7 +18,7 @@ import { countRows } from './count.js';
 import {
   FORK_COLUMNS,
   STORED_SESSION_COLUMNS,
-  isUnfinished,
+  isWhole,
   storedSessionOf,
   type StoredSession,
   type StoredSessionRow,
@@ -194,23 +194,39 @@ export async function setColumns(
   await sql.run(text, [...Object.values(columns), ...sessionValues(session)]);
 }
 
-/** The cascade of the foreign keys deletes events, their parts and session state. Artifacts have no foreign key to the session. */
-export async function deleteSessionRow(sql: Sql, session: SessionKey, incarnation: string): Promise<void> {
-  await deleteWhere(sql, session, 'incarnation = ?', incarnation);
+/**
+ * The cascade of the foreign keys deletes events, their parts and session state. Artifacts have no foreign key to the session.
+ *
+ * @param options.keepsArtifacts whether the session will be there again.
+ */
+export async function deleteSessionRow(
+  sql: Sql,
+  session: SessionKey,
+  incarnation: string,
+  { keepsArtifacts = false } = {},
+): Promise<void> {
+  await deleteWhere(sql, session, keepsArtifacts, 'incarnation = ?', incarnation);
 }
 
-/** Deletes the rows of a soft-deleted session. */
+/** Deletes the rows of a session that nobody sees. */
 export async function deleteSoftDeleted(sql: Sql, session: SessionKey): Promise<void> {
-  await deleteWhere(sql, session, `status <> 'active'`);
+  await deleteWhere(sql, session, false, `status <> 'active'`);
 }
 
-async function deleteWhere(sql: Sql, session: SessionKey, condition: string, ...values: string[]): Promise<void> {
+async function deleteWhere(
+  sql: Sql,
+  session: SessionKey,
+  keepsArtifacts: boolean,
+  condition: string,
+  ...values: string[]
+): Promise<void> {
   const { sessions, artifacts } = sql.tables;
   const key = sessionValues(session);
   const text = `delete from ${sessions} where ${SESSION_WHERE} and ${condition}`;
   const { affectedRows } = await sql.run(text, [...key, ...values]);
   if (affectedRows === 0) return;
-  await sql.run(`${sql.dialect.sql.deleteThrough(artifacts, 'primary')} where ${SESSION_WHERE}`, key);
+  if (!keepsArtifacts)
+    await sql.run(`${sql.dialect.sql.deleteThrough(artifacts, 'primary')} where ${SESSION_WHERE}`, key);
   await recordDeletion(sql, session);
 }
 
@@ -257,7 +273,7 @@ export async function restoreRow(sql: Sql, session: SessionKey): Promise<StoredS
   await noteIfBehind(sql, session);
   const row = await sql.dialect.operations.lockSession<StoredSessionRow>(sql, session, { columns });
   const stored = row && storedSessionOf(row);
-  if (!stored || stored.status === 'ending' || isUnfinished(stored)) return undefined;
+  if (!stored || !isWhole(stored)) return undefined;
   if (stored.status === 'deleted') {
     const text = `update ${sql.tables.sessions} set deleted_at = null, status = 'active' where ${SESSION_WHERE}`;
     await sql.run(text, sessionValues(session));

@@ -12,29 +12,25 @@ import type { SessionHead } from './sessions.js';
 
 /**
  * Soft-deleted sessions are `deleted`. They are `ending` once a permanent deletion in several transactions has begun: then they
- * lack events, and cannot be restored. Creating the id again deletes the rest first.
+ * lack events, and cannot be restored. `importing` until the last batch of an import: they lack events, state and calls, and have
+ * no entries in the log. Creating the id deletes all of these first.
  */
-type SessionStatus = 'active' | 'deleted' | 'ending';
+type SessionStatus = 'active' | 'deleted' | 'ending' | 'importing';
+
+/** Whether all of a session is stored. */
+export const isWhole = ({ status }: Pick<StoredSession, 'status'>): boolean =>
+  status === 'active' || status === 'deleted';
 
 /** A session's row, soft-deleted or not. */
 export interface StoredSession extends SessionHead {
   key: SessionKey;
   createTime: number;
   status: SessionStatus;
-  /** By the database's clock, in ms; undefined while it is active. */
+  /** By the database's clock, in ms; undefined while it is active. While it is imported, when its last batch was written. */
   deletedAt: number | undefined;
   /** Undefined unless it is a fork. */
   forkedFrom: ForkedFrom | undefined;
 }
-
-/**
- * A session whose import in batches has not ended is soft-deleted with this time, at which no other session can have been deleted.
- * It lacks events, state and calls.
- */
-export const unfinishedAt = (createTime: number): number => createTime - 1;
-
-export const isUnfinished = ({ deletedAt, createTime }: Pick<StoredSession, 'deletedAt' | 'createTime'>): boolean =>
-  deletedAt === unfinishedAt(createTime);
 
 /** The columns of `storedSessionOf`. */
 export interface StoredSessionRow extends SessionKeyRow, ForkRow {

@@ -163,7 +163,7 @@ describe.each(harnesses)('%s', (_name, harness) => {
     };
     // The first one also prepares the connection, and leaves a retry token.
     await imported('first');
-    const inserts = ['insert sessions', 'insert changes', 'insert events', 'insert session_states'];
+    const inserts = ['insert sessions', 'insert events', 'insert changes', 'insert session_states'];
     expect(await imported('second')).toEqual([
       // The last two tell readers of the log to take the session as it is.
       ...inTransaction(

@@ -388,16 +388,6 @@ describe.each(databases)('on %s', (name) => {
     expect(shown).toMatchObject({ code: 0, out: expect.stringContaining('How is the weather?') });
     const repaired = await run(['repair', ...key, '--dry-run']);
     expect(repaired).toMatchObject({ code: 1, err: expect.stringContaining('not in the codec option') });
-
-    const file = path.join(folder, `${name}-as-stored.jsonl`);
-    expect(await run(['export', '--as-stored', file, '--url', url])).toMatchObject({ code: 0 });
-    expect(await readFile(file, 'utf8')).not.toContain('weather');
-    const other = await open();
-    const refused = await run(['import', file, '--url', other.url]);
-    expect(refused).toMatchObject({ code: 2, err: expect.stringContaining('--as-stored') });
-    expect(await run(['import', '--as-stored', file, '--url', other.url])).toMatchObject({ code: 0 });
-    const moved = await run(['show', 'support', 'ada', session.id, '--url', other.url, '--codec', codec]);
-    expect(moved).toMatchObject({ code: 0, out: expect.stringContaining('How is the weather?') });
   });
 
   test('memory search finds, forget asks and deletes, rebuild remembers again', async () => {

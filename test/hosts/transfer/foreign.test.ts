@@ -195,7 +195,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
       expect(await contentOf(source)).toEqual(before);
     }, 60_000);
 
-    test('L2 a second run brings what is new; an older event is reported', async () => {
+    test('L2 with replace a second run brings what has changed there, and keeps what was written to here', async () => {
       const { service, source } = await adkStore(name);
       const target = await emptyStore();
       const ours = new MikroOrmSessionService(target.em);
@@ -210,18 +210,27 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
       await append(service, key, full('e4', 1.6e12 + 4_000));
       await append(service, { ...key, sessionId: 't' }, full('e2', 1.6e12 + 2_000));
 
-      const expected = { sessions: 0, events: 1, refused: 1, rows: [{ ...key, sessionId: 't' }] };
-      for (const dryRun of [true, false]) expect(await importFrom(source, target, { dryRun })).toMatchObject(expected);
+      expect(await importFrom(source, target)).toMatchObject({ sessions: 0, events: 0, skipped: 3 });
+      const changed = { sessions: 2, events: 6, refused: 0, skipped: 1, rows: [] };
+      for (const dryRun of [true, false])
+        expect(await importFrom(source, target, { dryRun, onExisting: 'replace' })).toMatchObject(changed);
       expectSameSession(await ours.getSession(key), await service.getSession(key));
       expect(await ours.getSession(deleted)).toBeUndefined();
       expect((await ours.findSessions({ appName: 'app', userId: 'u', title: 'Refund' })).sessions).toMatchObject([
         { title: 'Refund' },
       ]);
-      expect((await ours.getSession({ ...key, sessionId: 't' }))!.events.map(({ id }) => id)).toEqual(['e1', 'e3']);
-      const again = await importFrom(source, target);
-      expect(again.rows).toEqual([
-        { ...key, sessionId: 't', reason: expect.stringContaining('Its event 2 has another id') },
+      expect((await ours.getSession({ ...key, sessionId: 't' }))!.events.map(({ id }) => id)).toEqual([
+        ...['e1', 'e2', 'e3'],
       ]);
+      const head = await new EventLog(target.em).complete().head();
+      expect(await importFrom(source, target, { onExisting: 'replace' })).toMatchObject({ events: 0, skipped: 3 });
+      expect(await new EventLog(target.em).complete().head()).toEqual(head);
+      await ours.appendEvent({ session: (await ours.getSession(key))!, event: createEvent({ id: 'ours' }) });
+      await append(service, key, full('e5', 1.6e12 + 5_000));
+      expect(await importFrom(source, target, { onExisting: 'replace' })).toMatchObject({ events: 0, skipped: 3 });
+      const forced = await importFrom(source, target, { onExisting: 'replace', force: true });
+      expect(forced).toMatchObject({ sessions: 1, events: 4, skipped: 2 });
+      expectSameSession(await ours.getSession(key), await service.getSession(key));
     }, 60_000);
 
     test('L2 of events of the same time a response comes after its call', async () => {
@@ -525,7 +534,7 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
       event && JSON.stringify(event),
     ]);
 
-  test('L2 its sessions have the shape and the times of ADK JS, and a second run brings what is new', async () => {
+  test('L2 its sessions have the shape and the times of ADK JS, and a second run with replace brings what is new', async () => {
     const [source, target] = [await storeOf(name, pythonTables(name)), await emptyStore()];
     await addSession(source.em, 's', { my_key: { in_ner: 1 }, by_hand: [null, 1] });
     await addSession(source.em, 'empty', {});
@@ -555,7 +564,8 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
     expect(await contentOf(source)).toEqual(before);
 
     await addEvent(source.em, 's', 'e2', { ...PYTHON_EVENT, timestamp: 1600000002 });
-    expect(await importFrom(source, target)).toMatchObject({ sessions: 0, events: 1, refused: 0 });
+    const again = await importFrom(source, target, { onExisting: 'replace' });
+    expect(again).toMatchObject({ sessions: 1, events: 2, refused: 0, skipped: 1 });
     expect(await idsIn(target, 's')).toEqual(['e1', 'e2']);
   });
 

@@ -26,16 +26,14 @@ const UNFINISHED = '.part';
 
 interface ExportFlags extends Partial<SessionKey> {
   format?: 'session';
-  asStored?: true;
 }
 
 export const exportSessions: Work<[string | undefined, ExportFlags]> = async (context, file, flags) => {
   if (file !== undefined && file !== '-' && existsSync(file)) throw new UsageError(`The file ${file} exists.`);
-  const { appName, userId, sessionId, format, asStored } = flags;
+  const { appName, userId, sessionId, format } = flags;
   if (format === undefined && sessionId === undefined) return exportRecords(context, file, flags);
   if (format === undefined || appName === undefined || userId === undefined || sessionId === undefined)
     throw new UsageError('--format session needs --app, --user and --session, and --session needs --format session.');
-  if (asStored) throw new UsageError('--format session has no texts as they are stored.');
   return saveSession(context, file, { appName, userId, sessionId });
 };
 
@@ -62,7 +60,7 @@ async function saveSession({ em, codec, terminal }: Context, file: string | unde
 async function exportRecords(
   { em, codec, terminal, signal }: Context,
   file: string | undefined,
-  { asStored, ...flags }: ExportFlags,
+  flags: ExportFlags,
 ): Promise<void> {
   const maintenance = new SessionMaintenance(em, codec);
   const isFile = file !== undefined && file !== '-';
@@ -70,7 +68,7 @@ async function exportRecords(
   const progress = new Progress(sessions + events);
   let records = 0;
   async function* lines() {
-    for await (const record of maintenance.exportSessions({ ...ownerOf(flags), texts: asStored && 'asStored' })) {
+    for await (const record of maintenance.exportSessions(ownerOf(flags))) {
       if (signal.aborted) return;
       yield `${JSON.stringify(record)}\n`;
       progress.show(++records, counted(records, 'record'));
@@ -94,18 +92,19 @@ async function exportRecords(
   terminal.note(`Exported ${counted(records, 'record')}.`);
 }
 
-interface ImportFlags extends Partial<SessionKey>, Pick<ImportFromOptions, 'keepAnnulled' | 'dryRun' | 'batchSize'> {
+interface ImportFlags
+  extends
+    Partial<SessionKey>,
+    Pick<ImportFromOptions, 'keepAnnulled' | 'dryRun' | 'batchSize' | 'onExisting' | 'force'> {
   from?: string;
-  asStored?: true;
   keepState?: true;
 }
 
 export const importSessions: Work<[string | undefined, ImportFlags]> = async (context, file, flags) => {
-  const { from, asStored } = flags;
+  const { from } = flags;
   if ((file === undefined) === (from === undefined))
     throw new UsageError('import takes a file (- for the standard input), or --from with the URL of another store.');
   if (from === undefined) return importFile(context, file ?? '-', flags);
-  if (asStored) throw new UsageError('--as-stored is for a file.');
   if (namesOf(flags)) throw new UsageError('--app, --user and --session are for a file with saved sessions.');
   const source = await connectForeign(from);
   try {
@@ -137,12 +136,12 @@ async function importFile(context: Context, file: string, flags: ImportFlags): P
       await importForeign(context, flags, { from: text, as: namesOf(flags) });
       return;
     }
-    const { dryRun, keepAnnulled, batchSize, asStored, keepState } = flags;
+    const { dryRun, keepAnnulled, batchSize, onExisting, force, keepState } = flags;
     if (dryRun || keepAnnulled || namesOf(flags))
       throw new UsageError('--dry-run, --keep-annulled, --app, --user and --session are not for a file of export.');
     const { em, codec, signal } = context;
     const done = await new SessionMaintenance(em, codec).importSessions(records(first, lines), {
-      ...{ signal, batchSize, texts: asStored && 'asStored', sharedState: keepState && 'keep' },
+      ...{ signal, batchSize, onExisting, force, sharedState: keepState && 'keep' },
       onProgress: (done) => progress.show(bytes, written(done)),
     });
     progress.end();
@@ -201,7 +200,7 @@ async function* records(first: string, lines: AsyncIterator<string>): AsyncGener
 
 async function importForeign(
   context: Context,
-  { dryRun, batchSize, keepState, keepAnnulled }: ImportFlags,
+  { dryRun, batchSize, onExisting, force, keepState, keepAnnulled }: ImportFlags,
   source: Pick<ImportFromOptions, 'from' | 'as'>,
 ): Promise<void> {
   const { em, codec, terminal, signal } = context;
@@ -210,7 +209,7 @@ async function importForeign(
     ...source,
     to: em,
     ...codec,
-    ...{ signal, dryRun, batchSize, keepAnnulled, sharedState: keepState && 'keep' },
+    ...{ signal, dryRun, batchSize, onExisting, force, keepAnnulled, sharedState: keepState && 'keep' },
     onProgress: (done) => progress.show(done.records, written(done)),
     onRefused: ({ reason, ...row }) =>
       terminal.note(printable(`not taken: ${Object.values(row).join(' / ')}: ${reason}`)),
@@ -222,6 +221,8 @@ async function report({ terminal, signal }: Context, done: ImportResult, isDryRu
   const verb = isDryRun ? 'This would write' : 'Wrote';
   await terminal.result(done, () => [`${verb} ${written(done)}; read ${counted(done.records, 'record')}.`]);
   if (signal.aborted) terminal.note('Ended before the end: the same import again makes it whole.');
+  if (done.skipped > 0)
+    terminal.note(`Left as they are, since they are here: ${counted(done.skipped, 'session')} (see --on-existing).`);
   if (done.annulled > 0)
     terminal.note(
       `Left out, since they were rewound: ${counted(done.annulled, 'event')} (--keep-annulled takes them).`,
