@@ -174,7 +174,7 @@ export class Appender {
     const appended =
       lastSeq === undefined
         ? await this.#appendLocked(key, events, revision, outcome)
-        : { ...revision, lastSeq, replaced: false, wentBack: false };
+        : { ...revision, lastSeq, ownChanges: 0, replaced: false, wentBack: false };
     if (announcer.notifies || announcer.wakers.size > 0) await announcer.announce();
 
     // Committed: nothing may throw from here on (contract A11).
@@ -276,16 +276,16 @@ export class Appender {
     appended: Appended,
     isKnown: boolean,
   ): Promise<void> {
-    const { incarnation, lastSeq, lastChange, replaced } = appended;
+    const { incarnation, lastSeq, lastChange, ownChanges, replaced } = appended;
     const before = lastSeq - events.length;
     // An append in another transaction updated the handle meanwhile, and that transaction may be rolled back.
     const isShared = revisionOf(handle) !== (isKnown ? revision : undefined);
     const isAnew =
       incarnation !== revision.incarnation || isShared || appended.wentBack || (!replaced && before < revision.seq);
-    const onlyAppends = isKnown && !isAnew && lastChange === revision.lastChange;
+    const onlyAppends = isKnown && !isAnew && lastChange === revision.lastChange + ownChanges;
     const isInStep = onlyAppends && !replaced && before === revision.seq;
-    const isPartial = revision.isPartial || !hasOnlyReadEvents(handle, revision);
     try {
+      const isPartial = revision.isPartial || !hasOnlyReadEvents(handle, revision);
       // If all events of the handle were read from the tables, it cannot have this one. Do not search them: in a long session
       // that takes longer than the append.
       const isNew = !replaced && hasOnlyReadEvents(handle, revision);
@@ -344,7 +344,7 @@ export class Appender {
    * Reads what a handle missed, after the lock was released (contract B4, E2, E3).
    *
    * @param options.isAnew whether the events of the handle are no longer the session's history.
-   * @param options.onlyAppends whether nothing but appends happened to the session since the handle's revision.
+   * @param options.onlyAppends whether others have done nothing but append since the handle's revision.
    */
   async #catchUp(
     { handle, key }: Target,
@@ -363,7 +363,7 @@ export class Appender {
       // Somebody may have done something else since the append.
       // Nor may one of them be lost: what it has set is known from the whole state alone.
       const isEnough =
-        missed?.incarnation === incarnation && missed.lastChange === revision.lastChange && !readEvents(missed).damaged;
+        missed?.incarnation === incarnation && missed.lastChange === appended.lastChange && !readEvents(missed).damaged;
       const read = isEnough ? missed : await this.#database.run((sql) => readSession(sql, key));
       // An append in another transaction has updated the handle meanwhile, and found it behind.
       if (!read || revisionOf(handle) !== behind) return;

@@ -36,6 +36,8 @@ export interface Appended {
   lastSeq: number;
   /** The id of the newest recorded change; a replaced event is one. */
   lastChange: number;
+  /** How many changes the append itself has recorded, of events that the handle had read. */
+  ownChanges: number;
   /** Whether one of the events was already stored. */
   replaced: boolean;
   /** Whether the session had fewer events than the handle has read, after a failover or a restore. */
@@ -120,6 +122,7 @@ export class LockedAppend {
     let unseen = Math.min(head.lastSeq, highest) - this.#revision.seq;
     let replaced = false;
     let { lastChange } = head;
+    let ownChanges = 0;
     for (const event of events) {
       const { id, json } = event.stored;
       const existing = contents.get(id);
@@ -138,6 +141,7 @@ export class LockedAppend {
         if (await this.#replaceOwn(sql, existing, event, encoded, lastSeq)) {
           isRewritten ||= before.length > 0 || concernsCalls(decodeEvent(json) ?? {});
           lastChange++;
+          if (!isUnseen) ownChanges++;
         }
         replaced = true;
         if (isUnseen) unseen--;
@@ -151,6 +155,7 @@ export class LockedAppend {
       origin: head.origin,
       lastSeq,
       lastChange,
+      ownChanges,
       replaced,
       wentBack,
       ...(uncounted && { damaged: { events: [uncounted], stateKeys: [] } }),

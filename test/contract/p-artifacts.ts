@@ -806,7 +806,7 @@ artifactSuite.own(
       await expectCode(
         service.saveArtifact({ ...file, artifact: text('x') }),
         'ADK_INSIDE_TRANSACTION',
-        /artifact service/,
+        /session, artifact, memory or credential service/,
       );
       await expectCode(service.loadArtifact(file), 'ADK_INSIDE_TRANSACTION');
       const joined = service.withEntityManager(tx);
