@@ -1017,6 +1017,8 @@ maintenanceSuite.own(
     select app_name, user_id, session_id, filename, 0, 0, 'x' from adk_artifacts`);
     await query(`insert into adk_memories (app_name, user_id, session_id, memory_id, time, create_time, words, data)
     select app_name, user_id, session_id, 'm', 0, 0, '', '{}' from adk_sessions`);
+    await query(`insert into adk_forgotten_memories (app_name, user_id, session_id, memory_id, create_time)
+    select app_name, user_id, session_id, 'm', 0 from adk_sessions`);
     await query(`insert into adk_credentials (app_name, user_id, credential_key, update_time, data)
     select app_name, user_id, session_id, 0, '{}' from adk_sessions`);
     await query(`insert into adk_open_calls (app_name, user_id, session_id, open_until, seq, number, name, timestamp, data)
