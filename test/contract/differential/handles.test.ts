@@ -84,7 +84,8 @@ class Handles {
         return;
       }
       case 'import':
-        return this.#allowing('ADK_SESSION_EXISTS', () => this.#maintenance.importSessions(this.#exported));
+        await this.#maintenance.importSessions(this.#exported, { onExisting: 'replace', force: true });
+        return;
       case 'write directly': {
         const handle = this.#handles[operation.with]!;
         handle.state['direct'] = this.#time;
