@@ -873,7 +873,7 @@ memorySuite.own('Q14', 'without embed words still find, and rebuildVectors makes
   const down = new Error('the model is away');
   const failing = { model: 'counting', vectors: async () => Promise.reject(down) };
   const onError = (error: unknown, { operation }: { operation: string }) => errors.push([operation, error]);
-  const { say, search, service } = memoryOf(context, { embed: failing, onError });
+  const { say, search, service, key } = memoryOf(context, { embed: failing, onError });
   await say('s', ...range(120).map((n) => `puppy no. ${n}`));
   expect(await search('119 dogs')).toEqual(['puppy no. 119']);
   // Once for a call, however many it adds.
@@ -888,7 +888,8 @@ memorySuite.own('Q14', 'without embed words still find, and rebuildVectors makes
     );
   }
   expect(errors).toHaveLength(9);
-  expect(await errorOf(service.rebuildVectors())).toBe(down);
+  // Not of all apps: other tests have stored memories with their codecs.
+  expect(await errorOf(service.rebuildVectors({ appName: key.appName }))).toBe(down);
 
   const { embed, asked } = embedding();
   const working = memoryOf(context, { embed });

@@ -87,8 +87,6 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(await orm.em.getConnection().execute('select * from turns')).toEqual([{ app_name: 'support', count: 1 }]);
     expect(await orm.em.fork().find(AdkProjection, {})).toMatchObject([{ name: 'turns', version: 1 }]);
   },
-  'docs/projections.md What entries mean for rows that are made of events': (_given, { authors }) =>
-    expect(authors).toEqual(['support']),
   'docs/session-contract.md Judge a session service': (_given, { broken }) =>
     expect(broken).toContain('B1 createSession gives keys to app, user and session by their prefix'),
   'docs/migrate-from.md Artifacts': async ({ session: { id: sessionId } }, { now }) => {
@@ -233,11 +231,6 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     const service = new api.MikroOrmSessionService(orm.em, { codec: perPerson as api.Codec });
     await service.createSession({ appName: 'support', userId: 'bob', state: { a: 1, 'app:b': 2 } });
     expect([...wrapped.keys()].sort()).toEqual(['app', 'user bob']);
-  },
-  'docs/codecs.md Exports': async ({ other }, { stored }) => {
-    const ofSession = expect.objectContaining({ type: 'session', bound: expect.anything() });
-    expect(stored).toEqual(expect.arrayContaining([ofSession]));
-    expect(await other.em.fork().count(AdkEvent)).toBe(1);
   },
   'docs/recipes.md Your entities, related to ours': (_given, { ofAda }) => expect(ofAda).toEqual([]),
   'docs/recipes.md One transaction with your own rows': async ({ orm, Ticket, event }) => {
