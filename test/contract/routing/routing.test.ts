@@ -1,7 +1,7 @@
 import { createEvent, type Event } from '@google/adk';
 import pg from 'pg';
 import { driverOf } from '../../../src/database/drivers/driver-of.js';
-import { MikroOrmSessionService, SessionLeases, SessionMaintenance } from '../../../src/index.js';
+import { MikroOrmSessionService, SessionLeases } from '../../../src/index.js';
 import { HARNESSES } from '../../support/harnesses/index.js';
 import { keyOf, type OwnStore } from '../../support/harnesses/harness.js';
 import { isCheck, type RecordedStatement } from '../../support/harnesses/statement-log.js';
@@ -68,7 +68,6 @@ describe('on distributed tables', () => {
   let store: OwnStore;
   let service: MikroOrmSessionService;
   let leases: SessionLeases;
-  let maintenance: SessionMaintenance;
   let sent: RecordedStatement[] = [];
 
   beforeAll(async () => {
@@ -86,7 +85,6 @@ describe('on distributed tables', () => {
     const orm = await store.connect({ onQuery, pool: { min: 0, max: 10 } });
     service = new MikroOrmSessionService(orm.em);
     leases = new SessionLeases(orm.em);
-    maintenance = new SessionMaintenance(orm.em);
     await service.listSessions({ appName: 'app', userId: 'ada' });
   });
   afterAll(() => store.close());
@@ -261,23 +259,6 @@ describe('on distributed tables', () => {
     await service.deleteSession(key);
     expect(sent.filter((statement) => whyNotRouted(statement) !== undefined)).toEqual([]);
     expect(sent.filter(({ text }) => text.includes('clock_timestamp'))).toEqual([]);
-  });
-
-  test('F7 prune looks up what is left of sessions by statements that are routed', async () => {
-    for (const sessionId of ['kept', 'gone'])
-      await service.createSession({ appName: 'left', userId: 'ada', sessionId, state: { a: 1 } });
-    await store.query(`delete from adk_sessions where app_name = 'left' and session_id = 'gone'`);
-    sent = [];
-    await maintenance.prune({ appName: 'left', idleFor: 36_500 * 86_400_000 });
-    const kinds = await store.query(
-      `select session_id, kind from adk_changes where app_name = 'left' order by session_id`,
-    );
-    expect(kinds).toEqual([
-      { session_id: 'gone', kind: 'deleted' },
-      { session_id: 'kept', kind: 'created' },
-    ]);
-    const crossing = sent.filter((statement) => whyNotRouted(statement) !== undefined);
-    expect(crossing.filter(({ text }) => / as [sck]\b/.test(text) && /\(select 1/.test(text))).toEqual([]);
   });
 
   test.each([

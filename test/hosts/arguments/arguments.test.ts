@@ -39,11 +39,11 @@ afterAll(() => orm.close(true));
 const TAKERS: Record<string, { known: string; call: (argument: never) => unknown }> = {
   adkServices: {
     known:
-      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, ttlMs, pollIntervalMs, canonicalUri, maxBytes, embed',
+      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, toolApps, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, ttlMs, pollIntervalMs, canonicalUri, maxBytes, embed, maxCharacters',
     call: (options) => adkServices(orm.em, options),
   },
   SessionMaintenance: {
-    known: 'retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes',
+    known: 'retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, toolApps',
     call: (options) => new SessionMaintenance(orm.em, options),
   },
   'postgresql of MikroOrmSessionService': {
@@ -52,7 +52,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
   },
   MikroOrmSessionService: {
     known:
-      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes',
+      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, toolApps, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes',
     call: (options) => new MikroOrmSessionService(orm.em, options),
   },
   'retry of MikroOrmSessionService': {
@@ -61,7 +61,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
   },
   SessionLeases: {
     known:
-      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, ttlMs',
+      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, toolApps, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, ttlMs',
     call: (options) => new SessionLeases(orm.em, options),
   },
   'retry of SessionLeases': {

@@ -267,10 +267,10 @@ describe.each(databases)('on %s', (name) => {
 
     const other = await open();
     expect(await json(['import', file, '--url', other.url])).toEqual({
-      ...{ sessions: 1, events: 3, artifactVersions: 0, memories: 0, records: 5, refused: 0, annulled: 0 },
+      ...{ sessions: 1, events: 3, artifactVersions: 0, memories: 0, records: 5, refused: 0, annulled: 0, skipped: 0 },
     });
     expect(await json(['import', '-', '--url', other.url], 0, piped.out)).toEqual({
-      ...{ sessions: 0, events: 0, artifactVersions: 0, memories: 0, records: 5, refused: 0, annulled: 0 },
+      ...{ sessions: 0, events: 0, artifactVersions: 0, memories: 0, records: 5, refused: 0, annulled: 0, skipped: 1 },
     });
     const input = piped.out.replace(/"text":"[^"]*"/, '"text":1187654321098765433');
     expect(await runAlone(['import', '-', '--url', other.url], { input })).toMatchObject({

@@ -140,7 +140,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       await append({
         content: { parts: [{ functionResponse: { id: 'c1', name: 'look_up', response: { found: 'a needle' } } }] },
       });
-      await page.locator('[data-call="c1"] [data-answer="c1"]').waitFor({ state: 'attached' });
+      await page.locator('.call .answer[data-closes="true"]').waitFor({ state: 'attached' });
       expect(await page.getByText('no answer yet').count()).toBe(0);
 
       // The server closes the connection, and refuses the next ones.
