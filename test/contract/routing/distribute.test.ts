@@ -76,7 +76,7 @@ describe('distribute', () => {
       await migrate(orm);
       expect(await distribution(orm)).toMatchObject({
         state: 'ok',
-        found: expect.stringMatching(/12 tables by user.*8 shards, 2 nodes/),
+        found: expect.stringMatching(/13 tables by user.*8 shards, 2 nodes/),
       });
       await orm.em
         .getConnection()
