@@ -153,4 +153,15 @@ export type { RebuildVectorsRequest } from './memory/rebuild-vectors.js';
 export { MikroOrmCredentialService, type CredentialAddress } from './credentials/credential-service.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
 export type { ExportOptions } from './transfer/export.js';
-export type { EventRecord, SessionRecord, StateRecord, TransferRecord } from './transfer/records.js';
+export type {
+  AppRecord,
+  ArtifactPartRecord,
+  ArtifactRecord,
+  EventRecord,
+  MemoryRecord,
+  SessionRecord,
+  StateChangeRecord,
+  StateRecord,
+  TransferRecord,
+  UserRecord,
+} from './transfer/records.js';

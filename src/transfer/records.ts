@@ -46,14 +46,14 @@ export interface StateChangeRecord {
 }
 
 /** The state of an app (`app:`). */
-interface AppRecord {
+export interface AppRecord {
   type: 'app';
   appName: string;
   state: readonly StateRecord[];
 }
 
 /** The state of a user in an app (`user:`). */
-interface UserRecord {
+export interface UserRecord {
   type: 'user';
   appName: string;
   userId: string;
