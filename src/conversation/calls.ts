@@ -69,7 +69,7 @@ export interface Effects {
   responses: Map<object, Call>;
   /** The first answer that no call waits for, and whether there was one that did. */
   refused?: { id: string; isAnswered: boolean };
-  /** Whether only the events of the session tell if ADK takes an answer, and not the rows. */
+  /** Whether the rows do not suffice to decide if ADK takes an answer, so that the events of the session must be read. */
   needsEvents?: boolean;
 }
 

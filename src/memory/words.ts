@@ -150,7 +150,7 @@ export interface Question {
  */
 const MOST_ASKED = 128;
 
-/** In characters: as many as an event may have to be remembered. */
+/** In characters: the same limit as for an event that is remembered. */
 const LONGEST_QUESTION = 100_000;
 
 /** @param text its words count, or those at the beginning and the end of a long one. */

@@ -18,7 +18,7 @@ export interface Revision {
   eventCount: number;
   /** Whether the handle was read without some of the session's events, and so has to stay without them. */
   isPartial: boolean;
-  /** The stored state as the handle has read or written it. What the handle has besides are `temp:` keys and direct writes. */
+  /** The stored state as the handle has read or written it. All else in the handle's state are `temp:` keys and direct writes. */
   state: Map<string, unknown>;
 }
 

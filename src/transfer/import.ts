@@ -285,7 +285,7 @@ function incoming({ owner, session, state }: StorableRecord & { type: 'session' 
   return { record: session, state, key, incarnation, events: [], nextSeq, calls: new Calls(), names };
 }
 
-/** Writes what a session has besides its events, and shows it. */
+/** Writes everything of a session except its events, and makes it visible. */
 async function complete(
   sql: Sql,
   { key, record, state, calls, names }: Incoming,
