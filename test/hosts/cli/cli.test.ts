@@ -313,6 +313,9 @@ describe.each(databases)('on %s', (name) => {
       code: 1,
       err: expect.stringContaining(`repair support ada ${session.id} --dry-run`),
     });
+    const failed = path.join(folder, `${randomUUID()}.jsonl`);
+    expect(await run(['export', failed, '--url', url])).toMatchObject({ code: 1 });
+    expect(await readdir(folder)).not.toContain(`${path.basename(failed)}.part`);
     const save = path.join(folder, `${randomUUID()}.jsonl`);
     expect(await run([...repair, '--save', save, '--yes'])).toMatchObject({ code: 0 });
     const [planned, taken] = (await readFile(save, 'utf8'))

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { rename } from 'node:fs/promises';
+import { rename, rm } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { importFrom, type ImportFromOptions, type SavedNames } from '../../../import/src/index.js';
@@ -80,6 +80,7 @@ async function exportRecords(
   try {
     await pipeline(Readable.from(reader), output, { end: isFile });
   } catch (error) {
+    if (isFile) await rm(unfinished, { force: true });
     throw isFile ? inWords(unfinished, 'written', error) : error;
   } finally {
     progress.end();
