@@ -102,7 +102,7 @@ export function operationsOf(population: Population, day: Size): Operation[] {
       isLong: true,
       async run() {
         const terminal = new SilentTerminal(true);
-        await doctor({ em: orm.em, terminal }).catch((cause: unknown) => {
+        await doctor({ codec: {}, em: orm.em, terminal }).catch((cause: unknown) => {
           throw new Error(`doctor has found something: ${JSON.stringify(terminal.value)}`, { cause });
         });
       },

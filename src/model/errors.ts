@@ -282,8 +282,15 @@ export class CodecError extends AdkMikroOrmError {
   override name = 'CodecError';
   readonly #reason: unknown;
 
-  /** @param reason the codec's error, only for `onError`: it may contain contents. */
-  constructor(message: string, reason?: unknown) {
+  /**
+   * @param reason the codec's error, only for `onError`: it may contain contents.
+   * @param missing the name of the codec that is not in the `codec` option, if that is the failure.
+   */
+  constructor(
+    message: string,
+    reason?: unknown,
+    readonly missing?: string,
+  ) {
     super(message);
     this.#reason = reason;
   }

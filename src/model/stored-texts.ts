@@ -203,6 +203,17 @@ export class TextCodec {
     return decoded;
   }
 
+  /**
+   * @param head the beginning of a stored text.
+   * @returns the codecs and keys that it names, and whether these codecs are here; undefined if it is not encoded.
+   */
+  encodingIn(head: string): { shown: string; isKnown: boolean } | undefined {
+    const steps = isEncoded(head) && parsedSteps(head.slice(MARK.length, head.lastIndexOf('], "') + 1));
+    if (!steps) return undefined;
+    const isKnown = steps.every(({ codec }) => this.#codecs.some(({ name }) => name === codec));
+    return { shown: shownSteps(steps), isKnown };
+  }
+
   #decodersOf(steps: readonly Step[]): readonly Decoder[] | Undecodable {
     const places = steps.map(({ codec }) => this.#codecs.findIndex(({ name }) => name === codec));
     const missing = steps[places.indexOf(-1)];
@@ -211,6 +222,8 @@ export class TextCodec {
       throw new CodecError(
         `A text is encoded with ${shownSteps(steps)}, and ${missing.codec} is not in the codec option. The text may be intact: ` +
           'add that codec. Nothing was written.',
+        undefined,
+        missing.codec,
       );
     // Refuse another order: somebody could wrap an encrypted text in a compressed one, and decompression would run before the key
     // has proved that the text is ours.

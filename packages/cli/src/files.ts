@@ -1,8 +1,9 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { isObject } from '../../../src/model/json.js';
+import { aString, object } from '../../../src/model/arguments.js';
+import { decode, isObject, isRecord } from '../../../src/model/json.js';
 import { UsageError } from './errors.js';
 
 /** The system's error codes for files, in words. */
@@ -53,4 +54,22 @@ export async function defaultExportOf(file: string): Promise<unknown> {
   const loaded = (await import(pathToFileURL(path.resolve(file)).href)) as { default?: unknown };
   // Node.js puts the exports of a file in CommonJS into `default`, and so does TypeScript.
   return isObject(loaded.default) && 'default' in loaded.default ? loaded.default.default : loaded.default;
+}
+
+const checkSettings = object<{ codec: string }>({ codec: aString }, 'codec');
+
+/**
+ * @returns the path of the codec that `"adk-mikro-orm": { "codec": "./codec.js" }` of the nearest package.json names.
+ * @throws InvalidArgumentError if it has other settings.
+ */
+export function codecOfPackage(folder = process.cwd()): string | undefined {
+  const file = path.join(folder, 'package.json');
+  if (!existsSync(file)) {
+    const parent = path.dirname(folder);
+    return parent === folder ? undefined : codecOfPackage(parent);
+  }
+  const content = decode(readFileSync(file, 'utf8'))?.value;
+  const settings = isRecord(content) ? content['adk-mikro-orm'] : undefined;
+  if (settings === undefined) return undefined;
+  return path.resolve(folder, checkSettings(settings, `"adk-mikro-orm" in ${file}`).codec);
 }

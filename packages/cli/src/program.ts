@@ -45,7 +45,10 @@ function program(): Command {
         'instead of a config: sqlite:<file>, postgresql://…, mysql://… or mariadb://…',
       ).conflicts('config'),
     )
-    .option('--codec <file>', 'a JavaScript module whose default export is the codec of your services')
+    .option(
+      '--codec <file>',
+      'a JavaScript module whose default export is the codec of your services, if package.json does not name it',
+    )
     .option('--max-decoded-bytes <n>', 'their maxDecodedBytes, if they have one', wholeNumber)
     .option('--json', 'results as JSON, one value to a line')
     .configureHelp({ showGlobalOptions: true })

@@ -1,6 +1,7 @@
 import type { EntityManager, MikroORM } from '@mikro-orm/core';
 import { Command, Option } from 'commander';
 import {
+  CodecError,
   DamagedSessionError,
   InvalidArgumentError,
   InvalidKeyError,
@@ -9,10 +10,10 @@ import {
   type CodecOptions,
 } from '../../../src/index.js';
 import { CODEC_OPTIONS } from '../../../src/model/options.js';
-import { printableLines, quoted } from '../../studio/src/operations/words.js';
+import { NAME_CODEC, printableLines, quoted } from '../../studio/src/operations/words.js';
 import { connect, type ConnectionOptions } from './connect.js';
 import { Unfinished, UsageError } from './errors.js';
-import { defaultExportOf } from './files.js';
+import { codecOfPackage, defaultExportOf } from './files.js';
 import { Terminal } from './terminal.js';
 
 /** What the package calls options and arguments, if not as the command line does. */
@@ -80,7 +81,7 @@ export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => 
  */
 export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = false) {
   return async function (this: Command): Promise<void> {
-    const { json = false, codec, maxDecodedBytes, yes, ...connection } = this.optsWithGlobals<CommonFlags>();
+    const { json = false, codec: named, maxDecodedBytes, yes, ...connection } = this.optsWithGlobals<CommonFlags>();
     const { yes: _, ...flags } = this.opts<CommonFlags>();
     const controller = new AbortController();
     const { signal } = controller;
@@ -88,6 +89,7 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
     process.once('SIGINT', end).once('SIGTERM', end);
     let orm: MikroORM | undefined;
     try {
+      const codec = named ?? codecOfPackage();
       const options = {
         ...(codec !== undefined && { codec: await codecOf(codec) }),
         ...(maxDecodedBytes !== undefined && { maxDecodedBytes }),
@@ -155,6 +157,7 @@ export function fail(error: unknown, command?: Command): void {
   if (isUsage) process.exitCode = 2;
   const message = isUsage ? inWordsOf(command, said) : inWordsOfUrl(command?.optsWithGlobals() ?? {}, said);
   process.stderr.write(`error: ${printableLines(message).join('\n')}\n`);
+  if (error instanceof CodecError && error.missing !== undefined) process.stderr.write(`${NAME_CODEC}\n`);
   if (error instanceof DamagedSessionError) {
     const { appName, userId, sessionId } = error;
     process.stderr.write(`See: repair ${[appName, userId, sessionId].map(quoted).join(' ')} --dry-run\n`);

@@ -5,5 +5,6 @@
  */
 export { listenerOf } from '../../../src/http/listener.js';
 export { examine, type Finding } from './operations/doctor.js';
+export { storedEncodings } from './operations/health.js';
 export { createStudio } from './studio.js';
 export { tokenDoor } from './token.js';

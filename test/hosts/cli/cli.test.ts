@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createEvent } from '@google/adk';
@@ -391,6 +391,68 @@ describe.each(databases)('on %s', (name) => {
     expect(shown).toMatchObject({ code: 0, out: expect.stringContaining('How is the weather?') });
     const repaired = await run(['repair', ...key, '--dry-run']);
     expect(repaired).toMatchObject({ code: 1, err: expect.stringContaining('not in the codec option') });
+  });
+
+  test('without the codec every command fails and names codec and key, and package.json can name it', async () => {
+    const { orm, url } = await open();
+    const codec = path.join(folder, `${name}-key-codec.mjs`);
+    const reversed = '(data) => ({ data: Uint8Array.from(data).reverse(), key: "k" })';
+    await writeFile(
+      codec,
+      `export default { name: 'reversed', encode: ${reversed}, decode: ({ data }) => Uint8Array.from(data).reverse() };`,
+    );
+    const session = await conversation(orm);
+    const key = ['support', 'ada', session.id];
+    await new MikroOrmMemoryService(orm.em).addSessionToMemory(session);
+    await new MikroOrmMemoryService(orm.em).projection({ settleMs: 0 }).catchUp();
+    const doctor = ['doctor', '--url', url];
+    expect((await run(doctor)).out).toContain('no text is encoded');
+    await json(['reencode', '--url', url, '--codec', codec]);
+    const day = ['--from', '2026-11-22', '--to', '2026-11-22'];
+    const cwd = await mkdtemp(path.join(folder, 'codec-'));
+    const file = path.join(cwd, 'all.jsonl');
+    const memories = async () => orm.em.getConnection().execute('select memory_id, data from adk_memories order by 1');
+    const before = await memories();
+    const commands = [
+      ['show', ...key],
+      ['tail', '--from', '0'],
+      ['usage', ...day],
+      ['export', file],
+      ['repair', ...key, '--dry-run'],
+      ['repair', ...key, '--save', path.join(cwd, 'saved'), '--yes'],
+      ['fork', ...key],
+      ['rewind', ...key, '--at', '1', '--yes'],
+      ['trim', '--keep-last', '1', '--yes'],
+      ['memory', 'search', 'support', 'ada', 'weather'],
+      ['memory', 'rebuild', '--yes'],
+      ['doctor'],
+    ];
+    for (const command of commands) {
+      const { code, out, err } = await run([...command, '--url', url]);
+      expect({ command, code, said: out + err }).toEqual({
+        ...{ command, code: 1 },
+        said: expect.stringMatching(/encoded with reversed \(key k\)[^]*package\.json: "adk-mikro-orm"/),
+      });
+      expect(out + err).not.toMatch(/damaged|repair/);
+    }
+    expect(await readdir(cwd)).toEqual([]);
+    expect(await memories()).toEqual(before);
+    expect(await json(['stats', '--url', url])).toMatchObject({ sessions: 1, events: 3 });
+    expect((await run([...doctor, '--codec', codec])).out).toContain('the codec knows reversed (key k)');
+
+    // In the nearest package.json, also from a folder below; the option wins.
+    await mkdir(path.join(cwd, 'below'));
+    const settings = (value: unknown) =>
+      writeFile(path.join(cwd, 'package.json'), JSON.stringify({ 'adk-mikro-orm': value }));
+    const show = ['show', ...key, '--url', url];
+    const below = { cwd: path.join(cwd, 'below') };
+    await settings({ codec: path.relative(cwd, codec) });
+    expect(await run(show, below)).toMatchObject({ code: 0, out: expect.stringContaining('How is the weather?') });
+    await settings({ codec: './nowhere.js' });
+    expect(await run(show, below)).toMatchObject({ code: 2, err: expect.stringContaining('There is no file') });
+    expect(await run([...show, '--codec', codec], below)).toMatchObject({ code: 0 });
+    await settings({ codecs: './codec.js' });
+    expect(await run(show, below)).toMatchObject({ code: 2, err: expect.stringContaining("may not have 'codecs'") });
   });
 
   test('memory search finds, forget asks and deletes, rebuild remembers again', async () => {

@@ -7,7 +7,8 @@ import {
 import { textOf, countProjected, readerOf } from '../../../../src/internal.js';
 import { aPlainObject, condition, object } from '../../../../src/model/arguments.js';
 import { given } from '../../../../src/model/json.js';
-import { counted, quoted, shownTime } from '../../../studio/src/operations/words.js';
+import { storedEncodings } from '../../../studio/src/internal.js';
+import { NAME_CODEC, counted, quoted, shownTime } from '../../../studio/src/operations/words.js';
 import { Unfinished, UsageError } from '../errors.js';
 import { defaultExportOf } from '../files.js';
 import type { Context, Work } from '../run.js';
@@ -87,6 +88,7 @@ export const rebuild: Work<[RebuildFlags]> = async (context, { options: file, ve
   const count = () => readerOf(em, 'rebuild').read((sql) => countProjected(sql, what));
   if (!(await SessionProjection.list(em)).some((each) => each.name === name))
     throw new Unfinished(`There is no projection ${quoted(name)}.`);
+  await refuseUnknown(em, codec);
   const forgotten = await count();
   const amount = counted(forgotten, 'memory', 'memories');
   if (dryRun) return terminal.result({ forgotten }, () => [`This would forget ${amount}, and read the log again.`]);
@@ -100,6 +102,14 @@ export const rebuild: Work<[RebuildFlags]> = async (context, { options: file, ve
   ]);
   if (signal.aborted) throw new Unfinished('This is not all: the projection continues when it runs.');
 };
+
+/** Otherwise the memories would be deleted, and the log could not be read. @throws Unfinished if texts have another codec. */
+async function refuseUnknown(em: Context['em'], codec: Context['codec']): Promise<void> {
+  const found = await readerOf(em, 'rebuild', codec).read(storedEncodings);
+  const unknown = [...found].find(([, isKnown]) => !isKnown)?.[0];
+  if (unknown !== undefined)
+    throw new Unfinished(`Texts are encoded with ${unknown}. Nothing was deleted. ${NAME_CODEC}`);
+}
 
 async function rebuildVectors(
   { terminal, signal }: Context,

@@ -1,12 +1,12 @@
 import { type ReencodeOptions, SessionMaintenance } from '../../../../src/index.js';
-import { counted } from '../../../studio/src/operations/words.js';
+import { NAME_CODEC, counted } from '../../../studio/src/operations/words.js';
 import { Unfinished, UsageError } from '../errors.js';
 import { Progress } from '../progress.js';
 import type { Work } from '../run.js';
 import { noteMore } from './remove.js';
 
 export const reencode: Work<[ReencodeOptions]> = async ({ em, codec, terminal, signal }, options) => {
-  if (!codec.codec) throw new UsageError('reencode needs --codec, a module with the codec of your services.');
+  if (!codec.codec) throw new UsageError(`reencode needs a codec. ${NAME_CODEC}`);
   const progress = new Progress(undefined);
   const result = await new SessionMaintenance(em, codec)
     .reencode({ ...options, signal, onProgress: (done) => progress.show(done.texts, counted(done.texts, 'text')) })

@@ -11,11 +11,11 @@ import {
   countAbandoned,
   readerOf,
 } from '../../../../src/internal.js';
-import { AdkMikroOrmError } from '../../../../src/index.js';
+import { AdkMikroOrmError, type CodecOptions } from '../../../../src/index.js';
 import { packageVersion } from '../../../../src/model/version.js';
-import { countPending, largestMemories, miscounted, serverSetting } from './health.js';
+import { SAMPLED, countPending, largestMemories, miscounted, serverSetting, storedEncodings } from './health.js';
 import { schemaDifferences } from './schema-differences.js';
-import { counted, number, quoted } from './words.js';
+import { NAME_CODEC, counted, number, quoted } from './words.js';
 
 export interface Finding {
   check: string;
@@ -51,13 +51,14 @@ const MANY_MEMORIES = 20_000;
  * Checks everything that must be right, and says what to do about what is not. Nothing is written.
  *
  * @param options.readsAll false leaves out the checks that read the keys of all events and changes.
+ * @param options.codec the codec of the services.
  */
 export async function* examine(
   em: EntityManager,
-  { readsAll = true }: { readsAll?: boolean } = {},
+  { readsAll = true, ...codec }: CodecOptions & { readsAll?: boolean } = {},
 ): AsyncGenerator<Finding> {
   // Without retries: whether the server answers is one of the questions.
-  const { database, read } = readerOf(em, 'doctor', { retry: { attempts: 1 }, timeoutMs: 0 });
+  const { database, read } = readerOf(em, 'doctor', { ...codec, retry: { attempts: 1 }, timeoutMs: 0 });
   const { dialect } = database;
   const poolMax = em.config.get('pool')?.max ?? dialect.connections.defaultPoolMax;
   const subject: Subject = { em, read, dialect, poolMax };
@@ -202,10 +203,23 @@ const memory: Check = async ({ read }) => {
   };
 };
 
+const encodings: Check = async ({ read }) => {
+  const found = await read(storedEncodings);
+  const where = `in the first and the last ${number(SAMPLED)} rows of each table`;
+  if (found.size === 0) return { state: 'ok', found: `no text is encoded ${where}` };
+  const named = (isKnown: boolean) => [...found.keys()].filter((each) => found.get(each) === isKnown).join('; ');
+  const [known, unknown] = [named(true), named(false)];
+  const has = known && `the codec knows ${known}`;
+  if (unknown === '') return { state: 'ok', found: `${has} (${where})` };
+  const lacks = `texts are encoded with ${unknown}, for which there is no codec`;
+  return { state: 'wrong', found: [lacks, has].filter(Boolean).join('; '), advice: NAME_CODEC };
+};
+
 const READING_ALL: [string, Check][] = [
   ['artifacts', artifacts],
   ['sessions', sessions],
   ['memory', memory],
+  ['codecs', encodings],
 ];
 
 /** A number that was counted up to `MOST`. */

@@ -3,12 +3,14 @@ import { keysetAfter } from '../../../../src/database/sql/keyset.js';
 import {
   SESSION_COLUMNS,
   SESSION_KEY,
+  STATE_KEYS,
   isSameSession,
   sessionColumnsOf,
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
   numberOf,
+  optionalTextOf,
   textOf,
 } from '../../../../src/database/sql/tables.js';
 import type { SessionKey } from '../../../../src/index.js';
@@ -66,6 +68,43 @@ export async function largestMemories(sql: Sql, least: number, limit: number): P
     userId: textOf(row.user_id),
     memories: numberOf(row.total),
   }));
+}
+
+/** Where texts with contents are, and by what their rows are ordered. */
+const ENCODED = [
+  ['events', 'data', ['position']],
+  ['sessionStates', 'value', STATE_KEYS.session],
+  ['userStates', 'value', STATE_KEYS.user],
+  ['appStates', 'value', STATE_KEYS.app],
+  ['changes', 'data', [...SESSION_KEY, 'change_id']],
+  ['artifactVersions', 'info', [...SESSION_KEY, 'filename', 'version']],
+  ['memories', 'data', [...SESSION_KEY, 'memory_id']],
+  ['credentials', 'data', ['app_name', 'user_id', 'credential_key']],
+] as const;
+
+/** How much of a text names its codecs and keys, in characters. */
+const HEAD = 500;
+
+/** How many of the first and of the last rows of each table are looked at. */
+export const SAMPLED = 1_000;
+
+/**
+ * Reads the beginnings of texts, but no contents.
+ *
+ * @returns the codecs and keys that texts name, each with whether the codec of this reader knows it.
+ */
+export async function storedEncodings(sql: Sql): Promise<Map<string, boolean>> {
+  const found = new Map<string, boolean>();
+  for (const [table, column, key] of ENCODED)
+    for (const way of ['', ' desc']) {
+      const order = key.map((each) => `${each}${way}`).join(', ');
+      const text = `select substr(${sql.tables.select[column]}, 1, ${HEAD}) as head from ${sql.tables[table]} order by ${order} limit ?`;
+      for (const { head } of await sql.all<{ head: unknown }>(text, [SAMPLED])) {
+        const encoding = sql.texts.codec.encodingIn(optionalTextOf(head) ?? '');
+        if (encoding) found.set(encoding.shown, encoding.isKnown);
+      }
+    }
+  return found;
 }
 
 /** The condition that a session's row says another number of events than there are. */

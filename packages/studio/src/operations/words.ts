@@ -42,3 +42,7 @@ export function shownTime(ms: number | undefined): string {
   const date = new Date(ms);
   return Number.isNaN(date.getTime()) ? String(ms) : date.toISOString().slice(0, 19).replace('T', ' ');
 }
+
+/** What to do about texts whose codec a command lacks. */
+export const NAME_CODEC =
+  'Name the codec of your services with --codec, or once in package.json: "adk-mikro-orm": { "codec": "./codec.js" }';
