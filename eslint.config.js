@@ -39,7 +39,7 @@ const EXPORTED = {
   entities: ['dialect-name.ts'],
   migrations: ['index.ts'],
   'packages/studio': ['src/index.ts', 'src/internal.ts', 'src/operations/words.ts'],
-  'packages/import': ['src/index.ts'],
+  'packages/import': ['src/index.ts', 'src/exact-json.ts'],
   'packages/session-contract': ['src/index.ts'],
 };
 

@@ -22,6 +22,7 @@ export const PURE = [
   'entities/dialect-name.ts',
   'entities/mikro-orm.ts',
   'entities/naming.ts',
+  'packages/import/src/exact-json.ts',
   'packages/studio/src/operations/words.ts',
 ];
 

@@ -1,5 +1,5 @@
 import { decode, encode } from '../../src/model/json.js';
-import { decodeExactly } from '../../src/model/exact-json.js';
+import { decodeExactly } from '../../packages/import/src/exact-json.js';
 import { randomNumbers, randomValue } from '../../packages/session-contract/src/random.js';
 
 describe('decodeExactly', () => {

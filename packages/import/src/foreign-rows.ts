@@ -1,5 +1,5 @@
 import type { ForeignRow } from './foreign-store.js';
-import { decodeExactly } from '../../../src/model/exact-json.js';
+import { decodeExactly } from './exact-json.js';
 import type { EventRecord, SessionRecord } from '../../../src/index.js';
 import { isRecord } from '../../../src/model/json.js';
 

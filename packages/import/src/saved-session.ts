@@ -1,6 +1,6 @@
 import { InvalidArgumentError, type SessionKey, type EventRecord, type TransferRecord } from '../../../src/index.js';
 import { encode, isRecord } from '../../../src/model/json.js';
-import { decodeExactly } from '../../../src/model/exact-json.js';
+import { decodeExactly } from './exact-json.js';
 import { checkKeys } from '../../../src/model/keys.js';
 import { isTemporary, scopeOf, setOwn, type Scope } from '../../../src/model/state.js';
 import { FIRST_MS, USERS } from './adk-tables.js';

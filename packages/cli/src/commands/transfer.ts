@@ -11,7 +11,7 @@ import {
   type ImportResult,
   adkServices,
 } from '../../../../src/index.js';
-import { decodeExactly } from '../../../../src/model/exact-json.js';
+import { decodeExactly } from '../../../import/src/exact-json.js';
 import { given, isRecord } from '../../../../src/model/json.js';
 import { counted, printable } from '../../../studio/src/operations/words.js';
 import { connectForeign } from '../connect.js';

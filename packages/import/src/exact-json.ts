@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { parse } from './json.js';
+import { parse } from '../../../src/model/json.js';
 
 /** An escaped character, a quote, or a number. */
 const TOKEN = /\\.|"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
