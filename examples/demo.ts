@@ -37,7 +37,7 @@ async function openRunner() {
 
   // Step 3. The services, and a Runner on them. Nothing else of an ADK program changes.
   // Of two answers to one question, the second is refused, so that the agent runs once.
-  const services = adkServices(orm.em, { onAnsweredCall: 'reject' });
+  const services = adkServices(orm.em, { sessions: { onAnsweredCall: 'reject' } });
   const shown: Content[][] = [];
   const agent = travelAgent(({ contents }: LlmRequest) => shown.push(structuredClone(contents)));
   const runner = new Runner({ appName: APP.appName, agent, ...services });

@@ -23,7 +23,7 @@ const APP = { appName: 'office', userId: 'ada' };
 const TASK = 'Pay invoice 17: 240 euros to Vienna Print.';
 
 /** How long the others wait for a dead worker. In production, use the default of 30 seconds. */
-const LEASE = { ttlMs: 3_000 };
+const OPTIONS = { leases: { ttlMs: 3_000 } };
 
 type WorkerName = 'A' | 'B';
 
@@ -44,7 +44,7 @@ async function openOrm(): Promise<MikroORM> {
 async function work(sessionId: string, name: WorkerName, bankFile: string): Promise<void> {
   onceAbandoned(() => process.exit(1));
   const orm = await openOrm();
-  const { leases } = adkServices(orm.em, LEASE);
+  const { leases } = adkServices(orm.em, OPTIONS);
   const bank = new Bank(bankFile, () => report({ what: 'paid' }));
   const key = { ...APP, sessionId };
 

@@ -5,38 +5,47 @@ import {
   type MikroOrmArtifactServiceOptions,
 } from './artifacts/artifact-service.js';
 import { MikroOrmCredentialService } from './credentials/credential-service.js';
-import { LEASES_OPTIONS, SessionLeases, type SessionLeasesOptions } from './leases/session-leases.js';
-import { EventLog, LOG_OPTIONS, type EventLogOptions } from './log/event-log.js';
+import { SessionLeases, type SessionLeasesOptions } from './leases/session-leases.js';
+import { EventLog, type EventLogOptions } from './log/event-log.js';
 import { SessionMaintenance } from './maintenance/session-maintenance.js';
-import { anEmbedding } from './memory/embedding.js';
-import { MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from './memory/memory-service.js';
-import { aCount, object } from './model/arguments.js';
+import { MEMORY_OPTIONS, MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from './memory/memory-service.js';
+import { aDuration } from './model/arguments.js';
+import {
+  COMMON_OPTIONS,
+  SESSION_OPTIONS,
+  checkPostgresql,
+  serviceOptions,
+  type CommonOptions,
+  type MikroOrmSessionServiceOptions,
+  type PostgresqlOptions,
+} from './model/options.js';
 import { MikroOrmSessionService } from './sessions/session-service.js';
 
-/**
- * The options of all services: `ttlMs` is for the leases, `pollIntervalMs` for the event log, `canonicalUri` and `maxBytes` are for
- * artifacts, `embed` and `maxCharacters` are for memory.
- */
-export interface AdkServicesOptions
-  extends
-    SessionLeasesOptions,
-    Pick<EventLogOptions, 'pollIntervalMs'>,
-    Pick<MikroOrmArtifactServiceOptions, 'canonicalUri' | 'maxBytes'>,
-    Pick<MikroOrmMemoryServiceOptions, 'embed' | 'maxCharacters'> {}
+/** The options of all services, and those of each, by service. */
+export interface AdkServicesOptions extends Omit<CommonOptions, 'postgresql'> {
+  postgresql?: PostgresqlOptions;
+  /** Also for the `sessionService` of a lease; maintenance has its `toolApps`. */
+  sessions?: Omit<MikroOrmSessionServiceOptions, keyof CommonOptions>;
+  artifacts?: Omit<MikroOrmArtifactServiceOptions, keyof CommonOptions>;
+  memory?: Omit<MikroOrmMemoryServiceOptions, keyof CommonOptions>;
+  leases?: Pick<SessionLeasesOptions, 'ttlMs'>;
+  log?: Pick<EventLogOptions, 'pollIntervalMs'>;
+}
 
-const checkOptions = object<AdkServicesOptions>({
-  ...LEASES_OPTIONS,
-  ...LOG_OPTIONS,
-  ...ARTIFACT_OPTIONS,
-  embed: anEmbedding,
-  maxCharacters: aCount,
+const checkOptions = serviceOptions<AdkServicesOptions>({
+  ...COMMON_OPTIONS,
+  postgresql: checkPostgresql,
+  sessions: serviceOptions(SESSION_OPTIONS),
+  artifacts: serviceOptions(ARTIFACT_OPTIONS),
+  memory: serviceOptions(MEMORY_OPTIONS),
+  leases: serviceOptions({ ttlMs: aDuration }),
+  log: serviceOptions({ pollIntervalMs: aDuration }),
 });
 
 /** The services on one database. */
 export interface AdkServices {
   sessionService: MikroOrmSessionService;
   artifactService: MikroOrmArtifactService;
-  /** It has the common options, `embed` and `maxCharacters`. For its other options, make a `MikroOrmMemoryService`. */
   memoryService: MikroOrmMemoryService;
   /** Only if there is a codec, since credentials are always encrypted. */
   credentialService?: MikroOrmCredentialService;
@@ -59,21 +68,21 @@ export interface AdkServices {
  * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
  */
 export function adkServices(em: EntityManager, options: AdkServicesOptions = {}): AdkServices {
-  const { ttlMs, pollIntervalMs, canonicalUri, maxBytes, embed, maxCharacters, ...ofService } = checkOptions(
-    options,
-    'The options of adkServices',
-  );
-  const { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql, toolApps } = ofService;
+  const checked = checkOptions(options, 'The options of adkServices');
+  const { sessions, artifacts, memory, leases, log, postgresql = {}, ...rest } = checked;
+  const { preparedStatements, notify, listen } = postgresql;
+  const common = { ...rest, postgresql: { preparedStatements } };
+  const writing = { ...common, ...sessions, postgresql: { preparedStatements, notify } };
+  const following = { ...common, postgresql: { preparedStatements, listen } };
   // A list may be empty, for example in a program that encrypts only in production.
-  const isEmpty = [codec ?? []].flat().length === 0;
-  const common = { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql };
+  const isEmpty = [common.codec ?? []].flat().length === 0;
   return {
-    sessionService: new MikroOrmSessionService(em, ofService),
-    artifactService: new MikroOrmArtifactService(em, { ...common, canonicalUri, maxBytes }),
-    memoryService: new MikroOrmMemoryService(em, { ...common, embed, maxCharacters }),
+    sessionService: new MikroOrmSessionService(em, writing),
+    artifactService: new MikroOrmArtifactService(em, { ...common, ...artifacts }),
+    memoryService: new MikroOrmMemoryService(em, { ...following, ...memory }),
     ...(isEmpty ? {} : { credentialService: new MikroOrmCredentialService(em, common) }),
-    leases: new SessionLeases(em, { ...ofService, ttlMs }),
-    log: new EventLog(em, { ...common, pollIntervalMs }),
-    maintenance: new SessionMaintenance(em, { ...common, toolApps }),
+    leases: new SessionLeases(em, { ...writing, ...leases }),
+    log: new EventLog(em, { ...following, ...log }),
+    maintenance: new SessionMaintenance(em, { ...common, toolApps: sessions?.toolApps }),
   };
 }

@@ -14,7 +14,7 @@ const stopping = new AbortController();
 process.once('SIGTERM', () => stopping.abort());
 
 const orm = await MikroORM.init(config);
-const { sessionService, leases } = adkServices(orm.em, { ttlMs: Number(process.env.LEASE_MS ?? 30_000) });
+const { sessionService, leases } = adkServices(orm.em, { leases: { ttlMs: Number(process.env.LEASE_MS ?? 30_000) } });
 // For the probes: the process answers (/live), and so does the database, which has our tables (/ready).
 const probes = createServer((request, response) => {
   const check = request.url === '/ready' ? sessionService.getAppState({ appName }) : Promise.resolve();

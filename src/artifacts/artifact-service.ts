@@ -24,11 +24,12 @@ import {
   nullable,
   object,
   rule,
+  type Known,
 } from '../model/arguments.js';
 import { DamagedArtifactError, InvalidKeyError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { isObject } from '../model/json.js';
-import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
+import { COMMON_OPTIONS, serviceOptions, type CommonOptions } from '../model/options.js';
 import {
   PART_BYTES,
   fileOf,
@@ -135,9 +136,13 @@ export interface ListedArtifact extends Omit<StoredArtifactVersion, 'canonicalUr
   filename: string;
 }
 
-export const ARTIFACT_OPTIONS = { canonicalUri: aFunction, maxBytes: aWholeNumber };
+/** The options of artifacts alone. */
+export const ARTIFACT_OPTIONS: Known<Omit<MikroOrmArtifactServiceOptions, keyof CommonOptions>> = {
+  canonicalUri: aFunction,
+  maxBytes: aWholeNumber,
+};
 
-const checkOptions = object<MikroOrmArtifactServiceOptions>({ ...COMMON_OPTIONS, ...ARTIFACT_OPTIONS });
+const checkOptions = serviceOptions<MikroOrmArtifactServiceOptions>({ ...COMMON_OPTIONS, ...ARTIFACT_OPTIONS });
 
 const MAX_BYTES = 104_857_600;
 

@@ -2,11 +2,11 @@ import { sessionHead } from '../database/statements/sessions.js';
 import { currentLease, nextToken, releaseLease, renewLease, takeLease } from '../database/statements/leases.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
-import { aBoolean, aDuration, aWait, object, rule, type Known } from '../model/arguments.js';
+import { aBoolean, aDuration, aWait, object, rule } from '../model/arguments.js';
 import { now } from '../model/clock.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
 import { checkedSessionKey, isLonger, isStorable, type SessionKey } from '../model/keys.js';
-import { SERVICE_OPTIONS, type MikroOrmSessionServiceOptions } from '../model/options.js';
+import { SERVICE_OPTIONS, serviceOptions, type MikroOrmSessionServiceOptions } from '../model/options.js';
 import type { Fence } from '../sessions/lease-guard.js';
 import { pause } from '../model/signals.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
@@ -44,9 +44,7 @@ const RENEWALS_PER_TTL = 6;
 const MAX_POLL_MS = 250;
 const MAX_HOLDER_LENGTH = 255;
 
-export const LEASES_OPTIONS: Known<SessionLeasesOptions> = { ...SERVICE_OPTIONS, ttlMs: aDuration };
-
-const checkOptions = object(LEASES_OPTIONS);
+const checkOptions = serviceOptions<SessionLeasesOptions>({ ...SERVICE_OPTIONS, ttlMs: aDuration });
 
 const aHolder = rule(
   `a string of 1 to ${MAX_HOLDER_LENGTH} characters, without NUL and halves of surrogate pairs`,

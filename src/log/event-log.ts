@@ -3,7 +3,7 @@ import { Database } from '../database/calls/database.js';
 import { aDuration, anAbortSignal, object, type Known } from '../model/arguments.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { LogCursor } from '../model/log-history.js';
-import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
+import { LISTENING_OPTIONS, serviceOptions, type ListeningOptions } from '../model/options.js';
 import { CompleteLog } from './complete-log.js';
 import { readerCursorOf, sessionPositionOf, type ReaderCursor } from './cursors.js';
 import type { CompleteLogEntry, LogEntry, SessionLogCursor, SessionLogEntry } from './entries.js';
@@ -14,7 +14,7 @@ import { SessionLogReader } from './session-log-reader.js';
 import { Heads } from './watch/heads.js';
 
 /** Options of `EventLog`, in addition to those of all services. A watcher retries, too, and throws when its retries are used up. */
-export interface EventLogOptions extends CommonOptions {
+export interface EventLogOptions extends ListeningOptions {
   /** How long a watcher waits between two polls of the database, in ms; 150 by default. */
   pollIntervalMs?: number;
 }
@@ -26,10 +26,10 @@ export interface WatchOptions {
 
 export const LOG_OPTIONS: Known<EventLogOptions> = {
   pollIntervalMs: aDuration,
-  ...COMMON_OPTIONS,
+  ...LISTENING_OPTIONS,
 };
 
-const checkOptions = object(LOG_OPTIONS);
+const checkOptions = serviceOptions(LOG_OPTIONS);
 
 export const checkWatchOptions = object<WatchOptions>({ signal: anAbortSignal });
 

@@ -9,10 +9,11 @@ import {
   readProjections,
   type StoredProjection,
 } from './stored-projections.js';
-import { aFunction, anything, condition, object } from '../model/arguments.js';
+import { aFunction, anything, condition } from '../model/arguments.js';
 import { LogWentBackError } from '../model/errors.js';
 import { checkKeys, givenKey } from '../model/keys.js';
 import type { LogCursor } from '../model/log-history.js';
+import { serviceOptions } from '../model/options.js';
 import { CompleteLog } from './complete-log.js';
 import { readerCursorOf } from './cursors.js';
 import type { CompleteLogEntry } from './entries.js';
@@ -61,7 +62,7 @@ export interface ProjectionStatus {
   updateTime: number;
 }
 
-const checkOptions = object<SessionProjectionOptions>(
+const checkOptions = serviceOptions<SessionProjectionOptions>(
   { ...LOG_OPTIONS, name: anything, filter: condition(anything), apply: aFunction, clear: aFunction },
   'apply',
   'clear',

@@ -15,7 +15,7 @@ import {
 import { isDay } from '../model/days.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
-import { COMMON_OPTIONS, TOOL_APPS, type CommonOptions } from '../model/options.js';
+import { COMMON_OPTIONS, TOOL_APPS, serviceOptions, type CommonOptions } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import type { ExportOptions } from '../transfer/export.js';
 import type { RepairOptions } from './repair.js';
@@ -190,7 +190,7 @@ function optionsOf<Options extends Partial<SessionKey>>(
   };
 }
 
-export const checkOptions = object<MaintenanceOptions>({ ...COMMON_OPTIONS, toolApps: TOOL_APPS });
+export const checkOptions = serviceOptions<MaintenanceOptions>({ ...COMMON_OPTIONS, toolApps: TOOL_APPS });
 export const checkImport = object<ImportOptions>(IMPORT_OPTIONS);
 export const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeased: aBoolean });
 

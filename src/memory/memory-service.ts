@@ -22,6 +22,7 @@ import {
   object,
   objects,
   rule,
+  type Known,
 } from '../model/arguments.js';
 import { SessionProjection } from '../log/session-projection.js';
 import { Undecodable } from '../model/stored-texts.js';
@@ -29,7 +30,13 @@ import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
 import { decodeEvent, encode } from '../model/json.js';
 import { callHost } from '../model/host-callbacks.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
-import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';
+import {
+  LISTENING_OPTIONS,
+  serviceOptions,
+  type CommonOptions,
+  type ListeningOptions,
+  type ErrorContext,
+} from '../model/options.js';
 import { pagesOf } from '../model/pages.js';
 import { aContent, encodedMemory, memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
 import { Embedder, anEmbedding, withStoredVectors, type MemoryEmbedding } from './embedding.js';
@@ -63,7 +70,7 @@ import { Ranking, type Ranked } from './ranking.js';
 import { rebuildVectors, type RebuildVectorsRequest } from './rebuild-vectors.js';
 import { cosine } from './vectors.js';
 
-export interface MikroOrmMemoryServiceOptions extends CommonOptions {
+export interface MikroOrmMemoryServiceOptions extends ListeningOptions {
   /** How many memories a search returns at most; 10 by default. ADK sends all of them to the model. */
   limit?: number;
   /**
@@ -159,15 +166,17 @@ export interface ListMemoriesRequest {
   limit: number;
 }
 
-const checkOptions = object<MikroOrmMemoryServiceOptions>({
-  ...COMMON_OPTIONS,
+/** The options of memory alone. */
+export const MEMORY_OPTIONS: Known<Omit<MikroOrmMemoryServiceOptions, keyof CommonOptions>> = {
   limit: aCount,
   maxCharacters: aCount,
   ttlMs: aWait,
   text: aFunction,
   embed: anEmbedding,
   onDamage: aFunction,
-});
+};
+
+const checkOptions = serviceOptions<MikroOrmMemoryServiceOptions>({ ...LISTENING_OPTIONS, ...MEMORY_OPTIONS });
 
 /** The values are checked by `checkKeys`. */
 const owner = { appName: anything, userId: condition(anything) };
@@ -250,8 +259,8 @@ const [LEAST_READ, MOST_READ] = [20, 500];
  * ranks them, so the order is the same on every database.
  *
  * ```ts
- * const memoryService = new MikroOrmMemoryService(orm.em, { maxCharacters: 4_000 });
- * const runner = new Runner({ appName: 'support', agent, ...adkServices(orm.em), memoryService });
+ * const services = adkServices(orm.em, { memory: { maxCharacters: 4_000 } });
+ * const runner = new Runner({ appName: 'support', agent, ...services });
  * ```
  *
  * Every method may throw `InvalidArgumentError`, `InvalidKeyError`, `SchemaError`, `DatabaseError`, `CodecError` and

@@ -12,9 +12,9 @@ import {
   type Known,
 } from './arguments.js';
 import type { Codec } from './codec.js';
-import type { DamagedSessionError } from './errors.js';
+import { InvalidArgumentError, type DamagedSessionError } from './errors.js';
 import { isKey, type SessionKey } from './keys.js';
-import { isObject } from './json.js';
+import { isObject, isRecord } from './json.js';
 
 export interface RetryOptions {
   /**
@@ -82,7 +82,7 @@ export interface NotificationClient {
   on(event: 'notification' | 'error' | 'end', listener: (error?: unknown) => void): unknown;
 }
 
-/** Options for PostgreSQL. They have no effect on other databases. */
+/** Options for PostgreSQL. They have no effect on other databases. Each service takes those that it uses. */
 export interface PostgresqlOptions {
   /**
    * Whether connections use prepared statements, which save the server most of the work of an append; true by default. Set it to
@@ -112,10 +112,16 @@ export interface CommonOptions extends ReportingOptions, CodecOptions {
    * `driverOptions`, or inside a host's transaction. A codec, `embed` and `text` have as long for an answer, on every database.
    */
   timeoutMs?: number;
-  postgresql?: PostgresqlOptions;
+  postgresql?: Pick<PostgresqlOptions, 'preparedStatements'>;
+}
+
+/** Options of a service that follows the event log. */
+export interface ListeningOptions extends CommonOptions {
+  postgresql?: Pick<PostgresqlOptions, 'preparedStatements' | 'listen'>;
 }
 
 export interface MikroOrmSessionServiceOptions extends CommonOptions {
+  postgresql?: Pick<PostgresqlOptions, 'preparedStatements' | 'notify'>;
   /**
    * What an append does if somebody else has appended since the handle was read (contract E2): `rebase` (default) appends and adds the
    * missed events to the handle; `reject` throws `StaleSessionError` and writes nothing.
@@ -178,8 +184,6 @@ const RETRY: Known<RetryOptions> = {
   maxDelayMs: aWait,
 };
 
-const POSTGRESQL: Known<PostgresqlOptions> = { preparedStatements: aBoolean, notify: aBoolean, listen: aFunction };
-
 function isCodec(value: unknown): boolean {
   if (!isObject(value)) return false;
   const { name, encode, decode }: { name?: unknown; encode?: unknown; decode?: unknown } = value;
@@ -206,7 +210,7 @@ export const CODEC_OPTIONS: Known<CodecOptions> = {
 export const COMMON_OPTIONS: Known<CommonOptions> = {
   retry: object(RETRY),
   timeoutMs: aTimeout,
-  postgresql: object(POSTGRESQL),
+  postgresql: serviceOptions({ preparedStatements: aBoolean }),
   onError: aFunction,
   telemetry: aBoolean,
   ...CODEC_OPTIONS,
@@ -217,7 +221,19 @@ export const TOOL_APPS = copied(
   rule('an array of names of agents', (value) => Array.isArray(value) && value.every((name) => isKey('appName', name))),
 );
 
-export const SERVICE_OPTIONS: Known<MikroOrmSessionServiceOptions> = {
+export const LISTENING_OPTIONS: Known<ListeningOptions> = {
+  ...COMMON_OPTIONS,
+  postgresql: serviceOptions({ preparedStatements: aBoolean, listen: aFunction }),
+};
+
+export const checkPostgresql = serviceOptions<PostgresqlOptions>({
+  preparedStatements: aBoolean,
+  notify: aBoolean,
+  listen: aFunction,
+});
+
+/** The options of sessions alone. */
+export const SESSION_OPTIONS: Known<Omit<MikroOrmSessionServiceOptions, keyof CommonOptions>> = {
   onStaleSession: oneOf('rebase', 'reject'),
   onUnleasedAppend: oneOf('allow', 'reject'),
   maxEventBytes: aWholeNumber,
@@ -228,7 +244,44 @@ export const SERVICE_OPTIONS: Known<MikroOrmSessionServiceOptions> = {
   defaultNumRecentEvents: aCount,
   onDamagedEvent: oneOf('throw', 'skip'),
   onDamage: aFunction,
-  ...COMMON_OPTIONS,
 };
 
-export const checkServiceOptions = object(SERVICE_OPTIONS);
+export const SERVICE_OPTIONS: Known<MikroOrmSessionServiceOptions> = {
+  ...SESSION_OPTIONS,
+  ...COMMON_OPTIONS,
+  postgresql: serviceOptions({ preparedStatements: aBoolean, notify: aBoolean }),
+};
+
+const OF_SESSIONS = 'sessions (MikroOrmSessionService, SessionLeases)';
+const OF_MEMORY = 'memory (MikroOrmMemoryService)';
+
+/** Whose options these are, as an option of `adkServices` and as classes. */
+const OWNERS: ReadonlyMap<string, string> = new Map([
+  ...Object.keys(SESSION_OPTIONS).map((option): [string, string] => [option, OF_SESSIONS]),
+  ...['limit', 'maxCharacters', 'text', 'embed'].map((option): [string, string] => [option, OF_MEMORY]),
+  ['toolApps', 'sessions (MikroOrmSessionService, SessionLeases, SessionMaintenance)'],
+  ['onDamage', `${OF_SESSIONS} and ${OF_MEMORY}`],
+  ['ttlMs', `leases (SessionLeases) and ${OF_MEMORY}`],
+  ['pollIntervalMs', 'log (EventLog, SessionProjection)'],
+  ['canonicalUri', 'artifacts (MikroOrmArtifactService)'],
+  ['maxBytes', 'artifacts (MikroOrmArtifactService)'],
+  ['notify', 'postgresql of MikroOrmSessionService and SessionLeases'],
+  ['listen', 'postgresql of EventLog, SessionProjection and MikroOrmMemoryService'],
+]);
+
+/**
+ * Checks the options of a service, as `object` does. If an option is another service's, the error says whose: otherwise a caller
+ * would believe that it had an effect.
+ */
+export function serviceOptions<T extends object>(known: Known<T>, ...required: readonly (keyof T)[]) {
+  const check = object(known, ...required);
+  return (value: unknown, name: string): T => {
+    for (const key in isRecord(value) ? value : {}) {
+      const owner = Object.hasOwn(known, key) ? undefined : OWNERS.get(key);
+      if (owner) throw new InvalidArgumentError(`${name} may not have '${key}', which is an option of ${owner}.`);
+    }
+    return check(value, name);
+  };
+}
+
+export const checkServiceOptions = serviceOptions(SERVICE_OPTIONS);

@@ -182,8 +182,8 @@ const CHANGES = {
 
 type Services = ReturnType<typeof servicesOf>;
 
-const servicesOf = (em: EntityManager, options: AdkServicesOptions) =>
-  adkServices(em, { ...options, deletion: 'soft' });
+const servicesOf = (em: EntityManager, { sessions, ...options }: AdkServicesOptions) =>
+  adkServices(em, { ...options, sessions: { ...sessions, deletion: 'soft' } });
 
 const { 'set and remove state': update, ...others } = CHANGES;
 
@@ -298,7 +298,7 @@ stateSuite.own(
       const events = range(4).map((n) => saying(`e${n}`, { id: `e${n}`, timestamp: n }));
       await service.appendEvents({ session, events });
       await change(servicesOf(peer.em, {}), keyOf(session));
-      await servicesOf(orm.em, { onStaleSession: 'reject' }).sessionService.appendEvent({
+      await servicesOf(orm.em, { sessions: { onStaleSession: 'reject' } }).sessionService.appendEvent({
         session,
         event: saying('x', { id: 'x' }),
       });

@@ -1,6 +1,11 @@
 import { AgentTool, LlmAgent, Runner } from '@google/adk';
-import { MikroOrmSessionService, SessionLeases, SessionMaintenance, adkServices } from '../../src/index.js';
-import type { MikroOrmSessionServiceOptions } from '../../src/model/options.js';
+import {
+  MikroOrmSessionService,
+  SessionLeases,
+  SessionMaintenance,
+  adkServices,
+  type AdkServicesOptions,
+} from '../../src/index.js';
 import { scriptedModel } from '../../src/testing/index.js';
 import { read } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
@@ -10,10 +15,10 @@ import { LONG_LEASE, expectCode, range } from './tools.js';
 export const toolSessionSuite = new Suite({ isOfDialect: true });
 
 /** An agent that asks another one as a tool, and a service that knows of it. */
-function withTool({ app, orm, query }: OwnContext, options: MikroOrmSessionServiceOptions = {}) {
+function withTool({ app, orm, query }: OwnContext, options: AdkServicesOptions['sessions'] = {}) {
   const expert = `expert_${app.replaceAll(/\W/g, '_')}`;
   const toolApps = [expert];
-  const services = adkServices(orm.em, { ...options, toolApps });
+  const services = adkServices(orm.em, { sessions: { ...options, toolApps } });
   const key = { appName: app, userId: 'alice', sessionId: 's' };
   const ofTool = { ...key, appName: expert };
   /** Asks the tool one question in a run of its own. @returns what the tool's model was sent. */

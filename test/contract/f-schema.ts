@@ -45,7 +45,7 @@ schemaSuite.own(
     const store = await scratch();
     await withAccount(harness.server!, 'select, insert, update, delete', store, async ({ orm }) => {
       await expect(orm.em.getConnection().execute('create table other (id int)')).rejects.toThrow();
-      const { sessionService, leases, log, maintenance } = adkServices(orm.em, { deletion: 'soft' });
+      const { sessionService, leases, log, maintenance } = adkServices(orm.em, { sessions: { deletion: 'soft' } });
       const key = { appName: 'a', userId: 'u', sessionId: 's' };
       const session = await sessionService.createSession({ ...key, state: { 'app:x': 1, 'user:y': 2, z: 3 } });
       // In parts, on MySQL and MariaDB.

@@ -1050,7 +1050,7 @@ artifactSuite.own('P11', 'deleteSession deletes them in its transaction, and no 
 
 artifactSuite.own('P11', 'a soft deletion keeps them, and what ends it deletes them', async (context) => {
   const { key, sessionService, maintenance } = await filled(context);
-  const softly = adkServices(context.orm.em, { deletion: 'soft' }).sessionService;
+  const softly = adkServices(context.orm.em, { sessions: { deletion: 'soft' } }).sessionService;
   await softly.deleteSession(key);
   expect(await rowsOf(context)).toEqual(ALL);
   await softly.restoreSession(key);

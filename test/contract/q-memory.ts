@@ -274,7 +274,7 @@ memorySuite.own('Q8', 'without an option a search fits a prompt, and adkServices
   const { say, key } = memoryOf(context);
   await say('s', ...range(10).map((n) => `fox ${n} ${'x'.repeat(9_000)}`));
   const found = async (maxCharacters?: number) => {
-    const { memoryService } = adkServices(context.orm.em, { maxCharacters });
+    const { memoryService } = adkServices(context.orm.em, { memory: { maxCharacters } });
     const { memories } = await memoryService.searchMemory({ ...key, query: 'a fox' });
     return memories.length;
   };
@@ -766,7 +766,7 @@ memorySuite.own('Q14', 'a memory is found by its meaning, and by its words befor
 });
 
 memorySuite.own('Q14', 'adkServices gives embed to its memory service', async ({ app: appName, orm }) => {
-  const { memoryService } = adkServices(orm.em, { embed: embedding().embed });
+  const { memoryService } = adkServices(orm.em, { memory: { embed: embedding().embed } });
   await memoryService.addMemory({ appName, memories: [{ content: { parts: [{ text: 'Puppy food: aisle 3' }] } }] });
   const { memories } = await memoryService.searchMemory({ appName, userId: 'alice', query: 'Which dogs?' });
   expect(memories).toHaveLength(1);

@@ -7,6 +7,9 @@ import {
   AdkMikroOrmError,
   EventLog,
   InvalidArgumentError,
+  MikroOrmArtifactService,
+  MikroOrmCredentialService,
+  MikroOrmMemoryService,
   MikroOrmSessionService,
   SchemaError,
   SessionLeases,
@@ -39,15 +42,34 @@ afterAll(() => orm.close(true));
 const TAKERS: Record<string, { known: string; call: (argument: never) => unknown }> = {
   adkServices: {
     known:
-      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, toolApps, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, ttlMs, pollIntervalMs, canonicalUri, maxBytes, embed, maxCharacters',
+      'retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, sessions, artifacts, memory, leases, log',
     call: (options) => adkServices(orm.em, options),
   },
+  'postgresql of adkServices': {
+    known: 'preparedStatements, notify, listen',
+    call: (postgresql) => adkServices(orm.em, { postgresql }),
+  },
+  'sessions of adkServices': {
+    known:
+      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, toolApps, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage',
+    call: (sessions) => adkServices(orm.em, { sessions }),
+  },
+  'artifacts of adkServices': {
+    known: 'canonicalUri, maxBytes',
+    call: (artifacts) => adkServices(orm.em, { artifacts }),
+  },
+  'memory of adkServices': {
+    known: 'limit, maxCharacters, ttlMs, text, embed, onDamage',
+    call: (memory) => adkServices(orm.em, { memory }),
+  },
+  'leases of adkServices': { known: 'ttlMs', call: (leases) => adkServices(orm.em, { leases }) },
+  'log of adkServices': { known: 'pollIntervalMs', call: (log) => adkServices(orm.em, { log }) },
   SessionMaintenance: {
     known: 'retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, toolApps',
     call: (options) => new SessionMaintenance(orm.em, options),
   },
   'postgresql of MikroOrmSessionService': {
-    known: 'preparedStatements, notify, listen',
+    known: 'preparedStatements, notify',
     call: (postgresql) => new MikroOrmSessionService(orm.em, { postgresql }),
   },
   MikroOrmSessionService: {
@@ -212,7 +234,7 @@ test.each<[string, keyof typeof TAKERS, object]>([
   ['maxEventBytes must be a whole number, 0 or more.', 'MikroOrmSessionService', { maxEventBytes: '1 MB' }],
   ['ttlMs must be a number of ms above 0, and 2147483647 at most.', 'SessionLeases', { ttlMs: 0 }],
   ['listen must be a function.', 'EventLog', { postgresql: { listen: {} } }],
-  ['ttlMs must be a number of ms above 0', 'adkServices', { ttlMs: 0 }],
+  ['ttlMs must be a number of ms above 0', 'leases of adkServices', { ttlMs: 0 }],
   ['holder must be a string of 1 to 255 characters', 'acquire', { holder: undefined }],
   ['waitMs must be a number of ms, 0 or more.', 'acquire', { waitMs: NaN }],
   ['author must be a string.', 'since of a log', { author: null }],
@@ -254,6 +276,80 @@ test.each<[string, keyof typeof TAKERS, object]>([
   const error = await refusal(() => TAKERS[taker]!.call(argument as never));
   expect(error.message).toContain(message);
   expect(await everythingStored()).toBe(before);
+});
+
+const SESSIONS = 'sessions (MikroOrmSessionService, SessionLeases)';
+const MEMORY = 'memory (MikroOrmMemoryService)';
+/** The options that not every service has, with the words that say whose each is. */
+const OWNERS: Record<string, string> = {
+  ...{ onStaleSession: SESSIONS, onUnleasedAppend: SESSIONS, maxEventBytes: SESSIONS, deletion: SESSIONS },
+  ...{ onRewrittenEvent: SESSIONS, onAnsweredCall: SESSIONS, onDamagedEvent: SESSIONS },
+  ...{ defaultNumRecentEvents: SESSIONS, onDamage: `${SESSIONS} and ${MEMORY}` },
+  toolApps: 'sessions (MikroOrmSessionService, SessionLeases, SessionMaintenance)',
+  ...{ limit: MEMORY, maxCharacters: MEMORY, text: MEMORY, embed: MEMORY },
+  ...{ ttlMs: `leases (SessionLeases) and ${MEMORY}`, pollIntervalMs: 'log (EventLog, SessionProjection)' },
+  canonicalUri: 'artifacts (MikroOrmArtifactService)',
+  maxBytes: 'artifacts (MikroOrmArtifactService)',
+  notify: 'postgresql of MikroOrmSessionService and SessionLeases',
+  listen: 'postgresql of EventLog, SessionProjection and MikroOrmMemoryService',
+};
+
+const codec = compression();
+/** Constructors, and the groups and objects in their options. */
+const SERVICES: Record<string, (options: never) => unknown> = {
+  ...Object.fromEntries(
+    ['adkServices', 'SessionMaintenance', 'MikroOrmSessionService', 'SessionLeases', 'EventLog']
+      .concat(
+        ['sessions', 'artifacts', 'memory', 'leases', 'log', 'postgresql'].map((name) => `${name} of adkServices`),
+      )
+      .map((name) => [name, TAKERS[name]!.call]),
+  ),
+  'postgresql of MikroOrmSessionService': TAKERS['postgresql of MikroOrmSessionService']!.call,
+  MikroOrmArtifactService: (options) => new MikroOrmArtifactService(orm.em, options),
+  MikroOrmMemoryService: (options) => new MikroOrmMemoryService(orm.em, options),
+  MikroOrmCredentialService: (options: object) => new MikroOrmCredentialService(orm.em, { codec, ...options }),
+  SessionProjection: (options: object) =>
+    new SessionProjection(orm.em, { name: 'p', apply: async () => {}, clear: async () => {}, ...options }),
+  'postgresql of EventLog': (postgresql) => new EventLog(orm.em, { postgresql }),
+  'postgresql of SessionLeases': (postgresql) => new SessionLeases(orm.em, { postgresql }),
+  'postgresql of SessionMaintenance': (postgresql) => new SessionMaintenance(orm.em, { postgresql }),
+  'postgresql of MikroOrmArtifactService': (postgresql) => new MikroOrmArtifactService(orm.em, { postgresql }),
+  'postgresql of MikroOrmMemoryService': (postgresql) => new MikroOrmMemoryService(orm.em, { postgresql }),
+};
+
+test.each(Object.entries(SERVICES))('%s says whose an option is that it does not use', async (_name, make) => {
+  const refused: string[] = [];
+  for (const [option, owner] of Object.entries(OWNERS)) {
+    const error: unknown = await (async () => make({ [option]: Symbol('none') } as never))().catch(
+      (reason: unknown) => reason,
+    );
+    expect(error).toBeInstanceOf(InvalidArgumentError);
+    const { message } = error as Error;
+    if (!message.includes('may not have')) continue;
+    expect(message).toContain(`may not have '${option}', which is an option of ${owner}.`);
+    refused.push(option);
+  }
+  // No service has all of them: one that refuses none takes options that it does not use.
+  expect(refused.length).toBeGreaterThan(Object.keys(OWNERS).length / 3);
+});
+
+test('options of one service do not reach another', () => {
+  const services = adkServices(orm.em, {
+    codec,
+    sessions: { deletion: 'soft', toolApps: ['expert'], onDamage: () => undefined },
+    artifacts: { maxBytes: 1, canonicalUri: () => undefined },
+    memory: {
+      limit: 1,
+      ttlMs: 1,
+      embed: { model: 'm', vectors: async () => [] },
+      text: () => '',
+      onDamage: () => undefined,
+    },
+    leases: { ttlMs: 1_000 },
+    log: { pollIntervalMs: 10 },
+    postgresql: { preparedStatements: false, notify: true, listen: () => ({}) as never },
+  });
+  expect(services.credentialService).toBeInstanceOf(MikroOrmCredentialService);
 });
 
 test('a value that is not an object is refused', async () => {
