@@ -19,18 +19,12 @@ export const adkArtifactVersion = ({ named, table }: Naming) =>
             .index(false)
             .deleteRule('cascade')
             .updateRule('no action'),
-        /**
-         * 0, 1, 2 … without gaps. A row with a negative number is an upload: the parts of a stream belong to it until there is a version.
-         */
+        /** 0, 1, 2 … without gaps. */
         version: p.integer().fieldName('version').primary().autoincrement(false).unsigned(false),
         /** The Part without its content, the caller's metadata, and the content's type, size and hash. */
         info: json('info'),
         /** The content; null if it is kept in parts, see `AdkArtifactPart`, or there is none. */
         data: optionalBytes('data'),
-        /** The number of the upload that has the parts; null if they have the number of the version. */
-        upload: p.integer().fieldName('upload').nullable(),
-        /** How many parts the content has, also if the only one is in `data`; null for an upload. */
-        parts: p.integer().fieldName('parts').nullable(),
         /** By the database's clock. */
         createTime: time('create_time'),
       },

@@ -151,8 +151,6 @@ function tablesWith({ key, string, int, unsigned, time, boolean, json, text, byt
         version ${int} not null,
         info ${json} not null,
         data ${bytes} null,
-        upload ${int} null,
-        parts ${int} null,
         create_time ${time} not null`,
       key: `${SESSION}, filename, version`,
       foreign: ['adk_artifact_versions_artifact', `${SESSION}, filename`, 'adk_artifacts'],

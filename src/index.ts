@@ -7,7 +7,6 @@ export { adkEntities } from '../entities/index.js';
 export type { AdkEntityOptions } from '../entities/index.js';
 export {
   AdkMikroOrmError,
-  ArtifactDeletedError,
   ArtifactTooLargeError,
   CodecError,
   DamagedArtifactError,

@@ -7,8 +7,6 @@
 export { migrationStatus, statementsOf } from '../migrations/status.js';
 export { ourTables } from '../migrations/tables.js';
 export { fileResponse } from './artifacts/artifact-handler.js';
-export { incompleteVersions } from './artifacts/incomplete.js';
-export { countAbandoned } from './artifacts/uploads.js';
 export { CallInParts } from './database/calls/call-in-parts.js';
 export { Database } from './database/calls/database.js';
 export { readerOf } from './database/calls/reader.js';

@@ -1,6 +1,7 @@
 import type { SaveArtifactRequest } from '@google/adk';
 import { constants } from 'node:buffer';
 import { createHash } from 'node:crypto';
+import { types } from 'node:util';
 import { ArtifactTooLargeError, InvalidArgumentError } from '../model/errors.js';
 import { encode } from '../model/json.js';
 
@@ -58,24 +59,44 @@ export function newVersion(
 }
 
 /**
- * @returns a function that gives the JSON of `ArtifactInfo`, once the content of a stream is known.
+ * Reads a stream to its end.
+ *
  * @throws UnserializableValueError if JSON cannot represent the metadata.
+ * @throws InvalidArgumentError if it gives something else than bytes.
+ * @throws ArtifactTooLargeError as soon as it has given more than `maxBytes`.
  */
-export function infoOfStream(
+export async function versionOfStream(
+  content: AsyncIterable<unknown>,
   { mimeType, customMetadata }: { mimeType: string; customMetadata?: Record<string, unknown> | undefined },
-  isEncoded: boolean,
-): (content: { size: number; sha256: string }) => string {
-  const info: ArtifactInfo = {
-    artifact: { inlineData: { mimeType, data: '' } },
-    ...(customMetadata && { customMetadata }),
-    mimeType,
-  };
+  { maxBytes, isEncoded }: { maxBytes: number; isEncoded: boolean },
+): Promise<NewVersion> {
+  const artifact = { inlineData: { mimeType, data: '' } };
   // Before the first await: later changes by the caller must not reach the database.
-  const { json } = encode(info, '');
-  return ({ size, sha256 }) => {
-    const content: ArtifactInfo['content'] = { of: 'inlineData', size, sha256, isEncoded };
-    return `${json.slice(0, -1)},"content":${JSON.stringify(content)}}`;
-  };
+  const { json } = encode({ artifact, ...(customMetadata && { customMetadata }), mimeType }, '');
+  const hash = createHash('sha256');
+  const parts: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of content) {
+    // Not `instanceof`, which is false for bytes of another realm, as in jest with jsdom.
+    if (!types.isUint8Array(chunk))
+      throw new InvalidArgumentError(
+        'content must yield bytes (Uint8Array). A Readable with an encoding yields strings. Nothing was written.',
+      );
+    if (size + chunk.length > maxBytes) throw tooLarge(`at least ${size + chunk.length}`, maxBytes);
+    hash.update(chunk);
+    // Copied at once: a stream may give the same buffer again, with other bytes.
+    for (let start = 0; start < chunk.length;) {
+      const at = size % PART_BYTES;
+      if (at === 0) parts.push(Buffer.allocUnsafe(PART_BYTES));
+      const some = chunk.subarray(start, start + PART_BYTES - at);
+      parts.at(-1)?.set(some, at);
+      start += some.length;
+      size += some.length;
+    }
+  }
+  const last = parts.pop()?.subarray(0, size - parts.length * PART_BYTES) ?? Buffer.alloc(0);
+  const about: ArtifactInfo['content'] = { of: 'inlineData', size, sha256: hash.digest('hex'), isEncoded };
+  return { info: `${json.slice(0, -1)},"content":${JSON.stringify(about)}}`, parts: [...parts, last] };
 }
 
 /** A Part without its content. */
@@ -166,7 +187,7 @@ export function refuseLong({ content }: ArtifactInfo): void {
     throw new ArtifactTooLargeError(content.size, `the ${MOST_IN_PART} that a Part can have. Use read()`);
 }
 
-export const tooLarge = (bytes: number | string, maxBytes: number): ArtifactTooLargeError =>
+const tooLarge = (bytes: number | string, maxBytes: number): ArtifactTooLargeError =>
   new ArtifactTooLargeError(bytes, `the ${maxBytes} of maxBytes; nothing was written`);
 
 export function partOf({ info: { artifact, content }, parts }: { info: ArtifactInfo; parts: readonly Buffer[] }): Part {

@@ -11,7 +11,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import { createHash } from 'node:crypto';
 import { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
-import type { Run, Sql } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import {
   aCount,
   aFunction,
@@ -33,10 +33,10 @@ import { COMMON_OPTIONS, serviceOptions, type CommonOptions } from '../model/opt
 import {
   PART_BYTES,
   fileOf,
-  infoOfStream,
   newVersion,
   partOf,
   refuseLong,
+  versionOfStream,
   type ArtifactInfo,
 } from './artifact-content.js';
 import { isOfUser, nameOfUsers, storedName } from './artifact-name.js';
@@ -53,7 +53,6 @@ import {
   versionNumbers,
   type OpenedVersion,
 } from './artifact-store.js';
-import { saveStream } from './saved-stream.js';
 import { Damaged, type ArtifactKey, type StoredVersion } from './stored-version.js';
 
 /** One version of an artifact. */
@@ -243,34 +242,32 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   }
 
   /**
-   * Saves a new version from a stream of any size, with a few MB of memory. It is written while it arrives, in transactions of 2 MB,
-   * and is visible only after the last one. If the process is killed, invisible parts remain, which `prune` removes after a day.
-   * `loadArtifact` returns the version as `inlineData`.
+   * Saves a new version from a stream of at most `maxBytes`, which are in memory until they are written: a larger file belongs to
+   * object storage, and a Part with `fileData` refers to it. `loadArtifact` returns the version as `inlineData`.
    *
    * @returns the version's number: 0, 1, 2 …
    * @throws UnserializableValueError if JSON cannot represent a value of the metadata.
-   * @throws ArtifactTooLargeError if the stream has more than `maxBytes`; nothing is kept.
-   * @throws ArtifactDeletedError if the artifact was deleted meanwhile.
-   * @throws any error of the stream; nothing is kept.
+   * @throws ArtifactTooLargeError as soon as the stream has given more than `maxBytes`; nothing was written.
+   * @throws any error of the stream; nothing was written.
    */
   async save(request: SaveStreamRequest): Promise<number> {
     const { mimeType, content, customMetadata, ...names } = checkRequest.save(request, 'The request of save');
     const key = keyOf(names);
     const { maxBytes = MAX_BYTES } = this.#options;
-    const infoOf = infoOfStream({ mimeType, customMetadata }, !this.#database.codec.isNone);
     // Before anything is read from the stream.
     this.#database.refuseTransaction();
+    const isEncoded = !this.#database.codec.isNone;
+    // Outside of the call: the stream may itself come from calls of this service, which must not wait for this one.
+    const given = await versionOfStream(content, { mimeType, customMetadata }, { maxBytes, isEncoded });
     const context = { operation: 'save', key: sessionOf(key) };
-    // Each transaction is a call of its own: the stream may itself come from calls of this service, which must not wait for this one.
-    const write: Run = (work) => this.#database.call(context, () => once(this.#database, work));
-    return saveStream({ write, key, maxBytes, infoOf }, content);
+    return this.#database.call(context, () => once(this.#database, (sql) => saveVersion(sql, key, given)));
   }
 
   /**
    * Loads a version, by default the newest.
    *
    * @returns undefined if there is no such artifact or version. A failure of the database throws.
-   * @throws ArtifactTooLargeError if it was saved from a stream and does not fit into a Part, which holds about 400 MB: use `read`.
+   * @throws ArtifactTooLargeError if it does not fit into a Part, which holds about 400 MB: use `read`.
    * @throws DamagedArtifactError if the version cannot be read as it was saved.
    */
   async loadArtifact(request: LoadArtifactRequest): Promise<SaveArtifactRequest['artifact'] | undefined> {

@@ -20,7 +20,6 @@ import {
   artifactKeyOf,
   decodedContent,
   encodedVersion,
-  partsIn,
   storedVersion,
   type ArtifactKey,
   type ArtifactKeyRow,
@@ -59,22 +58,11 @@ export const isVersion = (version: number) => Number.isInteger(version) && versi
 
 export const valuesOf = (key: ArtifactKey): string[] => [...sessionValues(key), key.filename];
 
-/**
- * Saves a version under the lock of the artifact's row, which numbers it. Needs a transaction.
- *
- * @param ofUpload the upload that has its parts, and their number.
- * @returns the version's number.
- */
-export async function saveVersion(
-  sql: Sql,
-  key: ArtifactKey,
-  given: NewVersion,
-  ofUpload: Pick<EncodedVersion, 'upload' | 'written'> = {},
-): Promise<number> {
+/** Saves a version under the lock of the artifact's row, which numbers it. Needs a transaction. @returns the version's number. */
+export async function saveVersion(sql: Sql, key: ArtifactKey, given: NewVersion): Promise<number> {
   const { operations, sql: pieces } = sql.dialect;
   const version = await operations.nextVersion(sql, sql.tables.artifacts, valuesOf(key), pieces.now);
-  const encoded = encodedVersion(sql.texts, { ...key, version }, given, ofUpload.upload);
-  await insertVersion(sql, { ...key, version }, { ...encoded, ...ofUpload });
+  await insertVersion(sql, { ...key, version }, encodedVersion(sql.texts, { ...key, version }, given));
   return version;
 }
 
@@ -82,26 +70,20 @@ export async function saveVersion(
 export async function insertVersion(
   sql: Sql,
   key: VersionKey,
-  { info, parts, upload, written = parts.length }: EncodedVersion,
+  { info, parts }: EncodedVersion,
   createTime?: number,
 ): Promise<void> {
   const { insertNow, insertAt } = texts(sql);
   await sql.dialect.limits?.refuseTooLarge(sql, info, inRow(parts));
-  const values = [...valuesOf(key), key.version, info, inRow(parts), upload ?? null, written];
+  const id = [...valuesOf(key), key.version];
+  const values = [...id, info, inRow(parts)];
   await (createTime === undefined ? sql.run(insertNow, values) : sql.run(insertAt, [...values, createTime]));
-  if (parts.length > 1) await insertParts(sql, [...valuesOf(key), upload ?? key.version], 0, parts);
+  if (parts.length > 1)
+    for (const [part, data] of parts.entries()) await sql.run(texts(sql).insertPart, [...id, part, data]);
 }
 
 /** @returns the part to store in the version's row, if it is the only one. */
 export const inRow = (parts: readonly Uint8Array[]) => (parts.length === 1 ? parts[0] : null);
-
-/**
- * @param id the primary key of their version or upload.
- * @param first the number of the first part.
- */
-export async function insertParts(sql: Sql, id: unknown[], first: number, parts: readonly Uint8Array[]): Promise<void> {
-  for (const [part, data] of parts.entries()) await sql.run(texts(sql).insertPart, [...id, first + part, data]);
-}
 
 /**
  * @param version undefined for the newest.
@@ -134,9 +116,9 @@ export async function readContent(
 }
 
 /** All parts of a version, as they are stored. */
-export async function partsOf(sql: Sql, key: ArtifactKey, { data, upload, version }: VersionRow): Promise<Buffer[]> {
+export async function partsOf(sql: Sql, key: ArtifactKey, { data, version }: VersionRow): Promise<Buffer[]> {
   if (data !== null) return [bytesOf(data)];
-  const rows = await sql.all<{ data: unknown }>(texts(sql).parts, [...valuesOf(key), upload ?? version]);
+  const rows = await sql.all<{ data: unknown }>(texts(sql).parts, [...valuesOf(key), version]);
   return rows.map((row) => bytesOf(row.data));
 }
 
@@ -180,7 +162,7 @@ export async function readPart(
     ...values,
     opened.version,
     ...values,
-    partsIn(opened),
+    opened.version,
     part,
   ]);
   // Somebody may have deleted the artifact, and saved another one that has this number now.
@@ -258,12 +240,12 @@ export async function versionRow(
 
 const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artifactParts, select } }: Sql) => {
   const insert = (time: string) => `insert into ${artifactVersions}
-    (${ARTIFACT_COLUMNS}, version, info, data, upload, parts, create_time) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ${time})`;
+    (${ARTIFACT_COLUMNS}, version, info, data, create_time) values (?, ?, ?, ?, ?, ?, ?, ${time})`;
   const all = (columns = '') =>
-    `select version, ${select.info} as info, upload, create_time${columns} from ${artifactVersions} where ${where}`;
+    `select version, ${select.info} as info, create_time${columns} from ${artifactVersions} where ${where}`;
   const one = (columns?: string) => ({
     of: `${all(columns)} and version = ?`,
-    newest: `${all(columns)} and version >= 0 order by version desc limit 1`,
+    newest: `${all(columns)} order by version desc limit 1`,
   });
   const ofParts = `from ${artifactParts} where ${where} and version = ?`;
   return {
@@ -272,21 +254,20 @@ const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artif
     insertPart: `insert into ${artifactParts} (${ARTIFACT_COLUMNS}, version, part, data) values (?, ?, ?, ?, ?, ?, ?)`,
     one: one(),
     oneWithData: one(`, ${select.bytes} as data`),
-    all: `${all()} and version >= 0 order by version`,
-    numbers: `select version from ${artifactVersions} where ${where} and version >= 0 order by version`,
+    all: `${all()} order by version`,
+    numbers: `select version from ${artifactVersions} where ${where} order by version`,
     parts: `select ${select.bytes} as data ${ofParts} order by part`,
     part: `select ${select.bytes} as data,
       (select create_time from ${artifactVersions} where ${where} and version = ?) as create_time ${ofParts} and part = ?`,
     list: (more: string) => `select a.session_id as session_id, a.filename as filename, v.version as version,
-      ${select.info.replace('info', 'v.info')} as info, v.upload as upload, v.create_time as create_time
+      ${select.info.replace('info', 'v.info')} as info, v.create_time as create_time
       from ${artifacts} as a join ${artifactVersions} as v on ${isSameSession('v', 'a')}
         and v.filename = a.filename and v.version = a.last_version
       where a.app_name = ? and a.user_id = ?${more} order by a.session_id, a.filename limit ?`,
     page: (where: string) => `select ${ARTIFACT_COLUMNS}, version from ${artifactVersions}
-      where version >= 0 and ${where} order by user_id, session_id, filename, version limit ?`,
-    // An artifact whose first version is being saved has no version yet.
+      where ${where} order by user_id, session_id, filename, version limit ?`,
     names: `select session_id, filename from ${artifacts} where app_name = ? and user_id = ? and session_id in (?, '')
-      and last_version >= 0 order by filename`,
+      order by filename`,
     delete: `delete from ${artifacts} where ${where}`,
   };
 });

@@ -9,7 +9,6 @@ import {
   perTables,
   placeholders,
   sessionValues,
-  numberOf,
   textOf,
 } from '../database/sql/tables.js';
 import { DamagedArtifactError } from '../model/errors.js';
@@ -83,17 +82,15 @@ export async function copyVersions(sql: Sql, from: SessionKey, to: SessionKey, n
     const ordered = [...versions].sort((one, other) => one - other);
     for (const some of chunksOf(ordered, MOST_VERSIONS)) {
       const list = `(${placeholders(some.length)})`;
-      const { affectedRows } = await sql.run(text.copyArtifact(list), [to.sessionId, ...source, ...some]);
+      const values = [to.sessionId, ...source, ...some];
+      const { affectedRows } = await sql.run(text.copyArtifact(list), values);
       if (affectedRows === 0) continue;
-      const uploads = await sql.all<{ upload: number }>(text.uploads(list), [...source, ...some]);
-      const all = [...some, ...uploads.map(({ upload }) => numberOf(upload))];
-      for (const copy of text.copyVersions)
-        await sql.run(copy(`(${placeholders(all.length)})`), [to.sessionId, ...source, ...all]);
+      for (const copy of text.copyVersions) await sql.run(copy(list), values);
     }
   }
 }
 
-/** How many versions one statement names, each perhaps with its upload. */
+/** How many versions one statement names. */
 const MOST_VERSIONS = 500;
 
 /** Copies versions of one artifact, encoded for the new session, to which a codec binds them. One is in memory at a time. */
@@ -133,15 +130,13 @@ const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artif
   return {
     lockArtifact: `update ${artifacts} set update_time = update_time where ${where}`,
     deleteOfSession: `delete from ${artifacts} where ${SESSION_WHERE}`,
-    uploads: (versions: string) => `select upload from ${artifactVersions} where ${where} and version in ${versions}
-      and upload is not null${dialect.sql.underLock}`,
     saved: `select filename from ${artifacts} where ${SESSION_WHERE}
       and filename >= 'artifact_' and filename < '${afterPrefix('artifact_')}'${dialect.sql.underLock}`,
     // Of several lists in order the last one counts.
     copyArtifact: (versions: string) =>
       `${copyArtifact(versions)} group by app_name, user_id, filename ${dialect.sql.onSameKey(ARTIFACT_COLUMNS, ['last_version', 'update_time'])}`,
     copyVersions: [
-      copy(artifactVersions, 'version, info, data, upload, parts, create_time', artifactVersions),
+      copy(artifactVersions, 'version, info, data, create_time', artifactVersions),
       copy(artifactParts, 'version, part, data', artifactParts),
     ],
   };

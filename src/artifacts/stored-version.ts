@@ -32,8 +32,6 @@ export interface StoredVersion {
   info: ArtifactInfo | Damaged;
   /** In ms since 1970, by the database's clock. */
   createTime: number;
-  /** The upload that has its parts. */
-  upload?: number;
 }
 
 /** Why a version cannot be read. */
@@ -53,17 +51,12 @@ export interface Content {
 export interface EncodedVersion {
   info: string;
   parts: readonly Uint8Array[];
-  /** The upload that has the parts. */
-  upload?: number | undefined;
-  /** How many parts were written before. */
-  written?: number | undefined;
 }
 
 /** The row of a version. */
 export interface VersionRow {
   version: number;
   info: string;
-  upload: number | null;
   create_time: number | string;
   /** The content, if it was selected. */
   data?: unknown;
@@ -77,14 +70,10 @@ export function storedVersion(
   { isLenient = false } = {},
 ): StoredVersion {
   const version = numberOf(row.version);
-  const upload = row.upload === null ? undefined : numberOf(row.upload);
-  const of = () => ofArtifact({ ...key, origin: '' }, version, 'info', upload);
+  const of = () => ofArtifact({ ...key, origin: '' }, version, 'info');
   const text = textOf(row.info);
   const info = isLenient ? texts.decodeLeniently(text, of()) : texts.decode(text, of);
-  return {
-    ...{ version, info: infoOf(info), createTime: numberOf(row.create_time) },
-    ...(upload !== undefined && { upload }),
-  };
+  return { version, info: infoOf(info), createTime: numberOf(row.create_time) };
 }
 
 export function infoOf(text: string | Undecodable): ArtifactInfo | Damaged {
@@ -94,9 +83,6 @@ export function infoOf(text: string | Undecodable): ArtifactInfo | Damaged {
     ? (info as unknown as ArtifactInfo)
     : new Damaged('its metadata cannot be read');
 }
-
-/** @returns the number in the rows of its parts. */
-export const partsIn = ({ version, upload }: StoredVersion) => upload ?? version;
 
 /**
  * @param isLenient whether to accept content that lacks a required codec, in order to encode it.
@@ -114,7 +100,7 @@ export function decodedContent(
   const isFramed = info.content?.isEncoded ?? false;
   if (!isFramed && stored.length > 0 && texts.codec.required.length > 0 && !isLenient)
     return new Damaged(`its content is not encoded with ${texts.codec.required.join(', ')}`);
-  const of = (part: number) => ofArtifact({ ...key, origin: '' }, partsIn(version), first + part);
+  const of = (part: number) => ofArtifact({ ...key, origin: '' }, version.version, first + part);
   const parts = isFramed ? stored.map((each, part) => texts.decodeBytes(each, of(part), isLenient)) : stored;
   const undecodable = parts.find((each) => each instanceof Undecodable);
   if (undecodable) return new Damaged(`its content is ${undecodable.encoding}`);
@@ -126,29 +112,14 @@ export const withEncoding = ({ info, parts }: Content, isEncoded: boolean): NewV
   parts,
 });
 
-/** @param upload the upload that has the parts. */
 export function encodedVersion(
   texts: StoredTexts,
   { version, ...key }: VersionKey,
   { info, parts }: NewVersion,
-  upload?: number,
 ): EncodedVersion {
-  const of = () => ofArtifact({ ...key, origin: '' }, version, 'info', upload);
-  return { info: texts.encode(info, of), upload, parts: encodedParts(texts, key, upload ?? version, parts) };
-}
-
-/**
- * @param version the number in their rows, which may be an upload's.
- * @param first the number of the first part.
- */
-export function encodedParts(
-  texts: StoredTexts,
-  key: ArtifactKey,
-  version: number,
-  parts: readonly Buffer[],
-  first = 0,
-): readonly Uint8Array[] {
-  if (texts.codec.isNone) return parts;
-  const known = { ...key, origin: '' };
-  return parts.map((bytes, part) => texts.encodeBytes(bytes, ofArtifact(known, version, first + part)));
+  const of = (what: number | 'info') => ofArtifact({ ...key, origin: '' }, version, what);
+  return {
+    info: texts.encode(info, () => of('info')),
+    parts: texts.codec.isNone ? parts : parts.map((bytes, part) => texts.encodeBytes(bytes, of(part))),
+  };
 }

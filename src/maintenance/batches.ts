@@ -8,7 +8,6 @@ const NOTHING = {
   events: 0,
   stateKeys: 0,
   artifacts: 0,
-  uploads: 0,
   memories: 0,
   credentials: 0,
   texts: 0,

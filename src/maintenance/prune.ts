@@ -5,7 +5,6 @@ import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
 import { deleteMemories } from './memories.js';
 import type { PruneOptions } from './options.js';
-import { removeUploads } from './uploads.js';
 import { WholeSessions } from './whole-sessions.js';
 
 /** How long nobody has continued an import before `prune` removes what it has left: a day. */
@@ -38,7 +37,6 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
       });
       for await (const app of run.apps(appName, 'memories'))
         await deleteMemories(run, app, { userId, areExpired: true });
-      for await (const app of run.apps(appName, 'artifacts')) await removeUploads(run, { appName: app, userId }, now);
       await removeRetryTokens(run, now);
     },
   );

@@ -31,11 +31,11 @@ export async function recodedVersion(
 ): Promise<RecodedVersion | Damaged | undefined> {
   const found = await readContent(sql, key, key.version, { isLenient });
   if (!found) return undefined;
-  const { content, row, parts, upload } = found;
+  const { content, row, parts } = found;
   if (content instanceof Damaged) return content;
   const isFramed = !sql.texts.codec.isNone;
   const asNow = withEncoding(content, isFramed);
-  const encoded = encodedVersion(sql.texts, key, asNow, upload);
+  const encoded = encodedVersion(sql.texts, key, asNow);
   const read = textOf(row.info);
   const { info } = content;
   const isSame =
@@ -53,7 +53,7 @@ export async function recodedVersion(
 export async function replaceVersion(sql: Sql, { key, read, encoded }: RecodedVersion): Promise<boolean> {
   const { artifactVersions, artifactParts, select } = sql.tables;
   const { skipLocked = '' } = sql.dialect.sql;
-  const { info, parts, upload } = encoded;
+  const { info, parts } = encoded;
   const where = `${ARTIFACT_WHERE} and version = ?`;
   const id = [...valuesOf(key), key.version];
   const lock = `select ${select.info} as info from ${artifactVersions} where ${where}${skipLocked}`;
@@ -61,7 +61,6 @@ export async function replaceVersion(sql: Sql, { key, read, encoded }: RecodedVe
   if (row?.info !== read) return false;
   await sql.run(`update ${artifactVersions} set info = ?, data = ? where ${where}`, [info, inRow(parts), ...id]);
   const updatePart = `update ${artifactParts} set data = ? where ${where} and part = ?`;
-  const ofParts = [...valuesOf(key), upload ?? key.version];
-  if (parts.length > 1) for (const [part, data] of parts.entries()) await sql.run(updatePart, [data, ...ofParts, part]);
+  if (parts.length > 1) for (const [part, data] of parts.entries()) await sql.run(updatePart, [data, ...id, part]);
   return true;
 }

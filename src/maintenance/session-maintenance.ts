@@ -83,8 +83,7 @@ export class SessionMaintenance {
    * events than `batchSize` takes several transactions; after the first one nobody sees it, and it cannot be restored. Idle
    * sessions are found by an index; without `idleFor` every session of the app, or of `userId`, is read.
    *
-   * It always deletes the rest of interrupted deletions, too, and expired memories, and the parts of streamed artifacts whose
-   * stream sent nothing for a day (they are not counted).
+   * It always deletes the rest of interrupted deletions and imports, too, and expired memories.
    *
    * @returns what was deleted.
    * @throws InvalidArgumentError also without any of `idleFor`, `olderThan` and `deletedFor`: that would delete every session.

@@ -1,4 +1,3 @@
-import { isOpenUpload } from '../artifacts/uploads.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { allOf, ifGiven, stateTable, type Condition, numberOf, textOf } from '../database/sql/tables.js';
 import { SCOPES } from '../model/state.js';
@@ -18,10 +17,8 @@ export interface SessionStats {
   stateBytes: number;
   /** Artifacts of sessions and users; all versions of one count once. */
   artifacts: number;
-  /** Stored bytes of all versions of artifacts, including those that are being saved from streams. */
+  /** Stored bytes of all versions of artifacts. */
   artifactBytes: number;
-  /** Saves of artifacts from streams that have not ended. `prune` removes those whose stream sent nothing for a day. */
-  uploads: number;
   memories: number;
   /** Bytes of the memories' contents in UTF-8. */
   memoryBytes: number;
@@ -71,10 +68,9 @@ function sumsOf({ tables, dialect }: Sql, { userId }: StatsOptions): Record<Summ
       [bytes('text'), tables.eventParts],
     ],
     stateBytes: scopes.map((scope): Sum => [bytes('value'), stateTable(tables, scope)]),
-    artifacts: [['count(*)', tables.artifacts, 'last_version >= 0']],
+    artifacts: [['count(*)', tables.artifacts]],
     // No database reads the contents for this.
     artifactBytes: [artifactVersions, artifactParts].map((table): Sum => ['coalesce(sum(length(data)), 0)', table]),
-    uploads: [['count(*)', `${artifactVersions} as v`, isOpenUpload(artifactVersions)]],
     memories: [['count(*)', tables.memories]],
     memoryBytes: [[bytes('data'), tables.memories]],
   };

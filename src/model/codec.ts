@@ -110,18 +110,12 @@ export function ofState(owner: KnownSession, scope: Scope, key: string): TextPla
   return contextOf({ appName, userId: scope === 'app' ? '' : userId, sessionId: '', origin: '' }, 'state', name);
 }
 
-/**
- * @param version the number of a version, or the negative number of an upload in the rows of its parts.
- * @param what the number of a part, or `info`.
- * @param upload the upload whose parts the version has.
- */
+/** @param what the number of a part, or `info`. */
 export const ofArtifact = (
   { filename, ...session }: KnownSession & { filename: string },
   version: number,
   what: number | 'info',
-  upload?: number,
-): TextPlace =>
-  contextOf(session, 'artifact', `${version}${upload === undefined ? '' : `/${upload}`} ${what} ${filename}`);
+): TextPlace => contextOf(session, 'artifact', `${version} ${what} ${filename}`);
 
 /** @param column of the memory's row. */
 export const ofMemory = (

@@ -178,17 +178,6 @@ export class ArtifactTooLargeError extends AdkMikroOrmError {
   }
 }
 
-/** The artifact was deleted while a stream was saved under its name, or `prune` removed a stream that sent nothing for a day. */
-export class ArtifactDeletedError extends AdkMikroOrmError {
-  readonly code = 'ADK_ARTIFACT_DELETED';
-  override name = 'ArtifactDeletedError';
-
-  /** @param filename ADK's filename, with `user:` for a file of the user. */
-  constructor(readonly filename: string) {
-    super(`Artifact ${filename} was deleted while it was saved; nothing was written. Save it again.`);
-  }
-}
-
 /**
  * A version of an artifact cannot be read: somebody has changed its rows, the disk has lost data, or a key is lost. Other versions
  * can be read, and new ones saved.

@@ -8,8 +8,6 @@ export interface MaintenanceResult {
   stateKeys: number;
   /** How many artifacts `eraseUser` has deleted, each with all its versions. */
   artifacts: number;
-  /** How many abandoned saves from streams `prune` has removed: their streams sent nothing for a day. */
-  uploads: number;
   /** How many memories `eraseUser` has deleted, or how many expired ones `prune` has. */
   memories: number;
   /** How many credentials `eraseUser` has deleted. */

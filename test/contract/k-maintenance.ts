@@ -767,7 +767,7 @@ maintenanceSuite.own('K5', 'stats count what is stored, for all, an app or a use
   const { service, query } = store;
   const maintenance = maintain(store);
   const none = { mean: 0, median: 0, percentile95: 0, largest: 0 };
-  const noFiles = { artifacts: 0, artifactBytes: 0, uploads: 0, memories: 0, memoryBytes: 0 };
+  const noFiles = { artifacts: 0, artifactBytes: 0, memories: 0, memoryBytes: 0 };
   const nothing = { sessions: 0, deletedSessions: 0, users: 0, events: 0, eventBytes: 0, stateBytes: 0, ...noFiles };
   expect(await maintenance.stats()).toEqual({ ...nothing, eventsPerSession: none });
   expect(await maintenance.stats({ groupBy: 'app' })).toEqual([]);

@@ -50,7 +50,7 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
   [/^select user_id from adk_user_states where app_name = \? and user_id >/, 'exports go from user to user'],
   [/ as content\b.* from adk_\w+ as t where app_name = \?/, 'reencode reads the texts of an app'],
   [
-    /^select app_name, user_id, session_id, filename, version from adk_artifact_versions where version >= 0 and app_name/,
+    /^select app_name, user_id, session_id, filename, version from adk_artifact_versions where app_name/,
     'the same, of artifacts',
   ],
   [
@@ -74,22 +74,9 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
   [/^select (app_name|user_id) as name, max\(/, 'the names of all apps, or of all users of one, on distributed tables'],
   [/^delete from adk_changes where \(/, 'prune deletes what is left of several sessions'],
   [
-    /^select app_name, user_id, session_id, filename, \(select v\.version/,
-    'prune walks through the artifacts of an app, for saves that were abandoned',
-  ],
-  [
     /^select (count\(\*\) as total|session_id, filename) from adk_artifacts as e where app_name = \? and user_id = \? and not exists/,
     'eraseUser reads the artifacts of a user, once; `not exists` is a join by the same user',
   ],
-  [
-    /^select version from adk_artifact_versions as v where .* and not exists/,
-    'saves of one artifact that were abandoned; `not exists` is a join by the same user',
-  ],
-  [
-    /^select count\(\*\) as total from \(select 1 from adk_artifact_versions as v/,
-    'doctor counts saves that were abandoned',
-  ],
-  [/^select app_name, user_id, session_id, filename, version, parts,/, 'doctor counts the parts of artifacts'],
   [
     /^select \(select count\(\*\) from \(select 1 as one from adk_events where position is null/,
     'doctor counts entries without a position',

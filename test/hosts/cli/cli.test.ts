@@ -8,13 +8,7 @@ import { MikroORM } from '@mikro-orm/core';
 import { SqliteDriver } from '@mikro-orm/sqlite';
 import { adkEntities } from '../../../entities/index.js';
 import { atPoint } from '../../../packages/cli/src/commands/history.js';
-import {
-  InvalidArgumentError,
-  MikroOrmArtifactService,
-  MikroOrmSessionService,
-  SessionLeases,
-  migrate,
-} from '../../../src/index.js';
+import { InvalidArgumentError, MikroOrmSessionService, SessionLeases, migrate } from '../../../src/index.js';
 import { MikroOrmMemoryService } from '../../../src/memory/memory-service.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import {
@@ -86,15 +80,7 @@ describe.each(databases)('on %s', (name) => {
     expect(findings.map(({ check }) => check)).toEqual(
       expect.arrayContaining(['versions', 'connection', 'version', 'clock', 'tables', 'event log', 'sessions']),
     );
-    const file = { ...support, sessionId: session.id, filename: 'f' };
-    await new MikroOrmArtifactService(orm.em).saveArtifact({ ...file, artifact: { text: 'x'.repeat(1_000_000) } });
-    await execute('delete from adk_artifact_parts where part = 1');
-    expect(await run(['doctor', '--url', url])).toMatchObject({
-      code: 1,
-      out: expect.stringContaining(`support ada ${session.id} f 0`),
-    });
-    await execute('delete from adk_artifacts');
-    await orm.em.getConnection().execute('delete from adk_events where seq = 2');
+    await execute('delete from adk_events where seq = 2');
     const { code, out } = await run(['doctor', '--url', url]);
     expect(code).toBe(1);
     expect(out).toContain(`repair support ada ${session.id} --dry-run`);

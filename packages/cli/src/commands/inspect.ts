@@ -14,16 +14,7 @@ import {
   MikroOrmSessionService,
 } from '../../../../src/index.js';
 import { namesOf } from '../../../../src/model/pages.js';
-import {
-  bytes,
-  counted,
-  json,
-  number,
-  printable,
-  quoted,
-  shortened,
-  shownTime,
-} from '../../../studio/src/operations/words.js';
+import { bytes, json, number, printable, quoted, shortened, shownTime } from '../../../studio/src/operations/words.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { changeLine, eventLines } from '../conversation.js';
 import type { Context, SessionWork, Work } from '../run.js';
@@ -58,11 +49,7 @@ function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string
     ['users', number(all.users)],
     ['events', `${number(all.events)}, ${bytes(all.eventBytes)}`],
     ['state', bytes(all.stateBytes)],
-    [
-      'artifacts',
-      `${number(all.artifacts)}, ${bytes(all.artifactBytes)}` +
-        (all.uploads > 0 ? `, ${counted(all.uploads, 'stream')} not saved to the end` : ''),
-    ],
+    ['artifacts', `${number(all.artifacts)}, ${bytes(all.artifactBytes)}`],
     ['memories', `${number(all.memories)}, ${bytes(all.memoryBytes)}`],
     [
       'events a session',

@@ -70,7 +70,6 @@ function amount(done: MaintenanceResult): string {
   const more = [
     done.stateKeys && `${counted(done.stateKeys, 'key')} of the user’s state`,
     done.artifacts && counted(done.artifacts, 'artifact'),
-    done.uploads && `${counted(done.uploads, 'stream')} not saved to the end`,
     done.memories && counted(done.memories, 'memory', 'memories'),
     done.credentials && counted(done.credentials, 'credential'),
   ].filter(Boolean);

@@ -7,15 +7,13 @@ import {
   type Run,
   type ServerSetting,
   databaseTime,
-  incompleteVersions,
-  countAbandoned,
   readerOf,
 } from '../../../../src/internal.js';
 import { AdkMikroOrmError, type CodecOptions } from '../../../../src/index.js';
 import { packageVersion } from '../../../../src/model/version.js';
 import { SAMPLED, countPending, largestMemories, miscounted, serverSetting, storedEncodings } from './health.js';
 import { schemaDifferences } from './schema-differences.js';
-import { NAME_CODEC, counted, number, quoted } from './words.js';
+import { NAME_CODEC, number, quoted } from './words.js';
 
 export interface Finding {
   check: string;
@@ -169,26 +167,6 @@ const sessions: Check = async ({ read }) => {
   return { state: 'wrong', found, advice: ['See what is missing:', ...commands].join('\n') };
 };
 
-const artifacts: Check = async ({ read }) => {
-  const damaged = await incompleteVersions(read, MOST_NAMED);
-  if (damaged.length > 0) {
-    const most = damaged.length === MOST_NAMED ? 'at least ' : '';
-    const names = damaged.map(({ appName, userId, sessionId, filename, version }) =>
-      [...[appName, userId, sessionId, filename].map(quoted), version].join(' '),
-    );
-    const advice = 'Restore their rows from a backup, or save them again. App, user, session, name and version:';
-    const found = `${most}${counted(damaged.length, 'version')} lack parts of their content`;
-    return { state: 'wrong', found, advice: [advice, ...names].join('\n') };
-  }
-  const count = await read((sql) => countAbandoned(sql, MOST));
-  if (count === 0) return { state: 'ok', found: 'each version has its parts (they were not read)' };
-  return {
-    state: 'advice',
-    found: `${shown(count)} saves from streams were abandoned; nobody sees their parts, which take up space`,
-    advice: 'Remove them: prune --idle-for 36500d --yes.',
-  };
-};
-
 const memory: Check = async ({ read }) => {
   const large = await read((sql) => largestMemories(sql, MANY_MEMORIES, MOST_NAMED));
   if (large.length === 0) return { state: 'ok', found: `nobody has more than ${number(MANY_MEMORIES)} memories` };
@@ -216,7 +194,6 @@ const encodings: Check = async ({ read }) => {
 };
 
 const READING_ALL: [string, Check][] = [
-  ['artifacts', artifacts],
   ['sessions', sessions],
   ['memory', memory],
   ['codecs', encodings],
