@@ -24,7 +24,7 @@ export {
   SchemaError,
   CallAnsweredError,
   EventConflictError,
-  SessionExistsError,
+  AlreadyExistsError,
   SessionNotFoundError,
   StaleSessionError,
   UnserializableValueError,

@@ -128,7 +128,7 @@ export interface ImportOptions {
   sharedState?: 'overwrite' | 'keep';
   /**
    * What happens to a session that is here: `skip` (default) leaves it as it is, `replace` replaces it by that of the records, and
-   * `error` throws `SessionExistsError`. A session to which somebody has written here since its import, or whose lease somebody
+   * `error` throws `AlreadyExistsError`. A session to which somebody has written here since its import, or whose lease somebody
    * holds, is not replaced.
    */
   onExisting?: 'skip' | 'replace' | 'error';

@@ -167,7 +167,7 @@ export class SessionMaintenance {
    * @returns what was written, and how many sessions were left as they are.
    * @throws InvalidArgumentError with the number of a record that is not one, has values or names that cannot be stored, or comes
    *   in the wrong order. The sessions before it are written.
-   * @throws SessionExistsError with `onExisting: 'error'` if a session is here; also if others delete or import a session while it
+   * @throws AlreadyExistsError with `onExisting: 'error'` if a session is here; also if others delete or import a session while it
    *   is imported in several batches. The sessions before it are written.
    */
   async importSessions(

@@ -350,13 +350,12 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 
   /**
-   * Remembers something that no event says, such as a fact that the host knows.
+   * Remembers something that no event says, such as a fact that the host knows. A memory without an `id` gets one.
    *
-   * @returns the ids of the memories, in the same order.
    * @throws InvalidArgumentError also for a memory without words, which nobody could find.
    * @throws UnserializableValueError if JSON cannot represent a value of a memory.
    */
-  async addMemory(request: AddMemoryRequest): Promise<string[]> {
+  async addMemory(request: AddMemoryRequest): Promise<void> {
     const given = checkRequest.add(request, 'The request of addMemory');
     const { memories, customMetadata, ttlMs = this.#options.ttlMs } = given;
     const { owner, sessionId = '' } = scopeOf(given);
@@ -380,7 +379,6 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     });
     const named = added.filter((_, i) => memories[i]?.id !== undefined);
     await this.#add('addMemory', owner, added, (sql) => removeMarks(sql, named));
-    return added.map(({ memoryId }) => memoryId);
   }
 
   /** @param removeMarks lets forgotten memories come back, which are left out otherwise. */

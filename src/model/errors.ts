@@ -10,7 +10,10 @@ export abstract class AdkMikroOrmError extends Error {
   /** A stable code, by which an error can be recognised even if another copy of this package threw it. */
   abstract readonly code: string;
 
-  /** The class's name as a text, since a minifier renames the class. */
+  /**
+   * The class's name as a text, since a minifier renames the class; for a refused argument or key, that of ADK's own error. ADK's API
+   * server chooses the status of its answer by it (contract A12).
+   */
   abstract override name: string;
 
   /**
@@ -20,10 +23,10 @@ export abstract class AdkMikroOrmError extends Error {
   done?: MaintenanceResult | ImportResult;
 }
 
-/** The id of a new session is taken. */
-export class SessionExistsError extends AdkMikroOrmError {
+/** The id of a new session is taken. ADK has an error of this name, too. */
+export class AlreadyExistsError extends AdkMikroOrmError {
   readonly code = 'ADK_SESSION_EXISTS';
-  override name = 'SessionExistsError';
+  override name = 'AlreadyExistsError';
 
   constructor(sessionId: string, advice = 'Use getOrCreateSession, or leave the id out to have one made.') {
     super(`Session with id ${sessionId} already exists. ${advice}`);
@@ -132,13 +135,13 @@ export class UserNotErasedError extends AdkMikroOrmError {
 /** A name, an id or a key of state is missing, or cannot be stored on every database (contract D7). */
 export class InvalidKeyError extends AdkMikroOrmError {
   readonly code = 'ADK_INVALID_KEY';
-  override name = 'InvalidKeyError';
+  override name = 'InputValidationError';
 }
 
 /** An option, a filter or a request has an unknown property or an invalid value. Nothing was done. */
 export class InvalidArgumentError extends AdkMikroOrmError {
   readonly code = 'ADK_INVALID_ARGUMENT';
-  override name = 'InvalidArgumentError';
+  override name = 'InputValidationError';
 }
 
 /** A value would come back from JSON as something else (contract C2). */

@@ -15,7 +15,7 @@ import {
   type SessionHead,
 } from '../database/statements/sessions.js';
 import { encodedState } from '../database/statements/state.js';
-import { SessionExistsError } from '../model/errors.js';
+import { AlreadyExistsError } from '../model/errors.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
 import { byScope, type StateEntries } from '../model/state.js';
 import { handleOf } from './handle.js';
@@ -40,7 +40,7 @@ export function newSession({ appName, userId, sessionId, state }: CreateSessionR
   return { key, isIdGiven: Boolean(sessionId), entries: byScope(stateEntries(key, state ?? {}, 'state')) };
 }
 
-/** @param operation the name of the call in errors. @throws SessionExistsError if the id is taken. */
+/** @param operation the name of the call in errors. @throws AlreadyExistsError if the id is taken. */
 export async function createSession(
   calls: SessionCalls,
   { key, entries }: NewSession,
@@ -80,7 +80,7 @@ export async function createSession(
       // In a host's transaction it may be an old one, which somebody has soft-deleted since.
       if (existing && !database.isJoined) break;
     }
-    throw new SessionExistsError(key.sessionId);
+    throw new AlreadyExistsError(key.sessionId);
   });
 }
 
@@ -103,7 +103,7 @@ export async function getOrCreateSession(calls: SessionCalls, made: NewSession):
       try {
         return await createSession(calls, made, operation);
       } catch (error) {
-        if (!(error instanceof SessionExistsError) || attempt === CREATE_ATTEMPTS) throw error;
+        if (!(error instanceof AlreadyExistsError) || attempt === CREATE_ATTEMPTS) throw error;
         // A host's transaction may not see it yet; under its lock it does on InnoDB.
         if (calls.database.isJoined) await calls.database.transaction((sql) => lockSession(sql, key));
       }

@@ -36,7 +36,7 @@ import {
 } from '../database/statements/sessions.js';
 import { clearState, encodedState, writtenState } from '../database/statements/state.js';
 import type { KnownSession } from '../model/codec.js';
-import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
+import { InvalidArgumentError, AlreadyExistsError, SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, toolSessionsOf, type SessionKey } from '../model/keys.js';
 import { pastState, type PastChange, type PastEvent } from '../model/past-state.js';
 import { rangesOf } from '../model/seq-ranges.js';
@@ -88,7 +88,7 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
     try {
       await writePast(calls, { key: source, point }, (sql, past) => fork(sql, { source, target, past }));
     } catch (error) {
-      if (error instanceof UniqueConstraintViolationException) throw new SessionExistsError(sessionId);
+      if (error instanceof UniqueConstraintViolationException) throw new AlreadyExistsError(sessionId);
       throw error;
     }
     calls.leases.created(key);

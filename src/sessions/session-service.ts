@@ -88,7 +88,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   /**
    * Creates a session. `app:` and `user:` keys of `state` go to the app and the user; `temp:` keys are not stored.
    *
-   * @throws SessionExistsError if the id is taken, also by a concurrent call (contract D1).
+   * @throws AlreadyExistsError if the id is taken, also by a concurrent call (contract D1).
    * @throws UnserializableValueError if JSON cannot represent a value of `state`.
    */
   override async createSession(request: CreateSessionRequest): Promise<Session> {
@@ -210,7 +210,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @param point.as the id of the new session; by default a new id.
    * @returns the new session. Its creation and update times are now, so `prune` treats it as new.
    * @throws SessionNotFoundError if there is no such session.
-   * @throws SessionExistsError if `as` is taken.
+   * @throws AlreadyExistsError if `as` is taken.
    * @throws InvalidArgumentError also if the session has no such event, or no longer has it.
    * @throws StaleSessionError inside a host's transaction that does not see the newest change of the session.
    * @throws DamagedSessionError if an event up to the point cannot be read.

@@ -1,5 +1,5 @@
 import { isWhole } from '../database/statements/stored-session.js';
-import { SessionExistsError } from '../model/errors.js';
+import { AlreadyExistsError } from '../model/errors.js';
 import type { SessionRecord } from './records.js';
 import type { TransferredSession } from './transferred-sessions.js';
 
@@ -24,7 +24,7 @@ export type SessionHere = Pick<
 /** Writes the session; first deletes what is here; or leaves what is here. */
 export type ImportPlan = 'write' | 'replace' | 'keep';
 
-/** @throws SessionExistsError if the session is here, and that is an error. */
+/** @throws AlreadyExistsError if the session is here, and that is an error. */
 export function planOf(
   record: SessionRecord,
   here: SessionHere | undefined,
@@ -33,7 +33,7 @@ export function planOf(
   if (!here) return 'write';
   // Nobody sees it: an import was interrupted, or a deletion has begun.
   if (!isWhole(here)) return 'replace';
-  if (onExisting === 'error') throw new SessionExistsError(record.sessionId);
+  if (onExisting === 'error') throw new AlreadyExistsError(record.sessionId);
   if (onExisting === 'skip') return 'keep';
   if (!force && (here.isLeased || !here.isAsImported)) return 'keep';
   return isForeign && isUnchanged(record, here) ? 'keep' : 'replace';

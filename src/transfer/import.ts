@@ -11,7 +11,7 @@ import { deleteSessionRow, insertSession } from '../database/statements/sessions
 import { encodedState, writtenState } from '../database/statements/state.js';
 import type { KnownSession } from '../model/codec.js';
 import { mapTexts } from '../model/stored-texts.js';
-import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
+import { InvalidArgumentError, AlreadyExistsError } from '../model/errors.js';
 import { decodeEvent } from '../model/json.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity } from '../model/keys.js';
@@ -257,7 +257,7 @@ export class Import {
     const plan = session.plan ?? (await this.#planOf(sql, session, row));
     if (plan === 'keep') return plan;
     if (!isFirst && row?.incarnation !== incarnation)
-      throw new SessionExistsError(key.sessionId, 'Others have deleted or imported it meanwhile: import it again.');
+      throw new AlreadyExistsError(key.sessionId, 'Others have deleted or imported it meanwhile: import it again.');
     if (isFirst) {
       const { isForeign } = this.#mode;
       // Other stores have neither titles, labels nor artifacts, so those that are here stay.

@@ -9,9 +9,25 @@ import { errorOf, expectCode, eventOf, faulty, idsOf, plain, range, saying, text
 export const sessionSuite = new Suite();
 sessionSuite.publish([...SESSION_RULES, ...KEY_RULES]);
 
-sessionSuite.own('D1', 'the error is a SessionExistsError', async ({ create }) => {
+sessionSuite.own('D1', 'the error is an AlreadyExistsError', async ({ create }) => {
   await create({ sessionId: 's' });
   await expectCode(create({ sessionId: 's' }), 'ADK_SESSION_EXISTS');
+});
+
+sessionSuite.own('A12', "an error that ADK has, too, has the name of ADK's", async ({ orm, create, append, app }) => {
+  const strict = new MikroOrmSessionService(orm.em, { onStaleSession: 'reject' });
+  const session = await create({ sessionId: 's' });
+  const stale = plain(session);
+  await append(session);
+  const unknown: Record<string, unknown> = { appName: app, usr: 'alice' };
+  const calls: Record<string, (() => Promise<unknown>)[]> = {
+    AlreadyExistsError: [() => create({ sessionId: 's' })],
+    SessionNotFoundError: [() => append({ ...session, id: 'none' })],
+    StaleSessionError: [() => strict.appendEvent({ session: stale, event: saying('x') })],
+    InputValidationError: [() => strict.listSessions(unknown as never), () => strict.listSessions({ appName: '' })],
+  };
+  for (const [name, each] of Object.entries(calls))
+    for (const call of each) expect(await errorOf(call())).toHaveProperty('name', name);
 });
 
 sessionSuite.own('D3', 'the error is a SessionNotFoundError', async ({ service, create, append, app }) => {

@@ -274,10 +274,10 @@ logFilterSuite.own('G3', 'a watcher with a filter continues past what it leaves 
 logFilterSuite.own('G3', 'an invalid cursor, filter or key is refused at the call', async ({ orm }) => {
   const log = new EventLog(orm.em);
   const session = log.session(NAMES);
-  const refused = (name: string, call: () => unknown) => expect(call).toThrow(expect.objectContaining({ name }));
+  const refused = (code: string, call: () => unknown) => expect(call).toThrow(expect.objectContaining({ code }));
   for (const cursor of [-1, 0.5, NaN, Infinity, 2 ** 53]) {
-    for (const call of [log.since, log.watch]) refused('InvalidArgumentError', () => call.call(log, cursor));
-    for (const call of [session.since, session.watch]) refused('InvalidArgumentError', () => call(cursor));
+    for (const call of [log.since, log.watch]) refused('ADK_INVALID_ARGUMENT', () => call.call(log, cursor));
+    for (const call of [session.since, session.watch]) refused('ADK_INVALID_ARGUMENT', () => call(cursor));
   }
   const numbers: LogFilter[] = [
     { limit: -1 },
@@ -287,8 +287,8 @@ logFilterSuite.own('G3', 'an invalid cursor, filter or key is refused at the cal
     { afterTimestamp: Infinity },
   ];
   for (const filter of numbers) {
-    for (const call of [log.since, log.watch]) refused('InvalidArgumentError', () => call.call(log, 0, filter));
-    for (const call of [session.since, session.watch]) refused('InvalidArgumentError', () => call(0, filter));
+    for (const call of [log.since, log.watch]) refused('ADK_INVALID_ARGUMENT', () => call.call(log, 0, filter));
+    for (const call of [session.since, session.watch]) refused('ADK_INVALID_ARGUMENT', () => call(0, filter));
   }
   const keys: LogFilter[] = [
     { appName: '' },
@@ -299,13 +299,13 @@ logFilterSuite.own('G3', 'an invalid cursor, filter or key is refused at the cal
     { sessionTree: 'x'.repeat(192) },
   ];
   for (const filter of keys) {
-    for (const call of [log.since, log.watch]) refused('InvalidKeyError', () => call.call(log, 0, filter));
+    for (const call of [log.since, log.watch]) refused('ADK_INVALID_KEY', () => call.call(log, 0, filter));
   }
   for (const key of [{ appName: '' }, { userId: 'x\0' }, { sessionId: 'x'.repeat(192) }]) {
-    refused('InvalidKeyError', () => log.session({ ...NAMES, ...key }));
+    refused('ADK_INVALID_KEY', () => log.session({ ...NAMES, ...key }));
   }
   for (const pollIntervalMs of [0, -1, NaN, Infinity, 2 ** 31]) {
-    refused('InvalidArgumentError', () => new EventLog(orm.em, { pollIntervalMs }));
+    refused('ADK_INVALID_ARGUMENT', () => new EventLog(orm.em, { pollIntervalMs }));
   }
 });
 

@@ -226,10 +226,15 @@ memorySuite.own('Q6', "the app's own are added, unless they are not wanted", asy
   const { service, key, say, search } = memoryOf(context);
   await say('s', 'I am closed on Mondays');
   const content = { parts: [{ text: 'The shop is closed on Sundays' }] };
-  const [id] = await service.addMemory({ appName: key.appName, memories: [{ content }] });
+  await expect(
+    service.addMemory({ appName: key.appName, memories: [{ content, id: 'hours' }] }),
+  ).resolves.toBeUndefined();
   expect(await search('when closed', { limit: 5 })).toHaveLength(2);
   expect(await search('when closed', { includeApp: false })).toEqual(['I am closed on Mondays']);
-  expect(await rowsOf(context)).toMatchObject([{ user_id: '', session_id: '', memory_id: id }, { user_id: 'alice' }]);
+  expect(await rowsOf(context)).toMatchObject([
+    { user_id: '', session_id: '', memory_id: 'hours' },
+    { user_id: 'alice' },
+  ]);
   expect(await service.forget({ appName: key.appName, all: true })).toBe(1);
   expect(await search('closed')).toEqual(['I am closed on Mondays']);
 });

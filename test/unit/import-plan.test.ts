@@ -1,4 +1,4 @@
-import { SessionExistsError } from '../../src/model/errors.js';
+import { AlreadyExistsError } from '../../src/model/errors.js';
 import { planOf, type ImportRules, type SessionHere } from '../../src/transfer/import-plan.js';
 
 const numbers = { createTime: 1, lastUpdateTime: 2, firstSeq: 1, lastSeq: 5 };
@@ -23,7 +23,7 @@ test('L1 what is here is kept, replaced or refused as a whole', () => {
   for (const status of ['active', 'deleted'] as const) {
     expect(planOf(record, { ...here, status }, rules({ onExisting: 'skip', force: true }))).toBe('keep');
     expect(planOf(record, { ...here, status }, rules())).toBe('replace');
-    expect(() => planOf(record, { ...here, status }, rules({ onExisting: 'error' }))).toThrow(SessionExistsError);
+    expect(() => planOf(record, { ...here, status }, rules({ onExisting: 'error' }))).toThrow(AlreadyExistsError);
   }
 });
 

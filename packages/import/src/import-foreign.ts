@@ -2,7 +2,7 @@ import {
   EventTooLargeError,
   InvalidArgumentError,
   InvalidKeyError,
-  SessionExistsError,
+  AlreadyExistsError,
   UnserializableValueError,
   type SessionKey,
   type TransferRecord,
@@ -14,7 +14,7 @@ const REFUSALS = [
   EventTooLargeError,
   InvalidArgumentError,
   InvalidKeyError,
-  SessionExistsError,
+  AlreadyExistsError,
   UnserializableValueError,
 ];
 

@@ -7,7 +7,7 @@ import {
   InvalidArgumentError,
   InvalidKeyError,
   LeaseHeldError,
-  SessionExistsError,
+  AlreadyExistsError,
   SessionNotFoundError,
 } from '../../../src/index.js';
 import { CODEC_OPTIONS, TOOL_APPS } from '../../../src/model/options.js';
@@ -126,7 +126,7 @@ function pathOf({ url }: Request, basePath: string): string {
   return pathname.slice(basePath.length);
 }
 
-const CONFLICTS = [SessionExistsError, LeaseHeldError, DamagedSessionError, CallAnsweredError];
+const CONFLICTS = [AlreadyExistsError, LeaseHeldError, DamagedSessionError, CallAnsweredError];
 
 const messageOf = (error: unknown) => (error instanceof Error ? error.message : '');
 

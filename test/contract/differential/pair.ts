@@ -2,7 +2,7 @@ import type { Event, Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import {
   MikroOrmSessionService,
-  SessionExistsError,
+  AlreadyExistsError,
   SessionMaintenance,
   SessionNotFoundError,
 } from '../../../src/index.js';
@@ -127,7 +127,7 @@ export class Pair {
         await this.#open(slot, await this.#ours.getOrCreateSession(request));
       } else {
         // D1: the reference overwrites the session.
-        await expect(this.#ours.createSession(request)).rejects.toThrow(SessionExistsError);
+        await expect(this.#ours.createSession(request)).rejects.toThrow(AlreadyExistsError);
         await this.#compareStored(slot);
       }
       return;
@@ -279,7 +279,7 @@ export class Pair {
     try {
       const fork = this.#ours.forkSession(this.#key(slot), { at: seq, as: to.sessionId });
       if (this.#versions.has(to)) {
-        await expect(fork).rejects.toThrow(SessionExistsError);
+        await expect(fork).rejects.toThrow(AlreadyExistsError);
         return;
       }
       const ours = await fork;

@@ -13,7 +13,7 @@ const bundle = new WorkerBundle('test/faults/processes/printing-process.ts');
 beforeAll(() => bundle.build());
 afterAll(() => bundle.remove());
 
-const EVERYWHERE = ['duplicate: SessionExistsError', 'statement: DatabaseError', 'rejecting onError: DatabaseError'];
+const EVERYWHERE = ['duplicate: AlreadyExistsError', 'statement: DatabaseError', 'rejecting onError: DatabaseError'];
 const BROKEN = ['append', 'state', 'lease', 'delete'].map((what) => `${what}: DatabaseError`);
 const MISSING = ['schema: SchemaError', 'schema: SchemaError'];
 

@@ -183,7 +183,7 @@ async function refusal(call: () => unknown): Promise<Error> {
   const error: unknown = await (async () => call())().catch((reason: unknown) => reason);
   expect(error).toBeInstanceOf(InvalidArgumentError);
   expect(error).toBeInstanceOf(AdkMikroOrmError);
-  expect(error).toMatchObject({ code: 'ADK_INVALID_ARGUMENT', name: 'InvalidArgumentError' });
+  expect(error).toMatchObject({ code: 'ADK_INVALID_ARGUMENT', name: 'InputValidationError' });
   return error as Error;
 }
 
@@ -573,7 +573,7 @@ describe('a name or an id that is missing', () => {
       if (kind === 'sessionId' && /create|user/i.test(name)) continue;
       for (const missing of [undefined, null]) {
         await expect(call({ ...ADA, [kind]: missing } as never)).rejects.toMatchObject({
-          name: 'InvalidKeyError',
+          name: 'InputValidationError',
           code: 'ADK_INVALID_KEY',
           message: `Value for AdkSession.${kind} is required, '${String(missing)}' found`,
         });

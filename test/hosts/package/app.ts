@@ -4,7 +4,7 @@ import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/${driver}';
 import {
   AdkMikroOrmError, adkEntities, EventTooLargeError, InvalidKeyError, migrate, MikroOrmSessionService, SchemaError,
-  SessionExistsError, SessionNotFoundError, StaleSessionError, UnserializableValueError,
+  AlreadyExistsError, SessionNotFoundError, StaleSessionError, UnserializableValueError,
 } from 'adk-mikro-orm';
 import { adkEntities as sameEntities, AdkSession } from 'adk-mikro-orm/entities';
 import { compression, encryption, type Codec } from 'adk-mikro-orm/codecs';
@@ -17,7 +17,7 @@ export type Store = TestSessionService;
 
 async function main(): Promise<void> {
   const errors: readonly (typeof AdkMikroOrmError | (new (...args: never[]) => AdkMikroOrmError))[] = [
-    EventTooLargeError, InvalidKeyError, SchemaError, SessionExistsError, SessionNotFoundError, StaleSessionError,
+    EventTooLargeError, InvalidKeyError, SchemaError, AlreadyExistsError, SessionNotFoundError, StaleSessionError,
     UnserializableValueError,
   ];
   const orm = await MikroORM.init({ dbName: ':memory:', entities: adkEntities() });
