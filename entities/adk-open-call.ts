@@ -1,5 +1,6 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
 import { CALL_NAME_LENGTH, KEY_LENGTHS } from '../src/model/keys.js';
+import { MAX_SEQ } from '../src/model/seq-ranges.js';
 import { ofSession } from './adk-session.js';
 import { json, key, time } from './columns.js';
 import { withSharedClass } from './mikro-orm.js';
@@ -23,6 +24,8 @@ export const adkOpenCall = ({ named, table }: Naming) =>
         seq: p.integer().fieldName('seq').primary().autoincrement(false),
         /** Its place among the calls of that event, from 0. */
         number: p.integer().fieldName('number').primary().autoincrement(false),
+        /** The number of its first answer; `MAX_SEQ` if it has none. */
+        answeredFrom: p.integer().fieldName('answered_from').default(MAX_SEQ),
         /** The name of the tool or of ADK's question; a hash replaces the end of a long one. */
         name: key('name', CALL_NAME_LENGTH),
         /** The time of the event. */

@@ -101,6 +101,7 @@ function tablesWith({ key, string, int, unsigned, time, boolean, json, text, byt
         open_until ${unsigned} not null,
         seq ${unsigned} not null,
         number ${unsigned} not null,
+        answered_from ${int} not null default 2147483647,
         name ${key(191)} not null,
         timestamp ${time} not null,
         data ${json} not null`,

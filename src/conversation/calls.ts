@@ -21,6 +21,8 @@ export interface LongRunningCall extends Place, Question {
   readonly timestamp: number;
   /** The number of the last event that closes it; absent while it waits. */
   openUntil?: number;
+  /** The number of the first event that answers it; absent if none has. ADK may have refused that answer. */
+  answeredFrom?: number;
   /** Whether the next result of the call that it is about belongs to it. */
   awaitsResult?: boolean;
   /** Whether the tool is a workflow, so that its own result closes the call. */
@@ -113,13 +115,13 @@ export class Calls {
 
   get rows(): LongRunningCall[] {
     return this.#longRunning.map((call) => {
-      const { openUntil, takes, about, awaitsResult, isNode, run } = call;
+      const { openUntil, answeredFrom, takes, about, awaitsResult, isNode, run } = call;
       const { seq, number, id, name, timestamp, branch } = call;
       const later = isUnsettled(call) ? this.#openOrdinary(watchedBy(call)).filter((each) => each.seq > seq) : [];
       const places = later.length > 0 ? later.map(placeOf) : undefined;
       // Always in this order, so that rows that are the same have the same text.
       return given({
-        ...{ openUntil, seq, number, id, name, timestamp, branch, takes, about, awaitsResult, isNode },
+        ...{ openUntil, answeredFrom, seq, number, id, name, timestamp, branch, takes, about, awaitsResult, isNode },
         ...{
           run:
             run &&
@@ -189,6 +191,7 @@ export class Calls {
       event,
     );
     if (waiting) {
+      waiting.answeredFrom ??= seq;
       effects.needsEvents ||= waiting.takes === 'schema' && !waiting.event;
       if (!isAbortEvent(event) && !isTaken(waiting.takes, answer, waiting.args)) return waiting;
       return this.#close(seq, waiting, answer);
@@ -201,7 +204,10 @@ export class Calls {
       event,
     );
     // ADK uses each of several answers.
-    if (answered) answered.openUntil = seq;
+    if (answered) {
+      answered.openUntil = seq;
+      answered.answeredFrom ??= seq;
+    }
     const open = newest(this.#openOrdinary(id), event);
     if (open) return this.#close(seq, open, answer);
     effects.refused ??= { id, isAnswered: made.some(({ isMissing }) => !isMissing) };
@@ -302,6 +308,7 @@ export class Calls {
 
   #close(seq: number, call: Call, response?: Record<string, unknown>): Call {
     call.openUntil = seq;
+    call.answeredFrom ??= seq;
     delete call.run;
     // A workflow that has ended no longer waits.
     for (const each of call.isNode ? this.#unsettled : [])

@@ -1,7 +1,8 @@
 import type { Event, Session } from '@google/adk';
 import fc from 'fast-check';
 import { MikroOrmSessionService, SessionMaintenance, openLongRunningCalls, type Codec } from '../../src/index.js';
-import { callsIn } from '../../src/conversation/calls.js';
+import { Calls, callsIn } from '../../src/conversation/calls.js';
+import { beginsTurn } from '../../src/model/turn.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { callEvents, eventWith } from '../support/random-calls.js';
 import { expectOfRandom } from '../support/random.js';
@@ -563,7 +564,8 @@ openCallSuite.own('H5', 'after random operations the rows are those of the store
         else if (events.length > 0) await service.appendEvents({ session, events });
         else if (step.do === 'rewind') session = await service.rewindSession(key, { at });
         else if (step.do === 'fork') session = await service.forkSession(key, { at });
-        else if (step.do === 'trim') await maintenance.trim({ ...key, keepLast: lastSeq - at, dropOpenCalls: true });
+        else if (step.do === 'trim')
+          await maintenance.trim({ ...key, keepLast: Math.max(0, at - firstSeq), dropOpenCalls: true });
         else {
           const records: unknown[] = [];
           for await (const record of maintenance.exportSessions({ appName: key.appName, userId })) records.push(record);
@@ -577,16 +579,17 @@ openCallSuite.own('H5', 'after random operations the rows are those of the store
         const of = [session.appName, userId, session.id];
         const where = 'where app_name = ? and user_id = ? and session_id = ?';
         const rows = await query<Record<string, unknown>>(
-          `select open_until, seq, number, name, data from adk_open_calls ${where} order by seq, number`,
+          `select open_until, answered_from, seq, number, name, data from adk_open_calls ${where} order by seq, number`,
           of,
         );
-        const expected = calls.rows.map(({ openUntil = 2 ** 31 - 1, seq, number, name, timestamp: _, ...data }) => [
-          ...[openUntil, seq, number, name],
-          JSON.parse(JSON.stringify(data)),
-        ]);
-        const shown = rows.map(({ open_until, seq, number, name, data }) => {
+        const expected = calls.rows.map((row) => {
+          const { openUntil = 2 ** 31 - 1, answeredFrom = 2 ** 31 - 1, seq, number, name, timestamp: _, ...data } = row;
+          return [...[openUntil, answeredFrom, seq, number, name], JSON.parse(JSON.stringify(data))];
+        });
+        const shown = rows.map(({ open_until, answered_from, seq, number, name, data }) => {
           return [
             Number(open_until),
+            Number(answered_from),
             Number(seq),
             Number(number),
             name,
@@ -628,4 +631,113 @@ openCallSuite.own('K7', 'the turns of open calls are returned, wherever they are
   // Only the given properties are compared.
   await query('delete from adk_events where session_id = ? and seq in (2, 11)', [session.id]);
   expect(await given(1)).toEqual([7, 8, 9, 13, 14]);
+});
+
+openCallSuite.own('K7', 'no call that was answered looks as if it waits, however old it is', async (context) => {
+  const { create, service, orm } = context;
+  const session = await create();
+  const turn = (n: number, ...events: Event[]) => [says(`${n}`), ...events, saying(`answer ${n}`)];
+  const events = [
+    ...turn(1, calling('both', { a: {}, b: {} })),
+    ...turn(2),
+    ...turn(3, answering(['b']), asking('c')),
+    ...turn(4, answering(['c'])),
+    ...[5, 6, 7, 8].flatMap((n) => turn(n)),
+  ].map((event, i) => ({ ...event, id: `e${i + 1}` }));
+  await service.appendEvents({ session, events });
+  const bounded = new MikroOrmSessionService(orm.em, { defaultNumRecentEvents: 4 });
+  const read = async (service: MikroOrmSessionService) =>
+    (await service.getSession(keyOf(session)))!.events.map(({ id }) => Number(id.slice(1)));
+  const expected = [1, 2, 3, 6, 7, 8, 9, 10, 11, 12, 17, 18, 19, 20];
+  expect(await read(bounded)).toEqual(expected);
+  // A transaction of the host that has locked the session reads it as it is now.
+  await orm.em.fork().transactional(async (tx) => {
+    const joined = bounded.withEntityManager(tx);
+    await joined.appendEvent({ session: (await joined.getSession(keyOf(session)))!, event: answering(['a']) });
+    expect(await read(joined)).toHaveLength(expected.length + 1);
+  });
+});
+
+const turnSteps = fc.oneof(
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('reply'), n: fc.constant(0) }) },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant('ask'), n: fc.integer({ min: 1, max: 3 }) }) },
+  { weight: 6, arbitrary: fc.record({ do: fc.constant('answer'), n: fc.nat(8) }) },
+);
+
+/** Turns in which calls are made and answered, also those of earlier turns, and now and then a change of the history. */
+const conversations = fc.array(
+  fc.oneof(
+    { weight: 15, arbitrary: fc.array(turnSteps, { maxLength: 3 }).map((steps) => [{ do: 'say', n: 0 }, ...steps]) },
+    fc.tuple(fc.record({ do: fc.constantFrom('rewind', 'fork', 'trim'), n: fc.nat(5) })),
+  ),
+  { minLength: 3, maxLength: 16 },
+);
+
+const MISSING = ' is missing';
+
+const idOf = (call: string) => call.replace(/^.*: | is missing$/g, '');
+
+/** The calls that events make, and what became of each. */
+function fatesOf(events: readonly { seq: number; event: Event }[]): Map<string, unknown> {
+  const calls = new Calls();
+  const made = events.flatMap(({ seq, event }) => calls.add(seq, event).made);
+  return new Map(
+    made.map(({ seq, number, id, openUntil, isMissing, response }) => [
+      `${seq} ${number}: ${id}${isMissing ? MISSING : ''}`,
+      { openUntil, response },
+    ]),
+  );
+}
+
+openCallSuite.own('K7', 'in random conversations every bound gives calls with their answers', async (context) => {
+  const { create, service, orm } = context;
+  const maintenance = new SessionMaintenance(orm.em);
+  await expectOfRandom(
+    'calls of bounded histories',
+    conversations.map((turns) => turns.flat()),
+    async (steps) => {
+      let session = await create();
+      const ids: string[] = [];
+      for (const [i, step] of steps.entries()) {
+        const key = keyOf(session);
+        const made = range(step.n).map((n) => `${i} ${n}`);
+        const { firstSeq, lastSeq } = await service.readEvents(key, { limit: 1 });
+        const at = Math.max(firstSeq - 1, lastSeq - step.n);
+        if (step.do === 'rewind') session = await service.rewindSession(key, { at });
+        else if (step.do === 'fork') session = await service.forkSession(key, { at });
+        else if (step.do === 'trim')
+          await maintenance.trim({ ...key, keepLast: Math.max(0, at - firstSeq), dropOpenCalls: true });
+        else if (step.do === 'ask') {
+          const parts = made.map((id) => ({ functionCall: { id, name: 'approve', args: {} } }));
+          await service.appendEvent({
+            session,
+            event: eventOf({ content: { role: 'model', parts }, longRunningToolIds: made }),
+          });
+          ids.push(...made);
+        } else if (step.do === 'answer') {
+          const answered = ids.slice(-1 - step.n)[0];
+          if (answered) await service.appendEvent({ session, event: answering([answered]) });
+        } else await service.appendEvent({ session, event: step.do === 'say' ? says('Go.') : saying('Done.') });
+      }
+      const { events } = await service.readEvents(keyOf(session), { limit: 1_000 });
+      const all = fatesOf(events);
+      const asked = [...all.keys()].filter((call) => !call.endsWith(MISSING)).map(idOf);
+      const waiting = callsIn(events).open.map(({ seq }) => seq);
+      for (const newest of [1, 3, 6]) {
+        const bounded = new MikroOrmSessionService(orm.em, { defaultNumRecentEvents: newest });
+        const given = (await bounded.getSession(keyOf(session)))!.events.map(({ id }) => id);
+        const read = events.filter(({ event }) => given.includes(event.id));
+        expect(given).toEqual(read.map(({ event }) => event.id));
+        for (const [call, fate] of fatesOf(read)) {
+          if (!call.endsWith(MISSING)) expect([call, fate]).toEqual([call, all.get(call)]);
+          else expect(asked).not.toContain(idOf(call));
+        }
+        const seqs = read.map(({ seq }) => seq);
+        const begin = events.findLast(({ event }) => beginsTurn(event))?.seq ?? Infinity;
+        const needed = [...waiting, ...events.map(({ seq }) => seq).filter((seq) => seq >= begin)];
+        expect(seqs).toEqual(expect.arrayContaining(needed));
+      }
+    },
+    { runs: 25 },
+  );
 });

@@ -30,6 +30,7 @@ export const FAILED_SEEDS = {
   'order of entries': [],
   'calls that wait': [],
   'rows of open calls': [],
+  'calls of bounded histories': [],
   'shapes of events': [],
 } satisfies Record<string, Seed[]>;
 

@@ -147,10 +147,11 @@ const WAITS = `open_until = ${MAX_SEQ}`;
 const placeOf = ({ seq, number }: LongRunningCall) => `${seq} ${number}`;
 
 /** The columns of a call's row after the session's. */
-const valuesOf = ({ openUntil = MAX_SEQ, seq, number, name, timestamp, ...data }: LongRunningCall): unknown[] => [
-  ...[openUntil, seq, number, searchedName(name), timestamp],
-  JSON.stringify(name === searchedName(name) ? data : { ...data, name }),
-];
+function valuesOf(call: LongRunningCall): unknown[] {
+  const { openUntil = MAX_SEQ, answeredFrom = MAX_SEQ, seq, number, name, timestamp, ...data } = call;
+  const text = JSON.stringify(name === searchedName(name) ? data : { ...data, name });
+  return [openUntil, seq, number, answeredFrom, searchedName(name), timestamp, text];
+}
 
 /** A name as it can be stored in a column that is compared and sorted; other names become other texts. */
 function searchedName(name: string): string {
@@ -165,6 +166,7 @@ interface CallRow {
   open_until: number | string;
   seq: number | string;
   number: number | string;
+  answered_from: number | string;
   name: string;
   timestamp: number | string;
   call_json: string;
@@ -179,30 +181,32 @@ interface FoundRow extends CallRow, SessionKeyRow {
 function callOf(row: CallRow): LongRunningCall {
   const data = decode(textOf(row.call_json))?.value;
   const openUntil = numberOf(row.open_until);
+  const answeredFrom = numberOf(row.answered_from);
   return {
     ...{ id: '', name: textOf(row.name) },
     ...(isRecord(data) && data),
     ...{ seq: numberOf(row.seq), number: numberOf(row.number), timestamp: numberOf(row.timestamp) },
     ...(openUntil !== MAX_SEQ && { openUntil }),
+    ...(answeredFrom !== MAX_SEQ && { answeredFrom }),
   };
 }
 
 const texts = perTables(({ dialect: { sql }, tables: { openCalls, sessions, events, select } }: Sql) => {
-  const columns = `open_until, seq, number, name, timestamp, ${select.data} as call_json`;
+  const columns = `open_until, seq, number, answered_from, name, timestamp, ${select.data} as call_json`;
   const place = `${SESSION_WHERE} and open_until = ? and seq = ? and number = ?`;
   return {
     select: `select ${columns} from ${openCalls} where ${SESSION_WHERE} order by seq, number`,
     selectFirst: `select seq from ${openCalls} where ${SESSION_WHERE} and ${WAITS} order by seq limit 1`,
-    update: `update ${openCalls} set open_until = ?, name = ?, timestamp = ?, data = ? where ${place}`,
+    update: `update ${openCalls} set open_until = ?, answered_from = ?, name = ?, timestamp = ?, data = ? where ${place}`,
     delete: `delete from ${openCalls} where ${place}`,
     insert: {
-      start: `insert into ${openCalls} (${SESSION_COLUMNS}, open_until, seq, number, name, timestamp, data) values `,
-      row: placeholderRows(1, 9),
+      start: `insert into ${openCalls} (${SESSION_COLUMNS}, open_until, seq, number, answered_from, name, timestamp, data) values `,
+      row: placeholderRows(1, 10),
       end: '',
     },
     isOpenFor: `timestamp <= ${sql.now} - ?`,
     find: (where: string, order: string, end: string) => `
-      select ${sessionColumnsOf('c')}, c.open_until, c.seq, c.number, c.name, c.timestamp, call_json, origin, event_id, ${select.data} as event_json
+      select ${sessionColumnsOf('c')}, c.open_until, c.seq, c.number, c.answered_from, c.name, c.timestamp, call_json, origin, event_id, ${select.data} as event_json
       from (select ${SESSION_COLUMNS}, ${columns} from ${openCalls} as o
         where ${where} and exists (select 1 from ${sessions} as s where ${isSameSession('s', 'o')} and s.status = 'active'${end})
         order by ${order} limit ?${end}) as c

@@ -81,7 +81,8 @@ export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SE
  * Reads a session with the newest n events, extended back to the beginning of the oldest turn among them. If no turn begins there,
  * because an agent began the session or a trim cut a turn, the events begin with the first turn among them; without any turn, they
  * are the newest n. Before them come the turns whose calls wait for a person, or are answered among them, since a model needs the
- * call of an answer, and the calls that were made with it.
+ * call of an answer, and the calls that were made with it; and what these turns need in turn, so that no call that was answered
+ * looks as if it waits.
  */
 export async function readTurns(sql: Sql, session: SessionKey, newest: number): Promise<ReadSession | undefined> {
   const reader = sql.behind ? current(sql, session) : sql;
@@ -311,15 +312,26 @@ const turnOf = ({ events }: Tables, conditions: string) =>
   `(select b.seq from ${events} as b where ${whereSession('b')} and b.begins_turn and ${conditions} limit 1)`;
 
 /**
- * A table of turns, from `turn_begin` up to `turn_end`, before the number of `first`, whose calls wait or are answered by an event
- * from that number on. Takes `sessionValues` twice, the values of `first`, and `sessionValues`.
+ * A table of turns, from `turn_begin` up to `turn_end`, before the number of `first`: those whose calls wait or are answered by an
+ * event from that number on; then, for each call that was made or answered in one of these, those of the call and of its last
+ * answer. A row names the first answer and the last one, so a turn between the two also counts.
+ * Takes `sessionValues` twice, the values of `first`, and `sessionValues` four times.
  */
 function turnsOfCalls(tables: Tables, first: string): string {
-  const begin = turnOf(tables, 'b.seq <= o.seq order by b.seq desc');
-  const end = turnOf(tables, 'b.seq > o.seq order by b.seq');
-  return `(select distinct coalesce(${begin}, o.seq) as turn_begin, coalesce(${end}, ${MAX_SEQ}) as turn_end
-    from ${first} as turn cross join ${tables.openCalls} as o
-    where ${whereSession('o')} and o.open_until >= turn.first and o.seq < turn.first)`;
+  const turnAt = (seq: string) =>
+    `coalesce(${turnOf(tables, `b.seq <= ${seq} order by b.seq desc`)}, ${seq}),
+      coalesce(${turnOf(tables, `b.seq > ${seq} order by b.seq`)}, ${MAX_SEQ})`;
+  const calls = `(select seq, open_until, answered_from from ${tables.openCalls} where ${SESSION_WHERE}) as o`;
+  const number = 'case when is_answer = 1 then o.open_until else o.seq end';
+  // The selects of a recursion cannot lock rows, so `lockingInside` must not take these brackets for those of a select.
+  return `(with recursive called (window_first, turn_begin, turn_end) as ( select turn.first, ${turnAt('o.seq')}
+      from ${first} as turn cross join ${calls} where o.open_until >= turn.first and o.seq < turn.first
+    union select window_first, ${turnAt(number)}
+      from called join ${calls} on o.open_until >= turn_begin and o.seq < turn_end
+          and (o.seq >= turn_begin or o.answered_from < turn_end)
+        cross join ( select 0 as is_answer union select 1) as numbers
+      where ${number} < window_first
+    ) select distinct turn_begin, turn_end from called)`;
 }
 
 /**
@@ -431,7 +443,8 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     after: byNumber(isAfter),
     turns: (session: SessionKey, newest: number): Bound => {
       const [key, turn] = [sessionValues(session), first.values(session, newest)];
-      const values = [...turn, ...key, ...key, ...turn, ...key, ...key, ...turn, ...key, ...key];
+      const called = [...key, ...key, ...turn, ...key, ...key, ...key, ...key];
+      const values = [...turn, ...key, ...key, ...turn, ...called, ...key];
       return [turns, [...ofHeadAndState(session), ...values, ...(limits ? values : [])]];
     },
     since: (session: SessionKey, time: number): Bound => {

@@ -186,8 +186,11 @@ export const mysql: ServerDatabase = {
     analyze: `analyze table ${TABLE_LIST}`,
     async scans(explain) {
       // By default MySQL 9 answers with a tree, in another column.
-      const rows = (await explain('explain format=traditional')) as { table: string | null; type: string | null }[];
-      const scanned = rows.filter(({ type }) => type === 'ALL' || type === 'index');
+      const rows = (await explain('explain format=traditional')) as Record<'table' | 'type' | 'Extra', string | null>[];
+      // A recursion reads the rows that it has found.
+      const isScan = ({ type, Extra }: (typeof rows)[number]) =>
+        (type === 'ALL' || type === 'index') && !Extra?.includes('Recursive');
+      const scanned = rows.filter(isScan);
       return scanned.flatMap(({ table }) => (table === null || table.startsWith('<') ? [] : [table]));
     },
     async sorts(explain) {
