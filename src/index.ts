@@ -61,7 +61,7 @@ export type { Question, Takes } from './conversation/answers.js';
 export type { LongRunningCall, Place, Run } from './conversation/calls.js';
 export { toMessages, type EventPage, type Message, type MessageToolCall } from './conversation/messages.js';
 export type { TakenEvent } from './maintenance/raw-rows.js';
-export type { RepairOptions, RepairedSession, TakenChange, TakenValue } from './maintenance/repair.js';
+export type { RepairOptions, RepairedSession, StateOwner, TakenChange, TakenValue } from './maintenance/repair.js';
 export type {
   BatchOptions,
   EraseUserOptions,

@@ -18,7 +18,7 @@ import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, TOOL_APPS, serviceOptions, type CommonOptions } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import type { ExportOptions } from '../transfer/export.js';
-import type { RepairOptions } from './repair.js';
+import type { RepairOptions, StateOwner } from './repair.js';
 
 /** Options of `SessionMaintenance`. */
 export interface MaintenanceOptions extends CommonOptions {
@@ -192,6 +192,7 @@ function optionsOf<Options extends Partial<SessionKey>>(
 
 export const checkOptions = serviceOptions<MaintenanceOptions>({ ...COMMON_OPTIONS, toolApps: TOOL_APPS });
 export const checkImport = object<ImportOptions>(IMPORT_OPTIONS);
+export const checkStateOwner = optionsOf<StateOwner>('repair', OWNER, ({ appName }) => checkKeys({ appName }));
 export const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeased: aBoolean });
 
 export const checkPrune = optionsOf<PruneOptions>(

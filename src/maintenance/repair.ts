@@ -17,6 +17,7 @@ import { encodedEvent, replaceEvent, supersededKeys } from '../database/statemen
 import { currentLease } from '../database/statements/leases.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
 import { readSession, stateValueOf, type StateValue } from '../database/statements/session-reader.js';
+import { stateOfScope } from '../database/statements/state.js';
 import { lockSession, setBounds, type SessionHead } from '../database/statements/sessions.js';
 import { type KnownSession } from '../model/codec.js';
 import type { Undecodable } from '../model/stored-texts.js';
@@ -113,6 +114,25 @@ export async function repair(key: SessionKey, options: RepairOptions, write: Run
   });
 }
 
+/** The owner of state: a user, or an app. */
+export interface StateOwner {
+  appName: string;
+  /** Without it, the state of the app. */
+  userId?: string;
+}
+
+/** Repairs the state of a user or of an app, of which no session need be left. @throws CodecError as `repair`. */
+export async function repairState(owner: StateOwner, { dryRun }: RepairOptions, write: Run): Promise<RepairedSession> {
+  const session = { userId: '', sessionId: '', origin: '', ...owner };
+  return write(async (sql) => {
+    const state = await stateOfScope(sql, session, owner.userId === undefined ? 'app' : 'user');
+    const damaged = state.filter(({ json }) => !decode(json));
+    const { values, stateValues } = await takenValues(sql, session, damaged);
+    if (!dryRun) await removeValues(sql, { session, seq: 0 }, values);
+    return { damage: [], events: [], stateValues, changes: [] };
+  });
+}
+
 /** @throws SessionNotFoundError if there is no such session. @throws CodecError if a text names a missing codec. */
 async function readDamage(sql: Sql, key: SessionKey): Promise<Damaged> {
   const read = await readSession(sql, key);
@@ -206,21 +226,37 @@ async function takenOut(
     const raw = isTaken ? await rawEvent(sql, session, seq) : undefined;
     if (raw) events.push(raw);
   }
+  const { values: still, stateValues } = await takenValues(sql, session, values);
+  const ofChanges: TakenChange[] = [];
+  for (const { id, kind, seq } of changes) ofChanges.push({ kind, seq, content: await rawChange(sql, session, id) });
+  return { values: still, taken: { damage, events, stateValues, changes: ofChanges } };
+}
+
+/** @returns the values that are damaged under the lock of their rows, and their bytes. */
+async function takenValues(sql: Sql, session: KnownSession, damaged: readonly DamagedValue[]) {
+  const values: DamagedValue[] = [];
   const stateValues: TakenValue[] = [];
-  const still: DamagedValue[] = [];
-  for (const value of values) {
+  for (const value of damaged) {
     const { scope, key } = value;
     const raw = await rawValue(sql, session, scope, key);
     if (!raw) continue;
     const now = stateValueOf(sql.texts, session, { kind: scope, state_key: key, value: raw.toString() });
     refuseUnknown(now.undecodable);
     if (decode(now.json)) continue;
-    still.push(value);
+    values.push(value);
     stateValues.push({ key: prefixed(scope, key), content: raw });
   }
-  const ofChanges: TakenChange[] = [];
-  for (const { id, kind, seq } of changes) ofChanges.push({ kind, seq, content: await rawChange(sql, session, id) });
-  return { values: still, taken: { damage, events, stateValues, changes: ofChanges } };
+  return { values, stateValues };
+}
+
+async function removeValues(
+  sql: Sql,
+  change: Pick<TakenChange, 'seq'> & { session: KnownSession },
+  values: readonly DamagedValue[],
+): Promise<void> {
+  for (const { scope, key } of values) await deleteValue(sql, change.session, scope, key);
+  const removed = values.map(({ scope, key }) => prefixed(scope, key));
+  if (removed.length > 0) await recordChanges(sql, stateChanges(sql.texts, change, byScope([]), removed));
 }
 
 /** Writes a repair. The caller must hold the session's lock. */
@@ -228,10 +264,7 @@ async function mend(sql: Sql, damaged: Damaged): Promise<void> {
   const { session, head, rows, unreadable, values, changes, books, before, state, calls, damage } = damaged;
   const { firstSeq, lastSeq, gaps } = books;
   const empty = (timestamp: number, id?: string) => encodedEvent(sql.texts, session, emptyEvent(timestamp, id));
-  for (const { scope, key } of values) await deleteValue(sql, session, scope, key);
-  const removed = values.map(({ scope, key }) => prefixed(scope, key));
-  if (removed.length > 0)
-    await recordChanges(sql, stateChanges(sql.texts, { session, seq: head.lastSeq }, byScope([]), removed));
+  await removeValues(sql, { session, seq: head.lastSeq }, values);
   for (const change of changes) await emptyChange(sql, session, change);
   for (const { seq } of rows) if (seq < firstSeq) await deleteEvent(sql, session, seq);
   const newest = Math.max(head.lastSeq, rows.at(-1)?.seq ?? 0);

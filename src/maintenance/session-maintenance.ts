@@ -22,6 +22,7 @@ import {
   checkPrune,
   checkReencode,
   checkRepair,
+  checkStateOwner,
   checkStats,
   checkTrim,
   checkUsage,
@@ -37,7 +38,7 @@ import {
 } from './options.js';
 import { prune } from './prune.js';
 import { reencode } from './reencode.js';
-import { repair, type RepairOptions, type RepairedSession } from './repair.js';
+import { repair, repairState, type RepairOptions, type RepairedSession, type StateOwner } from './repair.js';
 import { countAll, statsByApp, statsOf, type AppStats, type SessionStats } from './stats.js';
 import { trim } from './trim.js';
 import { usageIn, type Usage } from './usage.js';
@@ -124,7 +125,8 @@ export class SessionMaintenance {
    * Repairs a damaged session, so that `getSession` can read it (contract I5). What cannot be read is removed and returned, byte
    * for byte. An empty event replaces each such event, and each missing one, so that the others keep their numbers; damage before
    * the first readable event is trimmed. A state value that cannot be read is removed, even if it is the user's or the app's.
-   * Call it with `dryRun` first, and keep the result.
+   * Call it with `dryRun` first, and keep the result. Without a `sessionId` it removes such values of the user alone, and without a
+   * `userId` those of the app: no session need be left.
    *
    * A gap of more than 10,000 numbers is not filled. If it is at the end, the session ends before it; otherwise the session begins
    * after it, and the events before it are removed, too.
@@ -133,13 +135,13 @@ export class SessionMaintenance {
    * @throws SessionNotFoundError if there is no such session.
    * @throws LeaseHeldError while somebody holds its lease, unless `includeLeased` is true.
    */
-  async repair(session: SessionKey, options: RepairOptions = {}): Promise<RepairedSession> {
-    const key = checkedSessionKey(session);
+  async repair(session: SessionKey | StateOwner, options: RepairOptions = {}): Promise<RepairedSession> {
+    const key = isSession(session) ? checkedSessionKey(session) : checkStateOwner(session);
     const checked = checkRepair(options, 'The options of repair');
     const call: ErrorContext = { operation: 'repair', key };
     const database = this.#database;
     const write: Run = (work) => (checked.dryRun ? database.transaction(work) : onceOnRows(this.#database, work));
-    return database.call(call, () => repair(key, checked, write));
+    return database.call(call, () => (isSession(key) ? repair(key, checked, write) : repairState(key, checked, write)));
   }
 
   /**
@@ -221,7 +223,8 @@ export class SessionMaintenance {
    * const { rows } = await maintenance.usage({ appName: 'support', from: '2026-11-01', to: '2026-11-30', by: 'model' });
    * ```
    *
-   * @returns a row for each app and day, user, model (`modelVersion`) or agent (`author`) that has events.
+   * @returns a row for each app and day, user, model (`modelVersion`) or agent (`author`, without the
+   *   user) that has events.
    * @throws InvalidArgumentError also if `from` or `to` is not a day, or `to` is before `from`.
    */
   async usage(options: UsageOptions): Promise<Usage> {
@@ -242,3 +245,6 @@ export class SessionMaintenance {
     return this.#database.call(call, () => onceOnRows(this.#database, beginEpoch));
   }
 }
+
+/** An id that is undefined was forgotten: it does not mean the state of the user. */
+const isSession = (of: SessionKey | StateOwner): of is SessionKey => 'sessionId' in of;

@@ -41,6 +41,8 @@ export async function usageIn(
     if (copied) continue;
     if (!event) unreadable++;
     if (!event || event.timestamp < first || event.timestamp >= end) continue;
+    // What the user says uses no tokens, and the user is no agent.
+    if (by === 'agent' && event.author === 'user') continue;
     const named = GROUPS[by]({ userId, event });
     const group = typeof named === 'string' ? named : '';
     // An app's name has no NUL.

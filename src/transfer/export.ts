@@ -17,7 +17,7 @@ import type { SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
 import { namesOf, pagesOf } from '../model/pages.js';
 import { gapsIn } from '../model/seq-ranges.js';
-import { type Scope, type StateEntry } from '../model/state.js';
+import { prefixed, type Scope, type StateEntry } from '../model/state.js';
 import type {
   ArtifactPartRecord,
   ArtifactRecord,
@@ -82,7 +82,7 @@ async function* exportApp(
   const { run } = reading;
   const stateOf = async (owner: SessionKey, scope: Scope) => {
     const entries = await run((sql) => writtenState(sql, owner, scope));
-    return { state: entries.map((entry) => stateRecord(entry, owner)) };
+    return { state: entries.map((entry) => stateRecord(entry, owner, scope)) };
   };
   const app = { appName, userId: '', sessionId: '' };
   if (userId === undefined) {
@@ -223,7 +223,7 @@ function sessionRecord(
       labels: labels === null ? undefined : labelsIn(labels),
       forkedFrom,
     }),
-    state: state.map((entry) => stateRecord(entry, key)),
+    state: state.map((entry) => stateRecord(entry, key, 'session')),
     ...pastOf(key, history),
   };
 }
@@ -254,16 +254,17 @@ function pastOf(key: SessionKey, history: readonly RecordedChange[]): Pick<Sessi
   return { ...(created && { created }), ...(changes.length > 0 && { changes }) };
 }
 
-function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey): StateRecord {
+function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey, scope: Scope): StateRecord {
   const value = decode(json);
-  if (!value) refuse(owner, [], [key]);
+  if (!value) refuse(owner, [], [prefixed(scope, key)]);
   return { key, value: value.value, eventId };
 }
 
 /** Refuses damage: it would be missing in the export, and nobody would know. */
 function refuse(key: SessionKey, events: readonly DamagedEvents[], stateKeys: readonly string[] = []): never {
+  const what = key.sessionId === '' ? 'State' : `Session ${key.sessionId}`;
   throw new DamagedSessionError(
-    `Session ${key.sessionId} cannot be exported: it is damaged. Repair it with SessionMaintenance.repair, and export again.`,
+    `${what} cannot be exported: it is damaged. Repair it with SessionMaintenance.repair, and export again.`,
     key,
     { events, stateKeys },
   );

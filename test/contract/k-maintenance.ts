@@ -926,6 +926,41 @@ maintenanceSuite.own('I5', 'what cannot be read is returned byte for byte', asyn
   expect((await another.getSession(keyOf(other)))!.state).toEqual(value === undefined ? {} : { 'user:y': 2 });
 });
 
+maintenanceSuite.own('I5', 'state of a user or an app is repaired without a session', async (context) => {
+  const { orm, query, app, service } = context;
+  const user = { appName: app, userId: 'alice' };
+  await service.updateState({ ...user, set: { 'app:x': 1, 'app:y': 2, 'user:x': 1, 'user:y': 2 } });
+  // Also JSON, which the columns of PostgreSQL require.
+  const value = '[ "adk-codec", 1, "x" ]';
+  for (const table of ['user', 'app'])
+    await query(`update adk_${table}_states set value = ? where state_key = 'x' and app_name = ?`, [value, app]);
+  for (const [owner, key, rows] of [
+    [{ appName: app }, 'app:x', 'adk_app_states'],
+    [user, 'user:x', 'adk_user_states'],
+  ] as const) {
+    const error = await errorOf(read(maintain(context).exportSessions({ appName: app })));
+    expect(error).toMatchObject({ userId: '', ...owner, sessionId: '', stateKeys: [key] });
+    const dry = await maintain(context).repair(owner, { dryRun: true });
+    expect(await maintain(context).repair(owner)).toEqual(dry);
+    expect(dry).toEqual({ ...NOTHING_TAKEN, stateValues: [{ key, content: Buffer.from(value) }] });
+    expect(await query(`select state_key from ${rows} where app_name = ?`, [app])).toEqual([{ state_key: 'y' }]);
+    expect(await maintain(context).repair(owner)).toEqual(NOTHING_TAKEN);
+  }
+  expect(await read(maintain(context).exportSessions({ appName: app }))).toHaveLength(2);
+  expectSame(await folded(new EventLog(orm.em), app), await tablesOf(orm, app));
+  // A forgotten id does not mean all state of the user.
+  for (const names of [
+    { ...user, sessionId: undefined },
+    { appName: app, userId: undefined },
+    { ...user, id: 's' },
+  ])
+    await expect(maintain(context).repair(names as never)).rejects.toMatchObject({
+      code: expect.stringMatching(/ADK_INVALID_(KEY|ARGUMENT)/),
+    });
+});
+
+const NOTHING_TAKEN = { damage: [], events: [], stateValues: [], changes: [] };
+
 maintenanceSuite.own(
   'I5',
   'parts of an event that lost one of them are returned',

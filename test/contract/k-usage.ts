@@ -81,7 +81,6 @@ usageSuite.own('K8', 'usage sums up tokens and calls by day, user, model and age
   expect((await used('agent')).map(([group, events]) => [group, events])).toEqual([
     ['clerk', 4],
     ['expert', 1],
-    ['user', 1],
   ]);
   expect(await used('day', { from: '2026-11-05', to: '2026-11-06' })).toEqual([['2026-11-05', 1, 1_001, 2, 10, 3, 0]]);
 

@@ -192,15 +192,15 @@ function program(): Command {
     .action(action(importSessions));
 
   command(
-    'repair <app> <user> <session>',
-    'removes what cannot be read from a damaged session',
+    'repair <app> [user] [session]',
+    'removes what cannot be read from a damaged session, or from the state of a user or of an app',
     'repair support ada 4711 --save taken.jsonl',
   )
     .option('--save <file>', 'where to put what is removed')
     .option('--dry-run', 'only report what is damaged')
     .option('--include-leased', 'also while somebody holds its lease')
     .option('--yes', 'do not ask')
-    .action(sessionAction(repair));
+    .action(action(repair));
 
   command('reencode', 'rewrites contents as the codec stores them now', 'reencode --codec ./codec.js --dry-run')
     .option('--app <name>', 'one app')

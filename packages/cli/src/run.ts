@@ -160,7 +160,9 @@ export function fail(error: unknown, command?: Command): void {
   if (error instanceof CodecError && error.missing !== undefined) process.stderr.write(`${NAME_CODEC}\n`);
   if (error instanceof DamagedSessionError) {
     const { appName, userId, sessionId } = error;
-    process.stderr.write(`See: repair ${[appName, userId, sessionId].map(quoted).join(' ')} --dry-run\n`);
+    // Without a session, the state of the user or of the app is damaged.
+    const owner = [appName, userId, sessionId].filter((each) => each !== '').map(quoted);
+    process.stderr.write(`See: repair ${owner.join(' ')} --dry-run\n`);
   }
 }
 

@@ -8,7 +8,13 @@ import { MikroORM } from '@mikro-orm/core';
 import { SqliteDriver } from '@mikro-orm/sqlite';
 import { adkEntities } from '../../../entities/index.js';
 import { atPoint } from '../../../packages/cli/src/commands/history.js';
-import { InvalidArgumentError, MikroOrmSessionService, SessionLeases, migrate } from '../../../src/index.js';
+import {
+  InvalidArgumentError,
+  MikroOrmSessionService,
+  SessionLeases,
+  SessionMaintenance,
+  migrate,
+} from '../../../src/index.js';
 import { MikroOrmMemoryService } from '../../../src/memory/memory-service.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import {
@@ -299,6 +305,21 @@ describe.each(databases)('on %s', (name) => {
       code: 1,
       err: expect.stringContaining(`repair support ada ${session.id} --dry-run`),
     });
+    const value = '[ "adk-codec", 1, "x" ]';
+    await orm.em.getConnection().execute(`update adk_user_states set value = '${value}'`);
+    const ofUser = ['repair', 'support', 'ada'];
+    expect(await run(['export', '--user', 'ada', '--url', url])).toMatchObject({
+      code: 1,
+      err: expect.stringContaining(`See: ${ofUser.join(' ')} --dry-run\n`),
+    });
+    expect(await run([...ofUser, '--dry-run', '--url', url])).toMatchObject({
+      code: 1,
+      out: 'state user:language: unreadable\n',
+    });
+    const savedValue = path.join(folder, `${randomUUID()}.jsonl`);
+    expect(await run([...ofUser, '--save', savedValue, '--yes', '--url', url])).toMatchObject({ code: 0 });
+    expect(await readFile(savedValue, 'utf8')).toContain(Buffer.from(value).toString('base64'));
+    expect(await run([...ofUser, '--url', url])).toMatchObject({ code: 0, out: 'Nothing is damaged.\n' });
     const failed = path.join(folder, `${randomUUID()}.jsonl`);
     expect(await run(['export', failed, '--url', url])).toMatchObject({ code: 1 });
     expect(await readdir(folder)).not.toContain(`${path.basename(failed)}.part`);
@@ -506,6 +527,9 @@ describe.each(databases)('on %s', (name) => {
 
   test('tail shows what happens, and ends with Ctrl-C', async () => {
     const { orm, url } = await open();
+    // Its entry in the log has no session and no state.
+    await conversation(orm, 'gone');
+    await new SessionMaintenance(orm.em).eraseUser({ userId: 'gone' });
     const child = start(['tail', '--app', 'support', '--from', '0', '--url', url]);
     const seen = ended(child);
     let shown = '';
@@ -520,7 +544,7 @@ describe.each(databases)('on %s', (name) => {
     child.kill('SIGINT');
     const { code, err } = await seen;
     expect({ code, err }).toEqual({ code: 0, err: '' });
-    expect(shown).toContain('created');
+    expect(shown).toMatch(/^support \/ ada \/ \S+\n *created/);
     expect(shown).toContain('→ weather({"city":"Vienna"})');
   });
 });

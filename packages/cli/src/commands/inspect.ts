@@ -143,8 +143,14 @@ export const tail: Work<[LogFilter & { from?: LogCursor | number }]> = async (
 
 function emit(terminal: Context['terminal'], entry: LogEntry | LogChange): Promise<void> {
   const { appName, userId, sessionId, seq } = entry;
-  const key = terminal.dim([appName, userId, sessionId].map(printable).join(' / '));
-  if (entry.change) return terminal.result(entry, () => [key, changeLine(terminal, entry)]);
+  // A change of the app's or the user's state has no session.
+  const names = [appName, userId, sessionId].filter((each) => each !== '');
+  const key = terminal.dim(names.map(printable).join(' / '));
+  if (entry.change) {
+    // `eraseUser` leaves an entry without state, for readers that keep the app's.
+    const isEmpty = entry.change === 'state' && Object.keys(entry.state).length + entry.removed.length === 0;
+    return terminal.result(entry, () => (isEmpty ? [] : [key, changeLine(terminal, entry)]));
+  }
   const { event, error } = entry;
   if (event) return terminal.result(entry, () => [key, ...eventLines(terminal, seq, event)]);
   return terminal.result({ ...entry, error: error?.message }, () => [

@@ -1,14 +1,17 @@
 import { SessionMaintenance, type RepairOptions, type RepairedSession } from '../../../../src/index.js';
 import { counted, quoted } from '../../../studio/src/operations/words.js';
-import type { SessionWork } from '../run.js';
+import { given } from '../../../../src/model/json.js';
+import type { Work } from '../run.js';
 import { Unfinished, UsageError } from '../errors.js';
 import { openFile } from '../files.js';
 
-export const repair: SessionWork<RepairOptions & { save?: string }> = async (
+type Args = [string, string | undefined, string | undefined, RepairOptions & { save?: string }];
+
+export const repair: Work<Args> = async (
   { em, codec, terminal, confirm },
-  key,
-  { save, dryRun, includeLeased },
+  ...[appName, userId, sessionId, { save, dryRun, includeLeased }]
 ) => {
+  const key = { appName, ...given({ userId, sessionId }) };
   const maintenance = new SessionMaintenance(em, codec);
   const planned = await maintenance.repair(key, { includeLeased, dryRun: true });
   const isDamaged = planned.damage.length + planned.stateValues.length > 0;
@@ -22,7 +25,10 @@ export const repair: SessionWork<RepairOptions & { save?: string }> = async (
       'repair removes what cannot be read: name a file for it with --save, or see it with --dry-run.',
     );
   const taken = `${counted(planned.events.length, 'event')} and ${counted(planned.stateValues.length, 'state value')}`;
-  await confirm(`This removes ${taken} from ${quoted(key.sessionId)}. Continue?`, 'Nothing was changed.');
+  await confirm(
+    `This removes ${taken} from ${quoted(sessionId ?? userId ?? appName)}. Continue?`,
+    'Nothing was changed.',
+  );
   // The file is written before anything is removed; an existing file is not overwritten.
   const file = await openFile(save, 'wx');
   try {
