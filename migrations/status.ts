@@ -5,6 +5,7 @@ import { SchemaError } from '../src/model/errors.js';
 import { adkMigrations } from './adk-migrations.js';
 import { readyToRun } from './pending.js';
 import { checkTables, locationFor, locationOf, refuseDifferent, refuseGone, refuseMissing } from './tables.js';
+import { SETTINGS } from '../src/model/setting-words.js';
 
 /** What a database lacks for this version. */
 interface MigrationStatus {
@@ -14,8 +15,7 @@ interface MigrationStatus {
   problem?: string;
 }
 
-const OUTDATED =
-  'The tables are those of an earlier version. Run npx adk-mikro-orm migrate, or npx mikro-orm migration:up, or call migrate(orm).';
+const OUTDATED = `The tables are those of an earlier version. Run ${SETTINGS.migrate}.`;
 
 /**
  * Checks the tables and MikroORM's list of executed migrations. It reads the list without MikroORM 7's `MigrationStorage`, which would

@@ -5,6 +5,7 @@ import { entityNamed } from '../entities/mikro-orm.js';
 import { DEFAULT_PREFIX, refusePlaceholder } from '../entities/naming.js';
 import { refuseWildcard } from '../src/database/sql/tables.js';
 import { SchemaError } from '../src/model/errors.js';
+import { SETTINGS } from '../src/model/setting-words.js';
 
 /** Runs a query, in the caller's transaction if there is one. */
 export type Query = (sql: string, values: unknown[]) => Promise<{ name: string }[]>;
@@ -120,8 +121,8 @@ export function refuseDifferent({ different }: Findings): void {
   if (!different) return;
   throw new SchemaError(
     `Table ${different.table} has no column ${different.column}, so it is not the one that this version of ` +
-      `adk-mikro-orm needs. If it is another program's, give ours other names with the option tablePrefix of adkEntities ` +
-      '(and of adkMigrations); if you make it in migrations of your own, create one more with: ' +
+      `adk-mikro-orm needs. If it is another program's, give ours other names with ${SETTINGS.tablePrefix}; ` +
+      'if you make it in migrations of your own, create one more with: ' +
       'npx mikro-orm migration:create',
   );
 }
@@ -145,7 +146,6 @@ export function refuseGone({ missing }: Findings, config: Configuration, names: 
 export function refuseMissing({ missing }: Findings): void {
   if (!missing) return;
   throw new SchemaError(
-    `There is no table ${missing}. Run npx adk-mikro-orm migrate, or npx mikro-orm migration:up, or call migrate(orm): it ` +
-      'makes the table, or says how to bring it back.',
+    `There is no table ${missing}. Run ${SETTINGS.migrate}: it makes the table, or says how to bring it back.`,
   );
 }

@@ -81,7 +81,7 @@ export function encryption(options: EncryptionOptions): Codec {
       const secret = id === undefined ? undefined : keys.get(id, 'decrypt', context);
       if (id === undefined || !secret) return undefined;
       const bound = boundTo(context, id);
-      return lists && isWordList(context) ? lists.get(data, secret, bound) : decrypted(data, secret, bound);
+      return lists && context.column === 'words' ? lists.get(data, secret, bound) : decrypted(data, secret, bound);
     },
   };
 }
@@ -120,8 +120,6 @@ function decrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer |
     return undefined;
   }
 }
-
-const isWordList = ({ kind, name }: CodecContext) => kind === 'memory' && name.startsWith('words ');
 
 interface WordList {
   encrypted: Buffer;

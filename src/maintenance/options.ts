@@ -202,6 +202,7 @@ export const checkPrune = optionsOf<PruneOptions>(
     if (idleFor === undefined && olderThan === undefined && deletedFor === undefined)
       throw new InvalidArgumentError(
         'prune needs idleFor, olderThan or deletedFor; otherwise it would delete every session.',
+        ['idleFor', 'olderThan', 'deletedFor'],
       );
   },
 );
@@ -214,7 +215,7 @@ export const checkTrim = optionsOf<TrimOptions>(
   },
   ({ keepLast, olderThan }) => {
     if ((keepLast === undefined) === (olderThan === undefined))
-      throw new InvalidArgumentError('trim needs either keepLast or olderThan.');
+      throw new InvalidArgumentError('trim needs either keepLast or olderThan.', ['keepLast', 'olderThan']);
   },
 );
 
@@ -222,7 +223,7 @@ export const checkTrim = optionsOf<TrimOptions>(
 export function trimmedSession({ appName, userId, sessionId }: TrimOptions): SessionKey | undefined {
   if (sessionId === undefined) return undefined;
   if (appName === undefined || userId === undefined)
-    throw new InvalidArgumentError('A sessionId needs appName and userId.');
+    throw new InvalidArgumentError('A sessionId needs appName and userId.', ['sessionId', 'appName', 'userId']);
   return { appName, userId, sessionId };
 }
 
@@ -248,7 +249,7 @@ export const checkUsage = optionsOf<UsageOptions>(
   'usage',
   { ...OWNER, from: aDay, to: aDay, by: oneOf('day', 'user', 'model', 'agent') },
   ({ from, to }) => {
-    if (to < from) throw new InvalidArgumentError('to must be the day of from, or a later one.');
+    if (to < from) throw new InvalidArgumentError('to must be the day of from, or a later one.', ['to', 'from']);
   },
   ...(['from', 'to', 'by'] as const),
 );

@@ -35,7 +35,7 @@ export function object<T extends object>(
   const isRequired = new Set<PropertyKey>(required);
   return (value, name) => {
     if (!isRecord(value)) {
-      throw new InvalidArgumentError(`${name} must be an object.`);
+      throw new InvalidArgumentError(`${name} must be an object.`, [name]);
     }
     for (const key in value) {
       if (Object.hasOwn(known, key)) continue;
@@ -58,7 +58,7 @@ export function object<T extends object>(
 /** @param what follows `must be` in the error. */
 export function rule(what: string, holds: (value: unknown) => boolean): Check {
   return (value, name) => {
-    if (!holds(value)) throw new InvalidArgumentError(`${name} must be ${what}.`);
+    if (!holds(value)) throw new InvalidArgumentError(`${name} must be ${what}.`, [name]);
   };
 }
 
@@ -75,7 +75,7 @@ export function oneOf(...allowed: readonly unknown[]): Check {
 export function condition(check: Check): Check {
   const checkValue = (value: unknown, name: string) => {
     if (value === undefined)
-      throw new InvalidArgumentError(`${name} is undefined. Nothing was done. If you mean all, leave it out.`);
+      throw new InvalidArgumentError(`${name} is undefined. Nothing was done. If you mean all, leave it out.`, [name]);
     return check(value, name);
   };
   return Object.assign(checkValue, { isCondition: true });
@@ -95,7 +95,7 @@ export function copied(check: Check): Check {
 
 /** Its values are not copied. */
 export function aPlainObject(value: unknown, name: string): Record<string, unknown> {
-  if (!isPlainObject(value)) throw new InvalidArgumentError(`${name} must be a plain object.`);
+  if (!isPlainObject(value)) throw new InvalidArgumentError(`${name} must be a plain object.`, [name]);
   return { ...value };
 }
 

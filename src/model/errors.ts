@@ -142,6 +142,14 @@ export class InvalidKeyError extends AdkMikroOrmError {
 export class InvalidArgumentError extends AdkMikroOrmError {
   readonly code = 'ADK_INVALID_ARGUMENT';
   override name = 'InputValidationError';
+
+  /** @param names the options and properties that the message names, for callers who call them otherwise. */
+  constructor(
+    message: string,
+    readonly names: readonly string[] = [],
+  ) {
+    super(message);
+  }
 }
 
 /** A value would come back from JSON as something else (contract C2). */

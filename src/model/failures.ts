@@ -1,3 +1,5 @@
+import { SETTINGS } from './setting-words.js';
+
 interface FailureKind {
   /** The name of MikroORM's class, as text, since a minifier renames classes. */
   reason: string;
@@ -39,14 +41,14 @@ export const FAILURES = {
   unreachable: {
     reason: 'ConnectionException',
     what: 'The database could not be reached',
-    advice: 'Look at host and port in the config of MikroORM, and whether the server is running.',
+    advice: `Look at host and port ${SETTINGS.config}, and whether the server is running.`,
     passing: 'outage',
     spoilsConnection: true,
   },
   poolTimeout: {
     reason: 'ConnectionException',
     what: 'No connection of the pool became free in time',
-    advice: `Look for transactions that stay open, and raise 'pool.max' in the config of MikroORM; ${IN_TRANSACTION}.`,
+    advice: `Look for transactions that stay open, and raise ${SETTINGS.pool}; ${IN_TRANSACTION}.`,
     passing: 'outage',
   },
   timedOut: {
@@ -60,7 +62,7 @@ export const FAILURES = {
   fileNotOpened: {
     reason: 'ConnectionException',
     what: 'The database file could not be opened',
-    advice: 'Look at the path of the file in the config of MikroORM, and at the rights on its folder.',
+    advice: `Look at the path of the file ${SETTINGS.config}, and at the rights on its folder.`,
   },
   closed: {
     reason: 'ConnectionException',
@@ -78,12 +80,12 @@ export const FAILURES = {
   authentication: {
     reason: 'ConnectionException',
     what: 'The server refused the login',
-    advice: 'Look at user and password in the config of MikroORM, and at the hosts from which the account may log in.',
+    advice: `Look at user and password ${SETTINGS.config}, and at the hosts from which the account may log in.`,
   },
   unknownDatabase: {
     reason: 'ConnectionException',
     what: 'The server has no database of this name',
-    advice: "Look at 'dbName' or 'clientUrl' in the config of MikroORM, or create the database.",
+    advice: `Look at ${SETTINGS.database}, or create the database.`,
   },
   notAllowed: {
     reason: 'ServerException',

@@ -319,6 +319,7 @@ function seqAt(
   if (seq > lastSeq || seq < firstSeq - 1)
     throw new InvalidArgumentError(
       `at must be from ${firstSeq - 1} to ${lastSeq}, the numbers of the session's events.`,
+      ['at'],
     );
   return seq;
 }

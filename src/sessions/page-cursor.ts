@@ -20,5 +20,5 @@ export function parseCursor<Place>(cursor: PageCursor<Place>, text: string): Pla
   const place = cursor.placeOf(Array.isArray(values) ? values : []);
   // A text that is written differently, for example with an infinite time, was made by somebody else.
   if (place && cursorText(cursor, place) === text) return place;
-  throw new InvalidArgumentError(`after must be the 'next' of a response of ${cursor.operation}.`);
+  throw new InvalidArgumentError(`after must be the 'next' of a response of ${cursor.operation}.`, ['after']);
 }

@@ -10,6 +10,7 @@ import {
   type CodecOptions,
 } from '../../../src/index.js';
 import { CODEC_OPTIONS } from '../../../src/model/options.js';
+import { inWordsOfUrl } from '../../../src/model/setting-words.js';
 import { NAME_CODEC, printableLines, quoted } from '../../studio/src/operations/words.js';
 import { connect, type ConnectionOptions } from './connect.js';
 import { Unfinished, UsageError } from './errors.js';
@@ -133,16 +134,8 @@ async function codecOf(file: string): Promise<Codec | readonly Codec[]> {
 }
 
 /** Makes a message or advice of the package speak of `--url` instead of a config. */
-export function inWordsOfUrl({ url }: Pick<Context, 'url'>, message: string): string {
-  if (url === undefined) return message;
-  return message
-    .replace(/'dbName' or 'clientUrl' in the config of MikroORM/, 'the name of the database in --url')
-    .replace(/'pool\.max' in the config of MikroORM/, "'pool.max' of your services")
-    .replace(/('driverOptions' )?in the config of MikroORM/, (_, options) => (options ? '--url' : 'in --url'))
-    .replace('with the option tablePrefix of adkEntities (and of adkMigrations)', 'with --config instead of --url')
-    .replace(/npx adk-mikro-orm migrate/, '$& --url …')
-    .replace(/, or '?npx mikro-orm migration:up'?( with adkMigrations\(…\) in your config)?/, '');
-}
+export const inWordsOf = ({ url }: Pick<Context, 'url'>, message: string): string =>
+  url === undefined ? message : inWordsOfUrl(message);
 
 /** Reports an error on stderr. @param command the command whose option names the message uses. */
 export function fail(error: unknown, command?: Command): void {
@@ -155,7 +148,8 @@ export function fail(error: unknown, command?: Command): void {
   const isUsage =
     error instanceof UsageError || error instanceof InvalidArgumentError || error instanceof InvalidKeyError;
   if (isUsage) process.exitCode = 2;
-  const message = isUsage ? inWordsOf(command, said) : inWordsOfUrl(command?.optsWithGlobals() ?? {}, said);
+  const names = error instanceof InvalidArgumentError ? error.names : [];
+  const message = withOptionsOf(command, inWordsOf(command?.optsWithGlobals() ?? {}, said), names);
   process.stderr.write(`error: ${printableLines(message).join('\n')}\n`);
   if (error instanceof CodecError && error.missing !== undefined) process.stderr.write(`${NAME_CODEC}\n`);
   if (error instanceof DamagedSessionError) {
@@ -166,13 +160,11 @@ export function fail(error: unknown, command?: Command): void {
   }
 }
 
-/** Names options as the command line does: `--keep-last` for `keepLast`. An error about a record of a file names its properties. */
-function inWordsOf(command: Command | undefined, message: string): string {
-  if (/^Record \d/.test(message)) return message;
+/** Names options as the command line does: `--keep-last` for `keepLast`. @param names the options that the message names. */
+function withOptionsOf(command: Command | undefined, message: string, names: readonly string[]): string {
   const words = new Map<string, string>();
   for (const option of command?.options ?? []) words.set(option.attributeName(), option.long ?? '');
   for (const argument of command?.registeredArguments ?? [])
     words.set(CALLED[argument.name()] ?? argument.name(), `<${argument.name()}>`);
-  // Replaces only what cannot be an English word, except `at` at the beginning of a message.
-  return message.replace(/(?<![\w-])[a-z]+[A-Z]\w*|^at\b/g, (word) => words.get(word) ?? word);
+  return message.replace(/\w+/g, (word) => (names.includes(word) && words.get(word)) || word);
 }

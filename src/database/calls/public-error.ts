@@ -3,6 +3,7 @@ import { FAILURES, type Failure } from '../../model/failures.js';
 import { isObject } from '../../model/json.js';
 import { isKeyNeeded } from '../../model/codec.js';
 import { Aborted } from './connection.js';
+import { SETTINGS } from '../../model/setting-words.js';
 
 /** Wraps an error thrown by the host's own code, so that it reaches the caller unchanged. */
 export class FromWork extends Error {
@@ -36,9 +37,7 @@ export function noteUncertain(error: unknown): void {
  */
 export function publicError(error: unknown, failure: Failure): AdkMikroOrmError {
   if (failure === 'missingTable' || failure === 'missingColumn') {
-    return new SchemaError(
-      "The tables of adk-mikro-orm are missing or outdated. Run 'npx adk-mikro-orm migrate', or 'await migrate(orm)', or 'npx mikro-orm migration:up' with adkMigrations(…) in your config.",
-    );
+    return new SchemaError(`The tables of adk-mikro-orm are missing or outdated. Run ${SETTINGS.migrate}.`);
   }
   const outcome = isObject(error) && uncertain.has(error) ? 'unknown' : 'none';
   if (failure === 'tooLarge' && outcome === 'none') {

@@ -1,3 +1,5 @@
+import { SETTINGS } from '../../model/setting-words.js';
+
 /**
  * A setting of the server or its connections on which the guarantees or the speed depend; docs/durability.md and
  * docs/high-availability.md say why.
@@ -38,7 +40,7 @@ export const unless =
 /** For the server's limit of connections. */
 export const roomForPool = (value: string, poolMax: number): string | undefined =>
   Number(value) <= poolMax
-    ? `The pool may open ${poolMax} connections, and the server takes ${value} of all processes. Lower 'pool.max' in the config of MikroORM.`
+    ? `The pool may open ${poolMax} connections, and the server takes ${value} of all processes. Lower ${SETTINGS.pool}.`
     : undefined;
 
 const SHORT_MS = 10_000;

@@ -7,6 +7,7 @@ import { SchemaError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
 import { processWide } from '../../model/process-wide.js';
 import type { Scope } from '../../model/state.js';
+import { SETTINGS } from '../../model/setting-words.js';
 
 const ENTITIES = {
   sessions: 'AdkSession',
@@ -351,7 +352,7 @@ export function bytesOf(value: unknown): Buffer {
 export function changedValues(what: string, value: unknown): SchemaError {
   return new SchemaError(
     `The driver gave ${shapeOf(value)} where ${what} should be, so what is stored cannot be read. Its settings change rows or values. ` +
-      "Leave rowsAsArray, nestTables and typeCast out of 'driverOptions' in the config of MikroORM; leave 'types' and the type " +
+      `Leave rowsAsArray, nestTables and typeCast out of ${SETTINGS.driverOptions}; leave 'types' and the type ` +
       'parsers of node-postgres (pg.types.setTypeParser) for numbers, booleans and texts as they are; use no plugin that renames columns.',
   );
 }

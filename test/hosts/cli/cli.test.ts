@@ -61,7 +61,7 @@ describe.each(databases)('on %s', (name) => {
     // The advice is about what the caller passed: a URL.
     expect(await run(['stats', '--url', url])).toMatchObject({
       code: 1,
-      err: expect.stringMatching(/Run 'npx adk-mikro-orm migrate --url …', or 'await migrate\(orm\)'\.$/m),
+      err: expect.stringMatching(/Run npx adk-mikro-orm migrate --url …, or call migrate\(orm\)\.$/m),
     });
     const migrations = [expect.stringMatching(/initial/)];
     const statements = expect.arrayContaining([expect.stringMatching(/^create table .*adk_sessions/s)]);
@@ -654,6 +654,8 @@ describe('in general', () => {
     [['studio', '--port', '99999'], 'a port from 0 to 65535'],
     [['web', '--port', '99999'], 'a port from 0 to 65535'],
     [['show', 'support', 'ada', 'ID', '--last', '-1'], 'a whole number'],
+    [['usage', '--from', '2026-11-05', '--to', '2026-11-04'], '--to must be the day of --from, or a later one.'],
+    [['list', '--app', 'support', '--after', 'x'], "--after must be the 'next' of"],
   ])('a wrong value ends with 2, in the words of the command line: %j', async (args, message) => {
     const { orm, url } = await open();
     const { id } = await conversation(orm);
