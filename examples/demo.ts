@@ -88,7 +88,7 @@ async function answer(): Promise<void> {
   print.modelRequest('WHAT THE MODEL WAS SHOWN FIRST IN THIS PROCESS', shown[0]);
   await print.events(orm.em.fork(), session, session.events.length);
   await print.state(orm.em.fork(), session);
-  for (const { filename, version, size } of await artifactService.list(APP))
+  for (const { filename, version, size } of await artifactService.findArtifacts(APP))
     print.note(`the agent has written ${filename}: version ${version}, ${size} bytes`);
 
   // Step 8. What was said is remembered. A server would let `memoryService.projection()` do that in the background.

@@ -124,9 +124,9 @@ export {
   type MikroOrmArtifactServiceOptions,
   type StoredArtifactVersion,
   type ArtifactContent,
-  type ListArtifactsRequest,
+  type FindArtifactsRequest,
   type SaveStreamRequest,
-  type ListedArtifact,
+  type ArtifactSummary,
 } from './artifacts/artifact-service.js';
 export {
   createArtifactHandler,

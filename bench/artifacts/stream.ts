@@ -55,10 +55,11 @@ async function stream(name: string, url: string, bytes: number): Promise<void> {
   const orm = await connect(name, url);
   const artifacts = new MikroOrmArtifactService(orm.em, { maxBytes: bytes });
   const file = { appName: 'bench', userId: 'ada', sessionId: 's', filename: 'video' };
-  const save = (size: number) => artifacts.save({ ...file, mimeType: 'video/mp4', content: chunks(size) });
+  const save = (size: number) =>
+    artifacts.saveArtifactStream({ ...file, mimeType: 'video/mp4', content: chunks(size) });
   const read = async () => {
     let count = 0;
-    for await (const part of (await artifacts.read(file))!.bytes()) count += part.length;
+    for await (const part of (await artifacts.openArtifact(file))!.bytes()) count += part.length;
     return count;
   };
   // Loads what a process takes only once: code, a connection, the buffers of one transaction.

@@ -55,7 +55,7 @@ export function createArtifactHandler(
     if (!artifact) return refusal(404);
     const isAllowed: unknown = await authorize(request, { ...artifact });
     if (isAllowed !== true) return refusal(403);
-    const content = await artifacts.read(artifact);
+    const content = await artifacts.openArtifact(artifact);
     return content ? fileResponse(request, content, artifact.filename, report) : refusal(404);
   };
   const fetch = async (request: Request): Promise<Response> => {

@@ -116,7 +116,7 @@ export interface ArtifactContent extends StoredArtifactVersion {
 type ByteRange = NonNullable<Parameters<ArtifactContent['bytes']>[0]>;
 
 /** Whose artifacts to list. */
-export interface ListArtifactsRequest {
+export interface FindArtifactsRequest {
   appName: string;
   userId: string;
   /** Only artifacts of the user and of this session. */
@@ -124,11 +124,11 @@ export interface ListArtifactsRequest {
   /** How many artifacts a page has at most; 100 by default, up to 1,000. */
   limit?: number;
   /** The last artifact of the previous page. */
-  after?: Pick<ListedArtifact, 'sessionId' | 'filename'>;
+  after?: Pick<ArtifactSummary, 'sessionId' | 'filename'>;
 }
 
 /** An artifact in a list, with its newest version. */
-export interface ListedArtifact extends Omit<StoredArtifactVersion, 'canonicalUri'> {
+export interface ArtifactSummary extends Omit<StoredArtifactVersion, 'canonicalUri'> {
   /** Absent for a file of the user. */
   sessionId?: string;
   /** Begins with `user:` for a file of the user. */
@@ -170,13 +170,13 @@ const checkRequest = {
   version: object<LoadArtifactRequest>({ ...file, version: anything }, 'filename'),
   file: object<DeleteArtifactRequest>(file, 'filename'),
   session: object<ListArtifactKeysRequest>(session),
-  list: object<ListArtifactsRequest>({
+  list: object<FindArtifactsRequest>({
     ...{ appName: anything, userId: anything, sessionId: condition(anything) },
     limit: aCount,
     after: condition(aRecord),
   }),
   range: object<ByteRange>({ start: aWholeNumber, end: aWholeNumber }),
-  after: object<NonNullable<ListArtifactsRequest['after']>>(
+  after: object<NonNullable<FindArtifactsRequest['after']>>(
     { sessionId: condition(aString), filename: aString },
     'filename',
   ),
@@ -250,8 +250,11 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    * @throws ArtifactTooLargeError as soon as the stream has given more than `maxBytes`; nothing was written.
    * @throws any error of the stream; nothing was written.
    */
-  async save(request: SaveStreamRequest): Promise<number> {
-    const { mimeType, content, customMetadata, ...names } = checkRequest.save(request, 'The request of save');
+  async saveArtifactStream(request: SaveStreamRequest): Promise<number> {
+    const { mimeType, content, customMetadata, ...names } = checkRequest.save(
+      request,
+      'The request of saveArtifactStream',
+    );
     const key = keyOf(names);
     const { maxBytes = MAX_BYTES } = this.#options;
     // Before anything is read from the stream.
@@ -259,7 +262,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const isEncoded = !this.#database.codec.isNone;
     // Outside of the call: the stream may itself come from calls of this service, which must not wait for this one.
     const given = await versionOfStream(content, { mimeType, customMetadata }, { maxBytes, isEncoded });
-    const context = { operation: 'save', key: sessionOf(key) };
+    const context = { operation: 'saveArtifactStream', key: sessionOf(key) };
     return this.#database.call(context, () => once(this.#database, (sql) => saveVersion(sql, key, given)));
   }
 
@@ -267,7 +270,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    * Loads a version, by default the newest.
    *
    * @returns undefined if there is no such artifact or version. A failure of the database throws.
-   * @throws ArtifactTooLargeError if it does not fit into a Part, which holds about 400 MB: use `read`.
+   * @throws ArtifactTooLargeError if it does not fit into a Part, which holds about 400 MB: use `openArtifact`.
    * @throws DamagedArtifactError if the version cannot be read as it was saved.
    */
   async loadArtifact(request: LoadArtifactRequest): Promise<SaveArtifactRequest['artifact'] | undefined> {
@@ -331,11 +334,11 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    * @returns its metadata, and `bytes`; undefined if there is no such version, or it is a reference, which has no content.
    * @throws DamagedArtifactError if its metadata cannot be read.
    */
-  async read(request: LoadArtifactRequest): Promise<ArtifactContent | undefined> {
-    const { version, ...names } = checkRequest.version(request, 'The request of read');
+  async openArtifact(request: LoadArtifactRequest): Promise<ArtifactContent | undefined> {
+    const { version, ...names } = checkRequest.version(request, 'The request of openArtifact');
     const key = keyToRead(names);
     if (!key) return undefined;
-    const opened = await this.#read('read', key, (sql) => openVersion(sql, key, version ?? undefined));
+    const opened = await this.#read('openArtifact', key, (sql) => openVersion(sql, key, version ?? undefined));
     if (!opened) return undefined;
     const info = whole(names, opened.version, opened.info);
     if (!info.content) return undefined;
@@ -358,7 +361,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
 
   async *#bytes({ names, key, opened: found, size, sha256 }: Source, start: number, end: number) {
     let opened = found;
-    const read = (part: number) => this.#read('read', key, (sql) => readPart(sql, key, opened, part));
+    const read = (part: number) => this.#read('openArtifact', key, (sql) => readPart(sql, key, opened, part));
     const damaged = (what: string) => new DamagedArtifactError(names.filename, opened.version, what);
     const upTo = Math.min(end, size);
     const hash = start === 0 && upTo === size ? createHash('sha256') : undefined;
@@ -368,7 +371,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
       let bytes = opened.only ?? (await read(part));
       if (bytes?.length !== expected) {
         // Somebody may have encoded it since it was opened.
-        const again = await this.#read('read', key, (sql) => openVersion(sql, key, opened.version));
+        const again = await this.#read('openArtifact', key, (sql) => openVersion(sql, key, opened.version));
         if (again?.createTime === opened.createTime) {
           opened = again;
           bytes = await read(part);
@@ -386,12 +389,12 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    * Lists the artifacts of a user with their newest versions: the user's own, then session by session, ordered by the bytes of
    * their names. This is one query, which reads no content. If the row of a version is damaged, only its number and time are listed.
    */
-  async list(request: ListArtifactsRequest): Promise<ListedArtifact[]> {
-    const { limit = 100, after, ...owner } = checkRequest.list(request, 'The request of list');
+  async findArtifacts(request: FindArtifactsRequest): Promise<ArtifactSummary[]> {
+    const { limit = 100, after, ...owner } = checkRequest.list(request, 'The request of findArtifacts');
     checkKeys(owner);
     const { appName, userId, sessionId } = owner;
     const last = after && lastOf(after);
-    const found = await this.#read('list', { appName, userId, sessionId: sessionId ?? '' }, (sql) =>
+    const found = await this.#read('findArtifacts', { appName, userId, sessionId: sessionId ?? '' }, (sql) =>
       listArtifacts(sql, { appName, userId, sessionId }, last, Math.min(limit, MAX_LISTED)),
     );
     return found.map(({ sessionId, filename, version, info, createTime }) => ({
@@ -450,14 +453,14 @@ function whole<T>({ filename }: DeleteArtifactRequest, version: number, found: T
 }
 
 /** Callers may pass the whole item of a page: only its names are used. @throws InvalidKeyError. */
-function lastOf({ sessionId, filename }: NonNullable<ListArtifactsRequest['after']>) {
+function lastOf({ sessionId, filename }: NonNullable<FindArtifactsRequest['after']>) {
   const last = checkRequest.after({ filename, ...(sessionId !== undefined && { sessionId }) }, 'after');
   const names = { ...last, filename: storedName(last.filename) };
   checkKeys(names);
   return { sessionId: '', ...names };
 }
 
-/** A version that `read` has opened. */
+/** A version that `openArtifact` has opened. */
 interface Source {
   names: DeleteArtifactRequest;
   key: ArtifactKey;

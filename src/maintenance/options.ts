@@ -57,7 +57,7 @@ export interface PruneOptions extends BatchOptions {
    */
   idleFor?: number;
   /** Sessions created at least this long ago, in ms. */
-  olderThan?: number;
+  sessionsOlderThan?: number;
   /** Sessions deleted with `deletion: 'soft'` at least this long ago, in ms. */
   deletedFor?: number;
 }
@@ -74,7 +74,7 @@ export interface TrimOptions extends BatchOptions {
    * Deletes the oldest events, up to the first one that is younger than this, in ms, by its timestamp. All events after that one
    * stay, whatever their timestamps.
    */
-  olderThan?: number;
+  eventsOlderThan?: number;
   /** Also deletes events whose calls wait for a person; false by default: the first of them stays, with all events after it. */
   dropOpenCalls?: boolean;
 }
@@ -197,12 +197,18 @@ export const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeas
 
 export const checkPrune = optionsOf<PruneOptions>(
   'prune',
-  { ...OWNER, ...BATCH_OPTIONS, idleFor: condition(aWait), olderThan: condition(aWait), deletedFor: condition(aWait) },
-  ({ idleFor, olderThan, deletedFor }) => {
-    if (idleFor === undefined && olderThan === undefined && deletedFor === undefined)
+  {
+    ...OWNER,
+    ...BATCH_OPTIONS,
+    idleFor: condition(aWait),
+    sessionsOlderThan: condition(aWait),
+    deletedFor: condition(aWait),
+  },
+  ({ idleFor, sessionsOlderThan, deletedFor }) => {
+    if (idleFor === undefined && sessionsOlderThan === undefined && deletedFor === undefined)
       throw new InvalidArgumentError(
-        'prune needs idleFor, olderThan or deletedFor; otherwise it would delete every session.',
-        ['idleFor', 'olderThan', 'deletedFor'],
+        'prune needs idleFor, sessionsOlderThan or deletedFor; otherwise it would delete every session.',
+        ['idleFor', 'sessionsOlderThan', 'deletedFor'],
       );
   },
 );
@@ -211,11 +217,11 @@ export const checkTrim = optionsOf<TrimOptions>(
   'trim',
   {
     ...{ ...OWNER, ...BATCH_OPTIONS, sessionId: condition(anything), dropOpenCalls: aBoolean },
-    ...{ keepLast: condition(aWholeNumber), olderThan: condition(aWait) },
+    ...{ keepLast: condition(aWholeNumber), eventsOlderThan: condition(aWait) },
   },
-  ({ keepLast, olderThan }) => {
-    if ((keepLast === undefined) === (olderThan === undefined))
-      throw new InvalidArgumentError('trim needs either keepLast or olderThan.', ['keepLast', 'olderThan']);
+  ({ keepLast, eventsOlderThan }) => {
+    if ((keepLast === undefined) === (eventsOlderThan === undefined))
+      throw new InvalidArgumentError('trim needs either keepLast or eventsOlderThan.', ['keepLast', 'eventsOlderThan']);
   },
 );
 

@@ -15,10 +15,10 @@ const MOST_TOKENS = 1_000;
 
 /** See `SessionMaintenance.prune`. */
 export async function prune(run: DeletionRun, options: PruneOptions): Promise<MaintenanceResult> {
-  const { appName, userId, idleFor, olderThan, deletedFor } = options;
+  const { appName, userId, idleFor, sessionsOlderThan, deletedFor } = options;
   const now = await run.read(databaseTime);
   const before = (ms: number | undefined) => (ms === undefined ? undefined : now - ms);
-  const [idleSince, createdUpTo, deletedUpTo] = [before(idleFor), before(olderThan), before(deletedFor)];
+  const [idleSince, createdUpTo, deletedUpTo] = [before(idleFor), before(sessionsOlderThan), before(deletedFor)];
   const isMeant = ({ lastUpdateTime, touchedAt = 0, createTime, deletedAt }: KeptSession) =>
     (idleSince === undefined || Math.max(lastUpdateTime, touchedAt) <= idleSince) &&
     (createdUpTo === undefined || createTime <= createdUpTo) &&

@@ -87,7 +87,7 @@ export class SessionMaintenance {
    * It always deletes the rest of interrupted deletions and imports, too, and expired memories.
    *
    * @returns what was deleted.
-   * @throws InvalidArgumentError also without any of `idleFor`, `olderThan` and `deletedFor`: that would delete every session.
+   * @throws InvalidArgumentError also without any of `idleFor`, `sessionsOlderThan` and `deletedFor`: that would delete every session.
    */
   async prune(options: PruneOptions): Promise<MaintenanceResult> {
     const checked = checkPrune(options);
@@ -99,7 +99,7 @@ export class SessionMaintenance {
    * readers stay valid. `Session` objects that were read before lose theirs with their next append.
    *
    * @returns how many sessions were trimmed, and how many events they lost.
-   * @throws InvalidArgumentError also unless exactly one of `keepLast` and `olderThan` is given, and for a `sessionId`
+   * @throws InvalidArgumentError also unless exactly one of `keepLast` and `eventsOlderThan` is given, and for a `sessionId`
    *   without `appName` and `userId`.
    */
   async trim(options: TrimOptions): Promise<MaintenanceResult> {

@@ -17,12 +17,12 @@ import { trimmedSession, type TrimOptions } from './options.js';
 
 /** See `SessionMaintenance.trim`. */
 export async function trim(run: DeletionRun, options: TrimOptions): Promise<MaintenanceResult> {
-  const { appName, userId, keepLast, olderThan = 0, dropOpenCalls } = options;
+  const { appName, userId, keepLast, eventsOlderThan = 0, dropOpenCalls } = options;
   const key = trimmedSession(options);
   const now = await run.read(databaseTime);
   const firstWanted: FirstKept = (session, before, read) => {
     if (keepLast !== undefined) return Math.min(before, session.lastSeq - keepLast + 1);
-    return read(async (sql) => (await firstLater(sql, session, before, now - olderThan)) ?? before);
+    return read(async (sql) => (await firstLater(sql, session, before, now - eventsOlderThan)) ?? before);
   };
   const firstEvents = new FirstEvents(run, async (session, before, read) => {
     const wanted = await firstWanted(session, before, read);

@@ -178,7 +178,7 @@ export class EventTooLargeError extends AdkMikroOrmError {
   }
 }
 
-/** An artifact is larger than `maxBytes`: nothing was written. Or it is too large for a Part: read it with `read`. */
+/** An artifact is larger than `maxBytes`: nothing was written. Or it is too large for a Part: read it with `openArtifact`. */
 export class ArtifactTooLargeError extends AdkMikroOrmError {
   readonly code = 'ADK_ARTIFACT_TOO_LARGE';
   override name = 'ArtifactTooLargeError';

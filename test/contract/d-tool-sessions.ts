@@ -107,21 +107,21 @@ toolSessionSuite.own('K1', 'prune and eraseUser include the sessions of toolApps
     );
     const done = { sessions: 2, events: events[0]! + events[1]! };
     for (const dryRun of [true, false])
-      expect(await maintenance.prune({ appName: app, olderThan: 0, batchSize, dryRun })).toMatchObject(done);
+      expect(await maintenance.prune({ appName: app, sessionsOlderThan: 0, batchSize, dryRun })).toMatchObject(done);
     expect(await apps()).toEqual([]);
   }
   await ask(CARD);
   const leases = new SessionLeases(orm.em, LONG_LEASE);
   const lease = await leases.acquire(ofTool, { holder: 'somebody' });
   for (const batchSize of [1_000, 3])
-    expect(await maintenance.prune({ appName: app, olderThan: 0, batchSize })).toMatchObject({
+    expect(await maintenance.prune({ appName: app, sessionsOlderThan: 0, batchSize })).toMatchObject({
       sessions: 0,
       skipped: 1,
     });
   expect(await apps()).toEqual(both);
   await lease.release();
   // What is due by itself is not counted twice.
-  const all = { userId: key.userId, olderThan: 0 };
+  const all = { userId: key.userId, sessionsOlderThan: 0 };
   const promised = await maintenance.prune({ ...all, dryRun: true });
   expect(await maintenance.prune(all)).toMatchObject({ sessions: promised.sessions, events: promised.events });
   await ask(CARD);

@@ -66,7 +66,7 @@ schemaSuite.own(
       await maintenance.repair(key);
       await maintenance.beginLogEpoch();
       await maintenance.trim({ keepLast: 0 });
-      await maintenance.prune({ olderThan: 0 });
+      await maintenance.prune({ sessionsOlderThan: 0 });
       await maintenance.eraseUser({ userId: 'u' });
       expect(await maintenance.stats()).toMatchObject({ sessions: 0 });
     });
@@ -250,7 +250,12 @@ schemaSuite.own(
       await maintenance.importSessions(records);
       await maintenance.importSessions(records.map((record) => ({ ...record, appName: 'imported' })));
       const content = Readable.from([Buffer.alloc(2_000_000)]);
-      await new MikroOrmArtifactService(orm.em).save({ ...key, filename: 'a file', mimeType: 'a/b', content });
+      await new MikroOrmArtifactService(orm.em).saveArtifactStream({
+        ...key,
+        filename: 'a file',
+        mimeType: 'a/b',
+        content,
+      });
       await maintenance.prune({ ...owner, idleFor: 1e12 });
       for await (const _ of log.complete().since(0, { ...key, limit: 20 }));
     });

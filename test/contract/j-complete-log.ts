@@ -451,7 +451,7 @@ const OPERATIONS: Record<string, (world: World, key: SessionKey) => Promise<unkn
     maintenance.importSessions(records.filter((record) => 'userId' in record && record.userId === userId)),
   // It ends when two of the events are gone.
   'prune ended early': ({ maintenance }, { appName, userId }) =>
-    maintenance.prune({ appName, userId, olderThan: 0, batchSize: 1, maxBatches: 3, pauseMs: 0 }),
+    maintenance.prune({ appName, userId, sessionsOlderThan: 0, batchSize: 1, maxBatches: 3, pauseMs: 0 }),
 };
 
 async function appendTo({ service, append }: World, key: SessionKey, event: Parameters<OwnContext['append']>[1]) {

@@ -123,7 +123,7 @@ const DELETIONS: Record<string, readonly [Remove, Effects]> = {
     },
   ],
   'prune of what is old': [
-    (by, options) => by.prune({ ...options, olderThan: DAY }),
+    (by, options) => by.prune({ ...options, sessionsOlderThan: DAY }),
     {
       create: [NEW],
       append: ['goes'],
@@ -206,7 +206,7 @@ interleavingSuite.own(
   async (context) => {
     const { app, query } = context;
     const now = Date.now();
-    const rules = { keepLast: { keepLast: 3 }, olderThan: { olderThan: DAY } };
+    const rules = { keepLast: { keepLast: 3 }, eventsOlderThan: { eventsOlderThan: DAY } };
     /** How many events have gone when the transaction begins that the change comes before. */
     const gone = (number: number) => 2 * (number - 1);
     const changes: Record<
@@ -316,7 +316,7 @@ interleavingSuite.own(
     const { app, orm, service } = context;
     const maintenance = new SessionMaintenance(orm.em);
     const ends: Record<string, [end: (prepared: Prepared) => Promise<unknown>, ids?: readonly string[]]> = {
-      'the same call': [({ key: { userId } }) => maintenance.prune({ appName: app, userId, olderThan: DAY })],
+      'the same call': [({ key: { userId } }) => maintenance.prune({ appName: app, userId, sessionsOlderThan: DAY })],
       'another condition': [() => maintenance.prune({ appName: app, deletedFor: 30 * DAY })],
       // Found by the index of last updates.
       'a prune of idle sessions': [() => maintenance.prune({ appName: app, idleFor: 30 * DAY })],
@@ -336,7 +336,7 @@ interleavingSuite.own(
       const now = Date.now();
       const prepared = await prepare(context, name, [now, now, now, now, now]);
       const { key } = prepared;
-      const begin = { appName: app, userId: name, olderThan: DAY, batchSize: 2, pauseMs: 0 };
+      const begin = { appName: app, userId: name, sessionsOlderThan: DAY, batchSize: 2, pauseMs: 0 };
       expect(await maintenance.prune({ ...begin, maxBatches: 2 })).toMatchObject({
         sessions: 0,
         events: 2,

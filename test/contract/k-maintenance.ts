@@ -146,16 +146,16 @@ maintenanceSuite.own(
       expect(await maintain(context).prune({ appName: app, ...options })).toEqual(dry);
       return idsLeft(context);
     };
-    expect(await prune({ idleFor: 3 * DAY, olderThan: 99 * DAY })).toHaveLength(6);
-    expect(await prune({ idleFor: 3 * DAY, olderThan: 3 * DAY })).not.toContain('old 6');
-    expect(await prune({ deletedFor: 3 * DAY, olderThan: 3 * DAY })).toEqual([
+    expect(await prune({ idleFor: 3 * DAY, sessionsOlderThan: 99 * DAY })).toHaveLength(6);
+    expect(await prune({ idleFor: 3 * DAY, sessionsOlderThan: 3 * DAY })).not.toContain('old 6');
+    expect(await prune({ deletedFor: 3 * DAY, sessionsOlderThan: 3 * DAY })).toEqual([
       '1 new',
       '2 aged',
       '3 aged, deleted',
       '5 deleted long ago',
     ]);
     expect(await prune({ deletedFor: 3 * DAY })).toEqual(['1 new', '2 aged', '3 aged, deleted']);
-    expect(await prune({ olderThan: 3 * DAY })).toEqual(['1 new']);
+    expect(await prune({ sessionsOlderThan: 3 * DAY })).toEqual(['1 new']);
   },
 );
 
@@ -201,13 +201,17 @@ maintenanceSuite.own('K1', 'prune without a time, or with unknown options, is re
   const { app } = context;
   await old(context);
   const maintenance = maintain(context);
-  await expectCode(maintenance.prune({ appName: app }), 'ADK_INVALID_ARGUMENT', /idleFor, olderThan or deletedFor/);
+  await expectCode(
+    maintenance.prune({ appName: app }),
+    'ADK_INVALID_ARGUMENT',
+    /idleFor, sessionsOlderThan or deletedFor/,
+  );
   for (const call of [
     () => maintenance.prune({ idleFor: -1 }),
     () => maintenance.prune({ idleFor: 1, batchSize: 0 }),
     () => maintenance.prune({ idleFor: 1, app } as never),
     () => maintenance.trim({ appName: app }),
-    () => maintenance.trim({ appName: app, keepLast: 1, olderThan: 1 }),
+    () => maintenance.trim({ appName: app, keepLast: 1, eventsOlderThan: 1 }),
     () => maintenance.trim({ appName: app, sessionId: 's', keepLast: 1 }),
     () => maintenance.stats({ groupBy: 'user' } as never),
     async () => new SessionMaintenance(context.orm.em, { retries: 1 } as never),
@@ -712,10 +716,16 @@ maintenanceSuite.own('K2', 'trim by age drops the oldest events up to the first 
     events: ages.map((timestamp, i) => saying(String(i), { id: `e${i + 1}`, timestamp })),
   });
   const gone = await old(context, 2);
-  expect(await maintain(context).trim({ appName: app, olderThan: 3 * DAY })).toMatchObject({ sessions: 2, events: 4 });
+  expect(await maintain(context).trim({ appName: app, eventsOlderThan: 3 * DAY })).toMatchObject({
+    sessions: 2,
+    events: 4,
+  });
   expect(idsOf(await fresh(session))).toEqual(E(3, 4, 5));
   expect((await fresh(gone)).events).toEqual([]);
-  expect(await maintain(context).trim({ appName: app, olderThan: 3 * DAY })).toMatchObject({ sessions: 0, events: 0 });
+  expect(await maintain(context).trim({ appName: app, eventsOlderThan: 3 * DAY })).toMatchObject({
+    sessions: 0,
+    events: 0,
+  });
 });
 
 maintenanceSuite.own('K2', 'a long session is trimmed in batches, and is whole after each', async (context) => {
@@ -1063,11 +1073,11 @@ maintenanceSuite.own(
     const maintenance = maintain(store);
     const statements = await recorded(async () => {
       await maintenance.prune({ appName: 'app 1', idleFor: 60 * DAY, batchSize: 30, maxBatches: 1 });
-      await maintenance.prune({ appName: 'app 1', olderThan: DAY });
+      await maintenance.prune({ appName: 'app 1', sessionsOlderThan: DAY });
       await maintenance.prune({ deletedFor: DAY, maxBatches: 1 });
       await maintenance.prune({ userId: 'user 3', idleFor: DAY, dryRun: true });
       await maintenance.trim({ appName: 'app 2', keepLast: 5, batchSize: 40, maxBatches: 2 });
-      await maintenance.trim({ appName: 'app 2', olderThan: DAY, batchSize: 40, maxBatches: 2 });
+      await maintenance.trim({ appName: 'app 2', eventsOlderThan: DAY, batchSize: 40, maxBatches: 2 });
       await maintenance.eraseUser({ userId: 'user 3' });
       await maintenance.stats({ appName: 'app 4' });
       await maintenance.repair({ appName: 'app 4', userId: 'user 4', sessionId: 's64' });

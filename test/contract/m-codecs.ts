@@ -286,7 +286,7 @@ codecSuite.own(
         () => maintenance.reencode({ appName: app }),
         () => read(maintenance.exportSessions({ appName: app })),
         () => artifacts.loadArtifact(name),
-        () => artifacts.list(owner),
+        () => artifacts.findArtifacts(owner),
         () => memory.searchMemory({ ...owner, query: 'which launch code?' }),
         () => memory.listMemories({ ...owner, limit: 10 }),
       ];

@@ -20,7 +20,7 @@ import {
   InvalidArgumentError,
   MikroOrmArtifactService,
   adkServices,
-  type ListedArtifact,
+  type ArtifactSummary,
   type MikroOrmArtifactServiceOptions,
   type MikroOrmSessionService,
 } from '../../src/index.js';
@@ -349,7 +349,7 @@ artifactSuite.own('P6', 'nor is a name that cannot be, whatever a model asks for
   expect(events.at(-1)?.content?.parts).toEqual([text('done')]);
   expect(JSON.stringify(model.requests.at(-1)?.contents)).toContain('Artifact f is:');
   const none = { ...key, filename: '' };
-  expect([await service.getArtifactVersion(none), await service.read(none)]).toEqual([undefined, undefined]);
+  expect([await service.getArtifactVersion(none), await service.openArtifact(none)]).toEqual([undefined, undefined]);
   expect([await service.listVersions(none), await service.listArtifactVersions(none)]).toEqual([[], []]);
   await expectCode(service.loadArtifact({ ...none, userId: '' }), 'ADK_INVALID_KEY', 'user id');
 });
@@ -360,7 +360,7 @@ artifactSuite.own('A3', 'read opens the file that it was called for', async (con
   await save('one', text('one \ud800'));
   await save('other', text('other \ud800'));
   const request = { ...key, filename: 'one' };
-  const opening = service.read(request);
+  const opening = service.openArtifact(request);
   request.filename = 'other';
   expect((await opening)?.size).toBe(Buffer.byteLength('one \ud800'));
 });
@@ -414,8 +414,8 @@ artifactSuite.own('P7', 'size and hash are those of the file, whatever the form 
       const about = { size: length, sha256: sha256(file) };
       expect(await service.loadArtifact({ ...key, filename })).toEqual(artifact);
       expect(await service.getArtifactVersion({ ...key, filename })).toMatchObject(about);
-      expect((await service.list(key)).find((each) => each.filename === filename)).toMatchObject(about);
-      const read = (await service.read({ ...key, filename }))!;
+      expect((await service.findArtifacts(key)).find((each) => each.filename === filename)).toMatchObject(about);
+      const read = (await service.openArtifact({ ...key, filename }))!;
       expect(read).toMatchObject(about);
       const parts = [];
       for await (const part of read.bytes()) parts.push(part);
@@ -426,7 +426,7 @@ artifactSuite.own('P7', 'size and hash are those of the file, whatever the form 
   await service.saveArtifact({ ...key, filename: 'halves', artifact: { text: halves } });
   const about = { size: Buffer.byteLength(halves), sha256: sha256(Buffer.from(halves)) };
   expect(await service.getArtifactVersion({ ...key, filename: 'halves' })).toMatchObject(about);
-  expect(await service.read({ ...key, filename: 'halves' })).toMatchObject(about);
+  expect(await service.openArtifact({ ...key, filename: 'halves' })).toMatchObject(about);
   expect(await service.loadArtifact({ ...key, filename: 'halves' })).toEqual({ text: halves });
   // What is stored has a limit, too.
   const padded = { inlineData: { data: `AAAA${' '.repeat(3_000)}`, mimeType: 'image/png' } };
@@ -475,12 +475,12 @@ artifactSuite.own(
     });
     await service.saveArtifact({ ...key, userId: 'bob', filename: 'a', artifact: text('x') });
     const { appName, userId } = key;
-    const names = (files: readonly ListedArtifact[]) =>
+    const names = (files: readonly ArtifactSummary[]) =>
       files.map(({ sessionId = '', filename, version }) => [sessionId, filename, version].join(' '));
     const ofSession = [' user:a 0', ' user:b 0', 's a 1', 's b 0'];
-    let found: ListedArtifact[] = [];
+    let found: ArtifactSummary[] = [];
     const sent = await context.recorded(async () => {
-      found = await service.list(key);
+      found = await service.findArtifacts(key);
     });
     expect(names(found)).toEqual(ofSession);
     expect(sent).toHaveLength(1);
@@ -492,16 +492,16 @@ artifactSuite.own(
       sha256: sha256('x'),
     });
     expect(found[2]).toMatchObject({ mimeType: 'image/png', size: LARGE });
-    expect(names(await service.list({ appName, userId }))).toEqual([...ofSession, 't a 0']);
-    const paged: ListedArtifact[] = [];
-    for (let page = await service.list({ appName, userId, limit: 2 }); page.length > 0;) {
+    expect(names(await service.findArtifacts({ appName, userId }))).toEqual([...ofSession, 't a 0']);
+    const paged: ArtifactSummary[] = [];
+    for (let page = await service.findArtifacts({ appName, userId, limit: 2 }); page.length > 0;) {
       paged.push(...page);
-      page = await service.list({ appName, userId, limit: 2, after: page.at(-1)! });
+      page = await service.findArtifacts({ appName, userId, limit: 2, after: page.at(-1)! });
     }
     expect(names(paged)).toEqual([...ofSession, 't a 0']);
-    await expectCode(service.list({ appName, userId, limit: 0 }), 'ADK_INVALID_ARGUMENT', /limit/);
-    await expectCode(service.list({ appName, userId: '' }), 'ADK_INVALID_KEY');
-    await expectCode(service.list({ appName, userId, after: { filename: 'a\0' } }), 'ADK_INVALID_KEY');
+    await expectCode(service.findArtifacts({ appName, userId, limit: 0 }), 'ADK_INVALID_ARGUMENT', /limit/);
+    await expectCode(service.findArtifacts({ appName, userId: '' }), 'ADK_INVALID_KEY');
+    await expectCode(service.findArtifacts({ appName, userId, after: { filename: 'a\0' } }), 'ADK_INVALID_KEY');
   },
 );
 
@@ -519,7 +519,7 @@ for (const [how, options] of [
     const { save, service, key } = filesOf(context, options);
     const bytes = randomBytes(LARGE);
     await save('f', png(bytes), { by: 'alice' });
-    const file = await service.read({ ...key, filename: 'f' });
+    const file = await service.openArtifact({ ...key, filename: 'f' });
     expect(file).toMatchObject({ version: 0, size: LARGE, sha256: sha256(bytes), customMetadata: { by: 'alice' } });
     expect((await bytesOf(file!.bytes())).equals(bytes)).toBe(true);
     for (const [start, end] of [
@@ -534,10 +534,10 @@ for (const [how, options] of [
     expect(sent).toHaveLength(1);
     // This base64 has another alphabet, so it is stored as it is; `read` returns its bytes nonetheless.
     await save('url', { inlineData: { data: Buffer.from([251, 255]).toString('base64url') } });
-    const url = await service.read({ ...key, filename: 'url' });
+    const url = await service.openArtifact({ ...key, filename: 'url' });
     expect([url!.size, [...(await bytesOf(url!.bytes()))]]).toEqual([2, [251, 255]]);
     await save('url', { inlineData: { data: `${bytes.toString('base64url')}=` } });
-    const long = await service.read({ ...key, filename: 'url' });
+    const long = await service.openArtifact({ ...key, filename: 'url' });
     for (const [start, end] of [
       [0, LARGE],
       [491_519, 491_521],
@@ -547,10 +547,11 @@ for (const [how, options] of [
     for (const range of [{ start: -5 }, { start: NaN }, { end: -1 }, { end: 1.5 }])
       expect(() => file!.bytes(range)).toThrow(InvalidArgumentError);
     await save('ü', text('ü'));
-    expect((await bytesOf((await service.read({ ...key, filename: 'ü' }))!.bytes())).toString()).toBe('ü');
+    expect((await bytesOf((await service.openArtifact({ ...key, filename: 'ü' }))!.bytes())).toString()).toBe('ü');
     await save('reference', { fileData: { fileUri: 'gs://a/b' } });
-    for (const filename of ['reference', 'absent']) expect(await service.read({ ...key, filename })).toBeUndefined();
-    expect(await service.read({ ...key, filename: 'f', version: 1 })).toBeUndefined();
+    for (const filename of ['reference', 'absent'])
+      expect(await service.openArtifact({ ...key, filename })).toBeUndefined();
+    expect(await service.openArtifact({ ...key, filename: 'f', version: 1 })).toBeUndefined();
     await context.query('delete from adk_artifact_parts where part = 2 and app_name = ?', [context.app]);
     await expectCode(bytesOf(file!.bytes()), 'ADK_DAMAGED_ARTIFACT', /part 2/);
     expect((await bytesOf(file!.bytes({ end: 900_000 }))).equals(bytes.subarray(0, 900_000))).toBe(true);
@@ -562,7 +563,7 @@ artifactSuite.own(
   async (context) => {
     const { save, service, key } = filesOf(context);
     await save('f', png(randomBytes(LARGE)));
-    const bytes = (await service.read({ ...key, filename: 'f' }))!.bytes({ start: 1 })[Symbol.asyncIterator]();
+    const bytes = (await service.openArtifact({ ...key, filename: 'f' }))!.bytes({ start: 1 })[Symbol.asyncIterator]();
     await bytes.next();
     await service.deleteArtifact({ ...key, filename: 'f' });
     await save('f', png(randomBytes(LARGE)));
@@ -573,7 +574,7 @@ artifactSuite.own(
 artifactSuite.own('P14', 'a changed part is an error after the last part', async (context) => {
   const { save, service, key } = filesOf(context);
   await save('f', png(randomBytes(LARGE)));
-  const file = (await service.read({ ...key, filename: 'f' }))!;
+  const file = (await service.openArtifact({ ...key, filename: 'f' }))!;
   await context.query('delete from adk_artifact_parts where part = 0 and app_name = ?', [context.app]);
   await context.query('update adk_artifact_parts set part = 0 where part = 1 and app_name = ?', [context.app]);
   await save('f', png(randomBytes(LARGE)));
@@ -664,7 +665,7 @@ artifactSuite.own(
     expect(await reader().load('loaded')).toEqual(png(bytes));
     await filesOf(context).save('read', png(bytes));
     const { service, key } = reader();
-    const file = await service.read({ ...key, filename: 'read' });
+    const file = await service.openArtifact({ ...key, filename: 'read' });
     expect((await bytesOf(file!.bytes({ start: 1 }))).equals(bytes.subarray(1))).toBe(true);
   },
   withConnections,

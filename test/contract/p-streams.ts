@@ -27,14 +27,14 @@ function fileOf({ orm, app }: OwnContext, options: MikroOrmArtifactServiceOption
   return {
     ...{ service, key, file },
     save: (content: AsyncIterable<Uint8Array>, customMetadata?: Record<string, unknown>) =>
-      service.save({ ...file, mimeType: 'a/b', content, ...(customMetadata && { customMetadata }) }),
+      service.saveArtifactStream({ ...file, mimeType: 'a/b', content, ...(customMetadata && { customMetadata }) }),
     bytes: async (version?: number) => {
       const part = await service.loadArtifact({ ...file, ...(version !== undefined && { version }) });
       return Buffer.from(part!.inlineData!.data!, 'base64');
     },
     /** What `read` gives of it. */
     read: async (range?: { start: number; end: number }) => {
-      const content = await service.read(file);
+      const content = await service.openArtifact(file);
       return Buffer.concat(await allOf(content!.bytes(range)));
     },
   };
@@ -101,7 +101,7 @@ for (const [how, options] of [
     expect((await bytes()).equals(content)).toBe(true);
     expect((await read()).equals(content)).toBe(true);
     expect((await read({ start: 491_519, end: 983_041 })).equals(content.subarray(491_519, 983_041))).toBe(true);
-    expect(await service.list(key)).toMatchObject([{ filename: 'f', version: 0, size: LARGE }]);
+    expect(await service.findArtifacts(key)).toMatchObject([{ filename: 'f', version: 0, size: LARGE }]);
     expect(await service.listArtifactVersions(file)).toMatchObject([{ version: 0, size: LARGE }]);
     await context.query('delete from adk_artifact_parts where part = 2 and app_name = ?', [context.app]);
     await expectCode(bytes(), 'ADK_DAMAGED_ARTIFACT');
@@ -201,9 +201,9 @@ streamSuite.own('P10', 'a stream joins a transaction, and may be read in it', as
   const content = randomBytes(LARGE);
   const copied = async (tx: Parameters<MikroOrmArtifactService['withEntityManager']>[0]) => {
     const joined = service.withEntityManager(tx);
-    await joined.save({ ...file, mimeType: 'a/b', content: pieces(content) });
-    const opened = await joined.read(file);
-    return joined.save({ ...file, mimeType: 'a/b', content: opened!.bytes() });
+    await joined.saveArtifactStream({ ...file, mimeType: 'a/b', content: pieces(content) });
+    const opened = await joined.openArtifact(file);
+    return joined.saveArtifactStream({ ...file, mimeType: 'a/b', content: opened!.bytes() });
   };
   const rolledBack = context.orm.em.fork().transactional(async (tx) => {
     await copied(tx);
@@ -215,7 +215,7 @@ streamSuite.own('P10', 'a stream joins a transaction, and may be read in it', as
   expect((await bytes()).equals(content)).toBe(true);
   const beside = context.orm.em
     .fork()
-    .transactional(() => service.save({ ...file, mimeType: 'a/b', content: pieces(content) }));
+    .transactional(() => service.saveArtifactStream({ ...file, mimeType: 'a/b', content: pieces(content) }));
   await expectCode(beside, 'ADK_INSIDE_TRANSACTION');
 });
 

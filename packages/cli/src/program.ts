@@ -138,7 +138,7 @@ function program(): Command {
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user')
     .option('--idle-for <time>', 'last updated at least this long ago, such as 90d or 12h', duration)
-    .option('--older-than <time>', 'created at least this long ago', duration)
+    .option('--sessions-older-than <time>', 'created at least this long ago', duration)
     .option('--deleted-for <time>', 'soft-deleted at least this long ago', duration)
     .action(action(prune));
 
@@ -149,7 +149,7 @@ function program(): Command {
     .option('--user <id>', 'one user')
     .option('--session <id>', 'one session; needs --app and --user')
     .option('--keep-last <n>', 'keep the newest n events', wholeNumber)
-    .option('--older-than <time>', 'drop those that are older, such as 90d', duration)
+    .option('--events-older-than <time>', 'drop those that are older, such as 90d', duration)
     .option('--drop-open-calls', 'also events with calls that wait for a person, and those after them')
     .action(action(trim));
 

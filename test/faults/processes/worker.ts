@@ -101,7 +101,12 @@ const commands = {
     }
     const mimeType = 'a/b';
     const saveTo = ([name, orm]: [DatabaseName, MikroORM]) =>
-      new MikroOrmArtifactService(orm.em).save({ ...keyOf('streams'), filename, mimeType, content: content(name) });
+      new MikroOrmArtifactService(orm.em).saveArtifactStream({
+        ...keyOf('streams'),
+        filename,
+        mimeType,
+        content: content(name),
+      });
     await Promise.all([...orms].map(saveTo));
   },
 

@@ -442,11 +442,14 @@ describe('D9 what is not understood is refused', () => {
       call: (it) => new MikroOrmSessionService(empty.em).rewindSession(ADA, it),
     },
     prune: {
-      conditions: { ...OWNER, idleFor: 1, olderThan: 1, deletedFor: 1 },
+      conditions: { ...OWNER, idleFor: 1, sessionsOlderThan: 1, deletedFor: 1 },
       call: (it) => new SessionMaintenance(empty.em).prune(it),
     },
     trim: { conditions: { ...ADA, keepLast: 1 }, call: (it) => new SessionMaintenance(empty.em).trim(it) },
-    'trim by age': { conditions: { ...OWNER, olderThan: 1 }, call: (it) => new SessionMaintenance(empty.em).trim(it) },
+    'trim by age': {
+      conditions: { ...OWNER, eventsOlderThan: 1 },
+      call: (it) => new SessionMaintenance(empty.em).trim(it),
+    },
     eraseUser: { conditions: OWNER, call: (it) => new SessionMaintenance(empty.em).eraseUser(it) },
     reencode: {
       conditions: OWNER,

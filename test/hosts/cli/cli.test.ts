@@ -644,8 +644,8 @@ describe('in general', () => {
   });
 
   test.each([
-    [['trim', '--yes'], 'trim needs either --keep-last or --older-than.'],
-    [['prune', '--yes'], 'prune needs --idle-for, --older-than or --deleted-for'],
+    [['trim', '--yes'], 'trim needs either --keep-last or --events-older-than.'],
+    [['prune', '--yes'], 'prune needs --idle-for, --sessions-older-than or --deleted-for'],
     [['trim', '--session', 'x', '--keep-last', '1'], 'A --session needs --app and --user.'],
     [['rewind', 'support', 'ada', 'ID', '--before', 'inv-9', '--yes'], '--before inv-9: no such invocation.'],
     [['fork', 'support', 'ada', 'ID', '--before', 'inv-9'], '--before inv-9: no such invocation.'],

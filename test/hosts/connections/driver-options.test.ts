@@ -160,7 +160,7 @@ async function round(orm: MikroORM, { spoilsMigrator = false }: Partial<DriverSe
   await see(maintenance.importSessions(exported));
   await see(maintenance.exportSessions());
   await see(maintenance.prune({ ...OWNER, idleFor: YEAR_MS }));
-  await see(maintenance.prune({ appName: 'app', olderThan: 0 }));
+  await see(maintenance.prune({ appName: 'app', sessionsOlderThan: 0 }));
   await see(maintenance.stats());
   return seen;
 }

@@ -118,7 +118,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
   },
   'docs/artifacts.md Save from a stream': async (_given, { uploads, upload, saved }) => {
     expect(saved).toBe(0);
-    const stored = await (uploads as api.MikroOrmArtifactService).read(upload as api.RequestedArtifact);
+    const stored = await (uploads as api.MikroOrmArtifactService).openArtifact(upload as api.RequestedArtifact);
     expect(stored).toMatchObject({ mimeType: 'application/pdf', size: PLAN.length });
   },
   'docs/artifacts.md Serve them by HTTP': async (_given, { files, address }) => {

@@ -8,7 +8,7 @@ export const ownerOf = ({ appName, userId }: StatsOptions) => given({ appName, u
 
 /** Counts sessions and events, by a dry run, which reads only the rows of the sessions. */
 export const countOf = ({ em }: Pick<Context, 'em'>, owner: StatsOptions) =>
-  new SessionMaintenance(em).prune({ ...ownerOf(owner), olderThan: 0, includeLeased: true, dryRun: true });
+  new SessionMaintenance(em).prune({ ...ownerOf(owner), sessionsOlderThan: 0, includeLeased: true, dryRun: true });
 
 /** Notes why a result is empty: nothing is stored under a name, which may be misspelt, or else `reason`. */
 export async function noteEmpty(context: Pick<Context, 'em' | 'terminal'>, owner: StatsOptions, reason?: string) {

@@ -48,7 +48,9 @@ async function listed({ session: key, params, reading }: Visit) {
   const name = params.get('after');
   const after =
     name === null ? undefined : { filename: name, ...(!name.startsWith('user:') && { sessionId: key.sessionId }) };
-  const { rows, last } = firstOf(await reading.artifacts.list({ ...key, limit: PAGE + 1, ...(after && { after }) }));
+  const { rows, last } = firstOf(
+    await reading.artifacts.findArtifacts({ ...key, limit: PAGE + 1, ...(after && { after }) }),
+  );
   return { files: rows, next: last?.filename };
 }
 
@@ -72,7 +74,11 @@ export async function artifactFile(visit: Visit): Promise<Response> {
   const { session, params, reading, request } = visit;
   const filename = params.get('file') ?? '';
   const version = visit.number('version');
-  const content = await reading.artifacts.read({ ...session, filename, ...(version !== undefined && { version }) });
+  const content = await reading.artifacts.openArtifact({
+    ...session,
+    filename,
+    ...(version !== undefined && { version }),
+  });
   if (!content) throw new Refusal(404, 'There is no such file.');
   return fileResponse(request, content, filename, (error) =>
     reading.database.report(error, { operation: 'studio', key: session }),
