@@ -809,3 +809,17 @@ concurrencySuite.own('O3', 'a signal that a timer fires ends an import and a pru
   const all = { appName: app, idleFor: 0, batchSize: 1, pauseMs: 0 };
   expect(await maintenance.prune({ ...all, signal: aborted() })).toMatchObject({ more: true });
 });
+
+concurrencySuite.own(
+  'L1',
+  'imports that replace the same session at once all succeed',
+  async ({ app, orm, create, append }) => {
+    const session = await create();
+    await append(session, {});
+    const maintenance = new SessionMaintenance(orm.em);
+    const records = await read(maintenance.exportSessions({ appName: app }));
+    // On PostgreSQL each of them waits for a row that another one then deletes, and inserts it again.
+    const replaced = range(8).map(() => maintenance.importSessions(records, { onExisting: 'replace', force: true }));
+    for (const result of await Promise.all(replaced)) expect(result).toMatchObject({ sessions: 1, events: 1 });
+  },
+);

@@ -6,6 +6,9 @@ import type { Run } from '../dialects/dialect.js';
 import type { Database } from './database.js';
 import { onceOnRows } from './once.js';
 
+/** How often a transaction is tried if others insert the same rows; on PostgreSQL two others have been in its way at once. */
+const ATTEMPTS = 10;
+
 /** A call that works in several transactions. If it fails, its error says what the earlier ones have done (contract O1). */
 export class CallInParts {
   readonly database: Database;
@@ -22,14 +25,16 @@ export class CallInParts {
 
   /** Runs its work in a transaction, once. */
   readonly write: Run = async (work) => {
-    const attempt = () => onceOnRows(this.database, work);
-    const result = await this.database.call(this.#call, () =>
-      attempt().catch((error: unknown) => {
-        // Another call has inserted a row after the work looked for it. The next attempt finds it.
-        if (error instanceof UniqueConstraintViolationException) return attempt();
-        throw error;
-      }),
-    );
+    const attempt = async (number: number) => {
+      try {
+        return await onceOnRows(this.database, work);
+      } catch (error) {
+        // Another call has inserted a row after the work looked for it. The next attempt finds it, unless others have replaced it.
+        if (!(error instanceof UniqueConstraintViolationException) || number === ATTEMPTS) throw error;
+        return attempt(number + 1);
+      }
+    };
+    const result = await this.database.call(this.#call, () => attempt(1));
     this.#isStored = true;
     return result;
   };
