@@ -13,6 +13,7 @@ export const NAVIGATION: readonly { title: string; pages: readonly string[] }[] 
       'credentials.md',
       'guides/after-a-crash.md',
       'guides/several-workers.md',
+      'tools.md',
       'leases.md',
       'event-log.md',
       'projections.md',

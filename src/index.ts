@@ -100,6 +100,7 @@ export {
   type OpenLongRunningCall,
   type UnansweredFunctionCall,
 } from './conversation/recovery.js';
+export { toolJournal, type ToolJournalOptions } from './conversation/tool-journal.js';
 export {
   SessionLeases,
   type AcquireOptions,

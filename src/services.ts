@@ -1,3 +1,4 @@
+import type { Context } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import {
   ARTIFACT_OPTIONS,
@@ -10,6 +11,7 @@ import { EventLog, type EventLogOptions } from './log/event-log.js';
 import { SessionMaintenance } from './maintenance/session-maintenance.js';
 import { MEMORY_OPTIONS, MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from './memory/memory-service.js';
 import { aDuration } from './model/arguments.js';
+import { InvalidArgumentError } from './model/errors.js';
 import {
   COMMON_OPTIONS,
   SESSION_OPTIONS,
@@ -43,7 +45,7 @@ const checkOptions = serviceOptions<AdkServicesOptions>({
 });
 
 /** The services on one database. */
-export interface AdkServices {
+export interface AdkServices<Em extends EntityManager = EntityManager> {
   sessionService: MikroOrmSessionService;
   artifactService: MikroOrmArtifactService;
   memoryService: MikroOrmMemoryService;
@@ -52,6 +54,28 @@ export interface AdkServices {
   leases: SessionLeases;
   log: EventLog;
   maintenance: SessionMaintenance;
+  /**
+   * Runs the work of a tool in a transaction that also stores its result, so that the call takes effect once (contract H6). If the
+   * same call runs again, in this process or in another one, it gets the stored result, and `work` does not run. A retry after a
+   * deadlock or a lost connection runs `work` again; what the earlier attempt wrote is rolled back.
+   *
+   * ```ts
+   * execute: ({ euros }, toolContext) => exactlyOnce(toolContext!, async (tx) => tx.create(Payment, { euros }).id),
+   * ```
+   *
+   * Until `work` has ended, nothing else is appended to the session and its lease is not renewed: do in it only what is in
+   * the transaction. Call it once in a tool, and return what it returns.
+   *
+   * @param toolContext that of the tool, in a run whose `sessionService` is of this package.
+   * @param work writes rows of the host with `tx`. Its result is stored as JSON. If it throws, nothing is stored.
+   * @returns the result as it is read from JSON.
+   * @throws InvalidArgumentError if the session of `toolContext` has no such call without a response.
+   * @throws StaleSessionError if the call was rewound or trimmed away; with `onStaleSession: 'reject'` if the handle is behind.
+   * @throws UnserializableValueError if JSON cannot represent the result.
+   * @throws InsideTransactionError inside a transaction, or if `work` begins another one.
+   * @throws SessionNotFoundError, LeaseLostError, LeaseHeldError as `appendEvent`; and what `work` throws.
+   */
+  exactlyOnce<T>(this: void, toolContext: Context, work: (tx: Em) => Promise<T>): Promise<T>;
 }
 
 /**
@@ -67,7 +91,7 @@ export interface AdkServices {
  * @throws InvalidArgumentError if an option is unknown or its value is invalid.
  * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
  */
-export function adkServices(em: EntityManager, options: AdkServicesOptions = {}): AdkServices {
+export function adkServices<Em extends EntityManager>(em: Em, options: AdkServicesOptions = {}): AdkServices<Em> {
   const checked = checkOptions(options, 'The options of adkServices');
   const { sessions, artifacts, memory, leases, log, postgresql = {}, ...rest } = checked;
   const { preparedStatements, notify, listen } = postgresql;
@@ -84,5 +108,10 @@ export function adkServices(em: EntityManager, options: AdkServicesOptions = {})
     leases: new SessionLeases(em, { ...writing, ...leases }),
     log: new EventLog(em, { ...following, ...log }),
     maintenance: new SessionMaintenance(em, { ...common, toolApps: sessions?.toolApps }),
+    async exactlyOnce(toolContext, work) {
+      const { sessionService } = toolContext.invocationContext;
+      if (sessionService instanceof MikroOrmSessionService) return sessionService.exactlyOnce(em, toolContext, work);
+      throw new InvalidArgumentError('The run of exactlyOnce needs a MikroOrmSessionService. Nothing was written.');
+    },
   };
 }

@@ -3,6 +3,7 @@ import { given, isRecord } from '../model/json.js';
 import { partsOf, type LooseEvent } from '../model/turn.js';
 import { isAbortEvent } from './aborted.js';
 import { isOfWorkflow, isQuestion, isTaken, questionOf, type Question } from './answers.js';
+import { toolResultOf, type ToolResult } from './tool-results.js';
 
 /** The place of a call in its session. */
 export interface Place {
@@ -53,8 +54,10 @@ export interface Call extends LongRunningCall {
   readonly args: Record<string, unknown>;
   /** The event that made the call, or that of the response if the call is missing; absent if it was read from its row. */
   readonly event?: Event;
-  /** The last of several responses. */
+  /** The last of several responses; while it is open, what its tool has returned. */
   response?: Record<string, unknown>;
+  /** What else its tool has done. */
+  actions?: ToolResult['actions'];
   /** Whether there is only a response, because the call is not among the earlier events. */
   readonly isMissing?: true;
   /** The call that the question is about. */
@@ -69,6 +72,8 @@ export interface Effects {
   made: Call[];
   /** For each of its function responses the call that it belongs to, unless that is missing. */
   responses: Map<object, Call>;
+  /** The open call whose tool has returned, if the event keeps its result: see `toolJournal`. */
+  returned?: Call;
   /** The first answer that no call waits for, and whether there was one that did. */
   refused?: { id: string; isAnswered: boolean };
   /** Whether the rows do not suffice to decide if ADK takes an answer, so that the events of the session must be read. */
@@ -137,6 +142,13 @@ export class Calls {
     const loose: LooseEvent = event;
     const effects: Effects = { made: [], responses: new Map() };
     if (loose.partial) return effects;
+    const result = toolResultOf(loose);
+    if (result) {
+      const call = this.running(result.id, loose);
+      return call
+        ? { ...effects, returned: Object.assign(call, { response: result.response, actions: result.actions }) }
+        : effects;
+    }
     const parts = partsOf(loose);
     this.#follow(seq, loose, parts);
     // Responses first: an event does not answer its own calls.
@@ -153,6 +165,11 @@ export class Calls {
     effects.made = [...called.map((call, number) => this.#make({ seq, number }, event, call)), ...missing];
     this.#settle();
     return effects;
+  }
+
+  /** @returns the open call with this id that a tool runs for, in the branch of its run. */
+  running(id: string, run: Pick<LooseEvent, 'branch'>): Call | undefined {
+    return newest((this.#byId.get(id) ?? []).filter(isOpen), run);
   }
 
   /** Follows the runs of workflows, as ADK's `eventsForCurrentRun` does. */

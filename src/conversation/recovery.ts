@@ -1,17 +1,31 @@
-import { createEvent, type Event, type Session, type getFunctionCalls } from '@google/adk';
+import {
+  createEvent,
+  createEventActions,
+  type Context,
+  type Event,
+  type Session,
+  type getFunctionCalls,
+} from '@google/adk';
 import { Calls, isOpen, type Call } from './calls.js';
+import { isExactlyOnce } from './tool-results.js';
 
 /** A tool call that a run left without a response. */
 export interface UnansweredFunctionCall {
   /** The event that made the call. */
   event: Event;
   functionCall: ReturnType<typeof getFunctionCalls>[number] & { id: string };
+  /** What the tool has returned, if it did and `toolJournal` or `exactlyOnce` has stored it. */
+  response?: Record<string, unknown>;
 }
 
 /** Asks the model to check first: the tool may have placed an order before the process died. */
 const INTERRUPTED =
   'The run of this tool was interrupted before it returned a result. It may or may not have taken effect: ' +
   'find out before calling it again.';
+
+const UNDONE =
+  'The run of this tool was interrupted before it returned a result. It did not take effect: nothing was changed. ' +
+  'Call it again if it is still needed.';
 
 /**
  * Finds the tool calls that a crashed run left without a response. It also finds the calls of a run that is still under way, so
@@ -25,13 +39,17 @@ const INTERRUPTED =
  * @returns the calls in the order they were made, each with its event; none if every call is answered.
  */
 export function unansweredFunctionCalls(session: Session): UnansweredFunctionCall[] {
-  const unanswered: UnansweredFunctionCall[] = [];
-  for (const { event, id, name, args, isLongRunning, question } of openCallsOf(session)) {
+  return interruptedCalls(session).map(({ event, id, name, args, response }) => {
+    return { event, functionCall: { id, name, args }, ...(response && { response }) };
+  });
+}
+
+function interruptedCalls(session: Session): (Call & { event: Event })[] {
+  return callsOf(session).open.flatMap(({ event, ...call }) => {
     // ADK stores no response while a tool waits for a confirmation. After it, ADK runs the tool only if there is no response.
-    const isAsked = question && isOpen(question);
-    if (event && id && !isLongRunning && !isAsked) unanswered.push({ event, functionCall: { id, name, args } });
-  }
-  return unanswered;
+    const isAsked = call.question && isOpen(call.question);
+    return event && call.id && !call.isLongRunning && !isAsked ? [{ ...call, event }] : [];
+  });
 }
 
 /** A call of a long-running tool, or one of ADK's own questions, that waits for its answer. */
@@ -71,21 +89,33 @@ export interface OpenLongRunningCall {
  */
 export function openLongRunningCalls(session: Session): OpenLongRunningCall[] {
   const open: OpenLongRunningCall[] = [];
-  for (const { event, id, name, args, isLongRunning, response } of openCallsOf(session))
+  for (const { event, id, name, args, isLongRunning, response } of callsOf(session).open)
     if (event && isLongRunning) open.push({ id, name, args, event, ...(response && { result: response }) });
   return open;
 }
 
-function openCallsOf({ events }: Session): Call[] {
+/** @returns the call that a tool runs for; undefined if the session has no such call without a response. */
+export function runningCall({
+  functionCallId = '',
+  invocationContext: { session, ...run },
+}: Context): Call | undefined {
+  return callsOf(session).running(functionCallId, run);
+}
+
+function callsOf({ events }: Session): Calls {
   const calls = new Calls();
   events.forEach((event, i) => void calls.add(i, event));
-  return calls.open;
+  return calls;
 }
 
 /**
  * Builds the events that answer the calls of `unansweredFunctionCalls`. Models refuse a conversation in which a call has no
- * response, so without them a session whose run was killed in a tool can never continue. The responses say that the tool was
- * interrupted and may have taken effect. Nothing is written: append the events before the next run.
+ * response, so without them a session whose run was killed in a tool can never continue. Nothing is written: append the events
+ * before the next run. A response is
+ *
+ * - what the tool returned, with its state, if `toolJournal` or `exactlyOnce` has stored that;
+ * - an error that says that the tool did not take effect, if it is one that `toolJournal` knows as `exactlyOnce`;
+ * - otherwise an error that says that it may or may not have taken effect.
  *
  * ```ts
  * await service.appendEvents({ session, events: interruptedToolResponses(session) });
@@ -100,9 +130,15 @@ function openCallsOf({ events }: Session): Call[] {
  * @returns the events, in the order of the calls; none if every call is answered.
  */
 export function interruptedToolResponses(session: Session): Event[] {
-  const unanswered = unansweredFunctionCalls(session);
-  return [...new Set(unanswered.map(({ event }) => event))].map((event) =>
-    createEvent({
+  const interrupted = interruptedCalls(session);
+  return [...new Set(interrupted.map(({ event }) => event))].map((event) => {
+    const calls = interrupted.filter((call) => call.event === event);
+    const actions = createEventActions();
+    for (const call of calls) {
+      Object.assign(actions.stateDelta, call.actions?.stateDelta);
+      Object.assign(actions.artifactDelta, call.actions?.artifactDelta);
+    }
+    return createEvent({
       invocationId: event.invocationId,
       author: event.author,
       branch: event.branch,
@@ -111,14 +147,13 @@ export function interruptedToolResponses(session: Session): Event[] {
       nodeInfo: event.nodeInfo && { path: event.nodeInfo.path },
       // Not earlier than the call, even if this host's clock is behind: compaction selects events by time.
       timestamp: Math.max(Date.now(), Number.isFinite(event.timestamp) ? event.timestamp : 0),
+      actions,
       content: {
         role: 'user',
-        parts: unanswered
-          .filter((call) => call.event === event)
-          .map(({ functionCall: { id, name } }) => ({
-            functionResponse: { id, name, response: { error: INTERRUPTED } },
-          })),
+        parts: calls.map(({ id, name, response = { error: isExactlyOnce(event, id) ? UNDONE : INTERRUPTED } }) => ({
+          functionResponse: { id, name, response },
+        })),
       },
-    }),
-  );
+    });
+  });
 }

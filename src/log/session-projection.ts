@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Aborted } from '../database/calls/connection.js';
 import { Database } from '../database/calls/database.js';
-import { FromWork } from '../database/calls/public-error.js';
+import { FromWork, asThrown } from '../database/calls/public-error.js';
 import {
   advanceProjection,
   createProjection,
@@ -253,21 +253,10 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
           const joined = database.join(tx);
           const isFirst = await joined.run((sql) => advanceProjection(sql, stored, cursor));
           if (!isFirst) throw new FromWork(new Overtaken());
-          await joined.whole(async () => {
-            try {
-              await work(tx);
-              // Otherwise `transactional` flushes after this block, and a failure of the host's flush would look like ours.
-              await tx.flush();
-            } catch (error) {
-              // A passing failure is retried. Any other error is the host's and must reach the caller unchanged.
-              throw database.connections.isPassing(error) ? error : new FromWork(error);
-            }
-          });
+          await joined.whole(tx, () => work(tx));
         }),
       )
-      .catch((error: unknown) => {
-        throw error instanceof FromWork ? error.error : error;
-      });
+      .catch(asThrown);
     return { ...stored, version: stored.version + 1, cursor };
   }
 }

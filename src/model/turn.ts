@@ -4,6 +4,7 @@ import { isRecord } from './json.js';
 export interface LooseEvent {
   author?: unknown;
   content?: unknown;
+  customMetadata?: unknown;
   branch?: unknown;
   longRunningToolIds?: unknown;
   errorCode?: unknown;

@@ -54,6 +54,13 @@ interface Append {
 
 type Target = Pick<Append, 'handle' | 'key'>;
 
+/** An event that was appended to a session by another handle of this process. */
+export interface Done {
+  readonly event: Event;
+  readonly seq: number;
+  readonly by: Session;
+}
+
 /** Matches no session, so the handle is behind. */
 const UNKNOWN = { incarnation: '', origin: '', lastChange: 0 };
 
@@ -222,6 +229,18 @@ export class Appender {
       );
       observed?.appended(counted, { size, writer: appends[0].observed });
     }
+  }
+
+  /** Gives a handle an event that was appended by another one, in the turn of its session and after the commit. */
+  async follow(handle: Session, { event, seq, by }: Done): Promise<void> {
+    const revision = revisionOf(handle);
+    const appended = revisionOf(by);
+    if (!revision || !appended || seq <= revision.seq) return;
+    // The next append of a handle that may not miss anything must find it behind.
+    if (this.#calls.options.onStaleSession === 'reject' && appended.seq > revision.seq + 1) return;
+    const own = { ...pendingEvent(handle, event), handle, state: [] };
+    const now = { ...appended, lastSeq: appended.seq, ownChanges: 0, replaced: false, wentBack: false };
+    await this.#update({ handle, key: keyOf(handle) }, [own], revision, now, true);
   }
 
   /** Once the transaction or savepoint that appended to a handle has ended: marks the handle as behind, unless it committed. */

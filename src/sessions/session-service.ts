@@ -1,6 +1,7 @@
 import {
   BaseSessionService,
   type AppendEventRequest,
+  type Context,
   type CreateSessionRequest,
   type DeleteSessionRequest,
   type Event,
@@ -16,6 +17,7 @@ import { checkServiceOptions, type MikroOrmSessionServiceOptions } from '../mode
 import { Appender } from './append.js';
 import { createSession, getOrCreateSession, newSession } from './create.js';
 import { deleteSession, restoreSession } from './delete.js';
+import { exactlyOnce } from './exactly-once.js';
 import { forkSession, rewindSession, type HistoryPoint } from './history.js';
 import { listSessions } from './list.js';
 import { readEvents, type ReadEventsRequest } from './pages.js';
@@ -269,6 +271,15 @@ export class MikroOrmSessionService extends BaseSessionService {
     const { session, events } = checkRequest.appendEvents(request, 'The request of appendEvents');
     await this.#appender.appendEvents(session, events, 'appendEvents');
     return events;
+  }
+
+  /** @internal See `adkServices`. */
+  async exactlyOnce<Em extends EntityManager, T>(
+    em: Em,
+    toolContext: Context,
+    work: (tx: Em) => Promise<T>,
+  ): Promise<T> {
+    return exactlyOnce(this.#calls, em, toolContext, work);
   }
 
   /**

@@ -11,7 +11,7 @@ import type { OwnStore } from '../support/harnesses/harness.js';
 import { HostNote } from '../support/harnesses/host-note.js';
 import { observed } from './log-tools.js';
 import { Suite, onInnodb, withConnections, type OwnContext } from './rule.js';
-import { count, deadlock, errorOf, expectCode, range, saying, until } from './tools.js';
+import { afterCommit, count, deadlock, errorOf, expectCode, range, saying, until } from './tools.js';
 
 /** Tests of section J: what a host makes of the complete log in tables of its own. */
 export const projectionSuite = new Suite({ isOfDialect: true });
@@ -63,22 +63,6 @@ async function projecting({ scratch }: Pick<OwnContext, 'scratch'>) {
 }
 
 type Projecting = Awaited<ReturnType<typeof projecting>>;
-
-/** An `EntityManager` whose transactions, of forks that are made of it, call a function after their commit. */
-function afterCommit(em: EntityManager, called: () => void): EntityManager {
-  const own = em.fork();
-  own.fork = (options) => {
-    const fork = em.fork(options);
-    const transactional = fork.transactional.bind(fork);
-    fork.transactional = async (work, of) => {
-      const result = await transactional(work, of);
-      called();
-      return result;
-    };
-    return fork;
-  };
-  return own;
-}
 
 projectionSuite.own('J5', 'a projection applies each entry once, and continues from its cursor', async (context) => {
   const { store, ledger, on, projection } = await projecting(context);

@@ -16,6 +16,7 @@ import { logPushSuite } from './g-log-push.js';
 import { logSuite } from './g-log.js';
 import { leaseSuite } from './h-leases.js';
 import { openCallSuite } from './h-open-calls.js';
+import { outcomeSuite } from './h-outcomes.js';
 import { damageSuite } from './i-damage.js';
 import { completeLogSuite } from './j-complete-log.js';
 import { projectionSuite } from './j-projections.js';
@@ -66,6 +67,7 @@ export const suites: readonly Suite[] = [
   logFilterSuite,
   logPushSuite,
   openCallSuite,
+  outcomeSuite,
   damageSuite,
   completeLogSuite,
   projectionSuite,

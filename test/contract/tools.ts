@@ -159,6 +159,22 @@ export async function deadlock(
   });
 }
 
+/** An `EntityManager` whose transactions, of forks that are made of it, call a function after their commit. */
+export function afterCommit(em: EntityManager, called: () => void): EntityManager {
+  const own = em.fork();
+  own.fork = (options) => {
+    const fork = em.fork(options);
+    const transactional = fork.transactional.bind(fork);
+    fork.transactional = async (work, of) => {
+      const result = await transactional(work, of);
+      called();
+      return result;
+    };
+    return fork;
+  };
+  return own;
+}
+
 interface Timer {
   at: number;
   everyMs?: number;
@@ -279,11 +295,11 @@ function withConnection(em: EntityManager, connection: ReturnType<EntityManager[
   };
   em.commit = async () => {
     await commit();
-    afterCommit(faults);
+    failAfterCommit(faults);
   };
 }
 
-function afterCommit(faults: Faults): void {
+function failAfterCommit(faults: Faults): void {
   if (!faults.commit) return;
   delete faults.answer;
   delete faults.commit;
@@ -300,7 +316,7 @@ function faultyDriver(driver: Driver, faults: Faults, isBegun: boolean): Driver 
       if (faults.statement?.(text)) throw errorOfFaults(faults);
       const answer = await driver.send(text, values, context);
       if (text === 'begin') isBegun = true;
-      if (text === 'commit') afterCommit(faults);
+      if (text === 'commit') failAfterCommit(faults);
       if (!isBegun && faults.answer?.(text)) {
         delete faults.answer;
         delete faults.commit;

@@ -14,7 +14,7 @@ import { JoinedTransaction, transactionsAreDisabled } from './joined-transaction
 import { isOpen } from '../orm/host-transaction.js';
 import { refuseOther } from '../orm/orm-connection.js';
 import { tablesOf, type Tables } from '../sql/tables.js';
-import { isOwn, publicError } from './public-error.js';
+import { FromWork, isOwn, publicError } from './public-error.js';
 import { Tries, retryOf, type Attempt, type AttemptOptions, type Retry } from './retry.js';
 import { telemetryOf, type ObservedCall, type Telemetry } from '../../telemetry/telemetry.js';
 
@@ -165,27 +165,47 @@ export class Database {
    * connection of an attempt, since MikroORM 7 loses a place in the pool with each connection that is lost in a transaction of its
    * own on PostgreSQL.
    */
-  async transactional<Em extends EntityManager>(em: Em, work: (tx: Em) => Promise<void>): Promise<void> {
+  async transactional<Em extends EntityManager, T>(
+    em: Em,
+    work: (tx: Em) => Promise<T>,
+    options?: AttemptOptions,
+  ): Promise<T> {
     // Not the `EntityManager` of a `RequestContext`, which may have other tables.
     const begun = () => em.fork({ disableContextResolution: true });
-    await this.#tried(() => {
+    return this.#tried((attempt) => {
       const deadline = new Deadline({ timeoutMs: this.connections.timeoutMs });
       return this.connections.use(deadline, (connection) =>
         connection.ofHost(
           () =>
             begun().transactional(async (tx) => {
               deadline.clear();
-              await work(tx);
+              const result = await work(tx);
+              attempt.isSent = true;
+              return result;
             }),
           this.rollbackFailed,
         ),
       );
-    });
+    }, options);
   }
 
-  /** Runs the host's work in the joined transaction: see `JoinedTransaction.whole`. */
-  async whole<T>(work: () => Promise<T>): Promise<T> {
-    return this.joined ? this.joined.whole(work) : work();
+  /**
+   * Runs the host's work in the transaction of `transactional` that this database joins: see `JoinedTransaction.whole`.
+   *
+   * @throws FromWork if the work fails for good. A failure of the database that may pass is retried with the whole transaction.
+   */
+  async whole<T>(tx: EntityManager, work: () => Promise<T>): Promise<T> {
+    const flushed = async () => {
+      try {
+        const result = await work();
+        // Otherwise MikroORM flushes at the commit, and a failure of the host's flush would look like ours.
+        await tx.flush();
+        return result;
+      } catch (error) {
+        throw this.connections.isPassing(error) ? error : new FromWork(error);
+      }
+    };
+    return this.joined ? this.joined.whole(flushed) : flushed();
   }
 
   /** Runs statements that need no transaction around them, on one connection. */

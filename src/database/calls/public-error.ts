@@ -12,6 +12,11 @@ export class FromWork extends Error {
   }
 }
 
+/** For `catch` around a call: the error of the host's work as it was thrown. */
+export function asThrown(error: unknown): never {
+  throw error instanceof FromWork ? error.error : error;
+}
+
 /** Whether an error is a mistake in the caller's or our code, or one of our own errors, and not one of the database. */
 export function isOwn(error: unknown): error is Error {
   return (

@@ -211,6 +211,16 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
     expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user', 'user']);
   },
+  'docs/tools.md Tools that must not run twice': async ({ orm, Ticket }) => {
+    expect(await orm.em.fork().find(Ticket, {})).toMatchObject([{ title: 'Refund' }]);
+    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+    const events = rows.map(({ data }) => data as Event);
+    expect(events.flatMap(({ customMetadata }) => Object.keys(customMetadata ?? {}))).toEqual([
+      'adk_mikro_orm_exactly_once',
+      'adk_mikro_orm_tool_result',
+    ]);
+    expect(events.at(-1)?.content?.parts).toEqual([{ text: 'I have opened a ticket.' }]);
+  },
   'docs/options.md Options of the services': async ({ createEvent }, { sessionService }) => {
     const service = sessionService as api.MikroOrmSessionService;
     const [session] = (await service.listSessions({ appName: 'support' })).sessions;

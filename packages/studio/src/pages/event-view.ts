@@ -116,12 +116,19 @@ export function tokensText({ inputTokens, cachedTokens, outputTokens, thoughtsTo
   return `${number(inputTokens)} tokens in${cached}, ${number(outputTokens)} out${thoughts}`;
 }
 
+interface Response {
+  readonly seq: number;
+  readonly response: unknown;
+  /** Whether the tool has returned it, and ADK has not stored it yet. */
+  readonly isEarly?: true;
+}
+
 /** Pairs the calls of a page with their responses. */
 export class Pairs {
   readonly #calls = new Calls();
   /** By the number of the calling event. */
   readonly #made = new Map<number, readonly Call[]>();
-  readonly #responses = new Map<Call, { seq: number; response: unknown }[]>();
+  readonly #responses = new Map<Call, readonly Response[]>();
   #answered = new Map<unknown, Call>();
   #numbers = new Set<number>();
 
@@ -131,14 +138,17 @@ export class Pairs {
     this.#numbers = new Set(entries.map(({ seq }) => seq));
     for (const { seq, event } of entries) {
       if (!event) continue;
-      const { made, responses } = this.#calls.add(seq, event);
+      const { made, responses, returned } = this.#calls.add(seq, event);
       this.#made.set(seq, made);
+      if (returned) {
+        this.#answered.set(event, returned);
+        this.#responses.set(returned, [{ seq, response: returned.response, isEarly: true }]);
+      }
       for (const [response, call] of responses) {
         if (call.isMissing) continue;
         this.#answered.set(response, call);
-        const known = this.#responses.get(call) ?? [];
-        this.#responses.set(call, known);
-        known.push({ seq, response: recordOf(response)['response'] });
+        const known = this.responsesTo(call).filter(({ isEarly }) => !isEarly);
+        this.#responses.set(call, [...known, { seq, response: recordOf(response)['response'] }]);
       }
     }
   }
@@ -148,13 +158,13 @@ export class Pairs {
     return this.#made.get(seq)?.[nth];
   }
 
-  responsesTo(call: Call | undefined): readonly { seq: number; response: unknown }[] {
+  responsesTo(call: Call | undefined): readonly Response[] {
     return (call && this.#responses.get(call)) ?? [];
   }
 
-  /** @returns the call that a response belongs to. */
-  answeredBy(functionResponse: unknown): Call | undefined {
-    return this.#answered.get(functionResponse);
+  /** @param response a function response, or an event with what a tool returned. @returns the call that it belongs to. */
+  answeredBy(response: unknown): Call | undefined {
+    return this.#answered.get(response);
   }
 
   isShown(call: Call | undefined): call is Call {
@@ -190,8 +200,10 @@ class EventView {
     const branch = textOf(loose['branch']);
     const depth = branch === undefined ? 0 : Math.min(branch.split('.').length - 1, 3);
     const parts = partsOf(loose);
+    const returned = this.pairs.answeredBy(event);
     const content = [
       ...this.#compaction(loose),
+      ...(returned ? [this.#answer(returned.name, returned.response, returned)] : []),
       ...parts
         .slice(0, MOST_PARTS)
         .map((part, i) =>
@@ -200,8 +212,9 @@ class EventView {
     ];
     const rest = [this.#transcription(loose), this.#error(loose), this.#actions(loose)].flat();
     // An event that only answers calls stays in the list: links lead to it, and to the state as of it.
-    const isFolded =
-      parts.length > 0 && parts.every((part) => this.pairs.isShown(this.pairs.answeredBy(part['functionResponse'])));
+    const isFolded = returned
+      ? this.pairs.isShown(returned)
+      : parts.length > 0 && parts.every((part) => this.pairs.isShown(this.pairs.answeredBy(part['functionResponse'])));
     const isSlim = isFolded && !isUser && rest.every((each) => each === false || each === undefined);
     const isCurrent = this.around.at === seq;
     return html`<li
@@ -261,7 +274,12 @@ class EventView {
     const { text, thought, functionCall, functionResponse, inlineData, fileData, executableCode, codeExecutionResult } =
       part;
     if (isRecord(functionCall)) return this.#call(functionCall, this.pairs.call(this.#seq, nthCall));
-    if (isRecord(functionResponse)) return this.#response(functionResponse);
+    if (isRecord(functionResponse))
+      return this.#answer(
+        functionResponse['name'],
+        functionResponse['response'],
+        this.pairs.answeredBy(functionResponse),
+      );
     if (typeof text === 'string') {
       const view = author === 'user' ? this.#text(text) : this.#written(text);
       return thought === true ? fold('thought', 'Thought', view) : view;
@@ -306,9 +324,7 @@ class EventView {
     );
   }
 
-  #response(functionResponse: Loose): Html {
-    const { name, response } = functionResponse;
-    const call = this.pairs.answeredBy(functionResponse);
+  #answer(name: unknown, response: unknown, call: Call | undefined): Html {
     if (this.pairs.isShown(call))
       return html`<p class="note">
         Answer of <code><bdi>${textOf(name)}</bdi></code> to <a href="#e${call.seq}">#${call.seq}</a>

@@ -1,0 +1,116 @@
+import type { Context, Event } from '@google/adk';
+import type { EntityManager } from '@mikro-orm/core';
+import { createHash } from 'node:crypto';
+import { setImmediate as turnOfEventLoop } from 'node:timers/promises';
+import { runningCall } from '../conversation/recovery.js';
+import { toolResultEvent, toolResultOf } from '../conversation/tool-results.js';
+import { confirm } from '../database/calls/confirm.js';
+import { asThrown } from '../database/calls/public-error.js';
+import type { Outcome } from '../database/calls/retry.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { findEvent, seqOfEvent } from '../database/statements/events.js';
+import { lockSession } from '../database/statements/sessions.js';
+import {
+  DamagedEventError,
+  InsideTransactionError,
+  InvalidArgumentError,
+  SessionNotFoundError,
+  StaleSessionError,
+} from '../model/errors.js';
+import { decodeEvent, encode } from '../model/json.js';
+import type { SessionKey } from '../model/keys.js';
+import { Appender, type Done } from './append.js';
+import { handleOf, keyOf, revisionOf, type Revision } from './handle.js';
+import { pendingEvent } from './pending-event.js';
+import { SessionCalls } from './session-calls.js';
+
+/**
+ * Runs the host's work for the call of a tool, and stores its result in the same transaction (contract H6).
+ *
+ * The session is locked before the work runs. So a lost lease is found before the work, a second process waits and then finds the
+ * result, and nobody can take over the lease while it is open whether there will be a result.
+ */
+export async function exactlyOnce<Em extends EntityManager, T>(
+  calls: SessionCalls,
+  em: Em,
+  toolContext: Context,
+  work: (tx: Em) => Promise<T>,
+): Promise<T> {
+  const { database, leases, options } = calls;
+  if (database.isJoined) throw new InsideTransactionError();
+  const handle = toolContext.invocationContext.session;
+  const key = keyOf(handle);
+  // A workflow runs a tool while its call is being appended. After this, that append is in the queue of the session.
+  if (!runningCall(toolContext)) await turnOfEventLoop();
+  const inTurn = async () => {
+    const callEvent = runningCall(toolContext)?.event;
+    if (!callEvent) throw noCall();
+    const place = { key, callEvent, id: idOf(callEvent, toolContext) };
+    const outcome: Outcome = {};
+    const attempt = async (tx: Em): Promise<Done> => {
+      const joined = new SessionCalls(tx, options, { database: database.join(tx), fence: leases.fence });
+      const { head, found } = await joined.database.run((sql) => lock(sql, joined, place, revisionOf(handle)));
+      const by = handleOf(key, head, {}, []);
+      if (found) return { ...found, by };
+      const result = await joined.database.whole(tx, () => work(tx));
+      const event = toolResultEvent(
+        toolContext,
+        result === undefined ? result : encode(result, 'result').value,
+        place.id,
+      );
+      const pending = [pendingEvent(by, event)];
+      await new Appender(joined).append([{ handle: by, key, pending, concernsCalls: false, ...UNOBSERVED }]);
+      return { event, seq: head.lastSeq + 1, by };
+    };
+    const done = await database.transactional(em, attempt, { outcome });
+    // An earlier attempt may have been committed without an answer.
+    await confirm(database, outcome);
+    await new Appender(calls).follow(handle, done);
+    return toolResultOf(done.event)?.result as T;
+  };
+  return calls.write('exactlyOnce', key, inTurn).catch(asThrown);
+}
+
+const UNOBSERVED = { observed: undefined, waited: undefined };
+
+interface Place {
+  key: SessionKey;
+  /** The event of the call. */
+  callEvent: Event;
+  /** The id of the event of its result. */
+  id: string;
+}
+
+/**
+ * Locks the session, and finds the result.
+ *
+ * @throws StaleSessionError if the session no longer has the call, or, with `onStaleSession: 'reject'`, the handle is behind.
+ */
+async function lock(sql: Sql, { leases, options }: SessionCalls, { key, callEvent, id }: Place, revision?: Revision) {
+  const { sessionId } = key;
+  const head = await lockSession(sql, key);
+  if (!head) throw new SessionNotFoundError(sessionId);
+  const stored = await findEvent(sql, key, id, { isLocked: true });
+  if (stored) {
+    const event = decodeEvent(stored.json);
+    if (!event) throw new DamagedEventError(sessionId, stored.seq);
+    return { head, found: { event, seq: stored.seq } };
+  }
+  await leases.check(sql, key);
+  const isBehind = options.onStaleSession === 'reject' && revision && revision.seq !== head.lastSeq;
+  // Without its call, the result would be lost after a crash.
+  if (isBehind || (await seqOfEvent(sql, key, callEvent.id)) === undefined) throw new StaleSessionError(sessionId);
+  return { head };
+}
+
+/** Not of the id of the call alone: models number their calls from the beginning in each turn. */
+const idOf = (callEvent: Event, { functionCallId }: Context) =>
+  createHash('sha256')
+    .update(JSON.stringify([callEvent.id, functionCallId]))
+    .digest('hex');
+
+const noCall = () =>
+  new InvalidArgumentError(
+    'The toolContext of exactlyOnce has a call that is not in its session, or that has a response already. Nothing was written. ' +
+      'Call exactlyOnce inside a tool that a Runner runs.',
+  );

@@ -1,0 +1,650 @@
+import {
+  AgentTool,
+  BaseTool,
+  Context,
+  FunctionTool,
+  InvocationContext,
+  LlmAgent,
+  LongRunningFunctionTool,
+  ParallelAgent,
+  PluginManager,
+  Runner,
+  Workflow,
+  getFunctionResponses,
+  setLogger,
+  type BaseAgent,
+  type BasePlugin,
+  type Event,
+  type Session,
+} from '@google/adk';
+import type { EntityManager } from '@mikro-orm/core';
+import { ScriptedModel, type Content, type Part } from '../../examples/scripted-model.js';
+import { toolResultOf } from '../../src/conversation/tool-results.js';
+import {
+  SessionLeases,
+  adkServices,
+  interruptedToolResponses,
+  toMessages,
+  toolJournal,
+  unansweredFunctionCalls,
+  type AdkServicesOptions,
+  type MikroOrmSessionService,
+} from '../../src/index.js';
+import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
+import { Suite, onInnodb, withConnections, type OwnContext } from './rule.js';
+import {
+  LONG_LEASE,
+  afterCommit,
+  deadlock,
+  errorOf,
+  eventOf,
+  expectCode,
+  late,
+  plain,
+  range,
+  reversing,
+} from './tools.js';
+
+export const outcomeSuite = new Suite({ isOfDialect: true });
+
+/** One answer of a model to each request. */
+function model(...answers: Part[][]) {
+  const requests: Content[][] = [];
+  const scripted = new ScriptedModel((conversation) => {
+    requests.push(plain(conversation));
+    return answers[requests.length - 1] ?? [{ text: 'Done.' }];
+  });
+  return Object.assign(scripted, { requests });
+}
+
+const calling = (...names: string[]): Part[] =>
+  names.map((name) => ({ functionCall: { id: `of ${name}`, name, args: {} } }));
+
+type Execute = (toolContext: Context) => unknown;
+
+const tool = (name: string, execute: Execute) =>
+  new FunctionTool({ name, description: name, execute: (_, toolContext) => execute(toolContext!) });
+
+const clerk = (answers: ReturnType<typeof model>, tools: Record<string, Execute | BaseTool>) =>
+  new LlmAgent({
+    name: 'clerk',
+    model: answers,
+    tools: Object.entries(tools).map(([name, each]) => (each instanceof BaseTool ? each : tool(name, each))),
+  });
+
+interface Run {
+  agent: BaseAgent;
+  sessionService: MikroOrmSessionService;
+  plugins?: BasePlugin[];
+  message?: Part[];
+}
+
+async function run({ appName, userId, id }: Session, { message = [{ text: 'Go.' }], ...of }: Run): Promise<Event[]> {
+  // What ADK says of each plugin.
+  setLogger(null);
+  const runner = new Runner({ appName, plugins: [toolJournal()], ...of });
+  const events: Event[] = [];
+  const newMessage = { role: 'user', parts: message };
+  for await (const event of runner.runAsync({ userId, sessionId: id, newMessage })) events.push(event);
+  return events;
+}
+
+/** What a process finds that takes over after a crash at this moment. */
+async function recovered({ another }: Pick<OwnContext, 'another'>, session: Session) {
+  const found = (await another.getSession(keyOf(session)))!;
+  const events = interruptedToolResponses(found);
+  const responses = events.flatMap(getFunctionResponses).map(({ name, response }) => [name, response]);
+  return { session: found, events, responses: Object.fromEntries(responses) as Record<string, unknown> };
+}
+
+const MAY_HAVE = { error: expect.stringMatching(/may or may not have taken effect/) };
+
+const journaled = ({ events }: { events: Event[] }) => events.flatMap((event) => toolResultOf(event) ?? []);
+
+outcomeSuite.own('H6', 'what a tool has returned is stored before the next one of its event runs', async (context) => {
+  const { service, create, fresh } = context;
+  const session = await create();
+  let crash: Awaited<ReturnType<typeof recovered>> | undefined;
+  const tools = {
+    charge: (toolContext: Context) => {
+      toolContext.state.set('paid', 240);
+      toolContext.state.set('temp:secret', 'x');
+      return { receipt: 17 };
+    },
+    mail: async () => {
+      crash = await recovered(context, session);
+      return 'sent';
+    },
+  };
+  const plainly = await create();
+  const [answers, others] = [model(calling('charge', 'mail')), model(calling('charge', 'mail'))];
+  await run(session, { agent: clerk(answers, tools), sessionService: service });
+
+  expect(crash!.responses).toEqual({ charge: { receipt: 17 }, mail: MAY_HAVE });
+  expect(crash!.events.map(({ actions }) => actions.stateDelta)).toEqual([{ paid: 240 }]);
+  expect(unansweredFunctionCalls(crash!.session).map(({ response }) => response)).toEqual([{ receipt: 17 }, undefined]);
+  const [charge] = toMessages(crash!.session.events).flatMap(({ toolCalls }) => toolCalls);
+  expect(charge).toMatchObject({ name: 'charge', response: { receipt: 17 } });
+
+  // Otherwise nothing is as it would not be without the journal.
+  await run(plainly, { agent: clerk(others, tools), sessionService: service, plugins: [] });
+  expect(answers.requests).toEqual(others.requests);
+  const shown = async (of: Session) =>
+    toMessages((await fresh(of)).events).map(({ text, toolCalls, author }) => ({ text, toolCalls, author }));
+  expect(await shown(session)).toEqual(await shown(plainly));
+  const after = await fresh(session);
+  expect(after.events.map((event) => [event.author, toolResultOf(event)?.result])).toEqual([
+    ...['user', 'clerk'].map((author) => [author, undefined]),
+    ['clerk', { receipt: 17 }],
+    ['clerk', 'sent'],
+    ...['clerk', 'clerk'].map((author) => [author, undefined]),
+  ]);
+  expect(JSON.stringify(after.events)).not.toContain('secret');
+  expect(interruptedToolResponses(after)).toEqual([]);
+});
+
+outcomeSuite.own(
+  'H6',
+  'a call that is alone has no other event than its response',
+  async ({ service, create, fresh }) => {
+    const session = await create();
+    const agent = clerk(model(calling('charge')), { charge: () => ({ receipt: 17 }) });
+    await run(session, { agent, sessionService: service });
+    expect((await fresh(session)).events).toHaveLength(4);
+  },
+);
+
+outcomeSuite.own('H6', 'each result is stored as ADK gives it to the model', async ({ service, create, fresh }) => {
+  class Throwing extends FunctionTool {
+    override runAsync(): Promise<unknown> {
+      return Promise.reject(new Error('out of paper'));
+    }
+  }
+  const inner = new LlmAgent({ name: 'helper', description: 'Helps.', model: model([{ text: 'Helped.' }]) });
+  const tools = {
+    text: () => 'sent',
+    number: () => 0,
+    list: () => [1, 2],
+    nothing: () => undefined,
+    null: () => null,
+    object: () => ({ at: new Date(0), deep: { list: [null] } }),
+    failing: () => Promise.reject(new Error('no such account')),
+    throwing: new Throwing({ name: 'throwing', description: 'Throws.', execute: () => undefined }),
+    helper: new AgentTool({ agent: inner }),
+    pending: new LongRunningFunctionTool({
+      name: 'pending',
+      description: 'Waits.',
+      execute: () => ({ status: 'pending' }),
+    }),
+    asking: new LongRunningFunctionTool({ name: 'asking', description: 'Asks.', execute: () => undefined }),
+  };
+  const session = await create();
+  const agent = clerk(model(calling(...Object.keys(tools))), tools);
+  await run(session, { agent, sessionService: service });
+
+  const read = await fresh(session);
+  const responses = read.events.flatMap(getFunctionResponses).map(({ id, response }) => ({ id, response }));
+  expect(responses).toHaveLength(Object.keys(tools).length - 1);
+  expect(journaled(read).map(({ id, response }) => ({ id, response }))).toEqual(responses);
+});
+
+outcomeSuite.own('H6', 'a result that ADK drops beside a question is found', async (context) => {
+  const { service, create, fresh } = context;
+  const session = await create();
+  const pay = new FunctionTool({ name: 'pay', description: 'Pays.', execute: () => 'paid', requireConfirmation: true });
+  const agent = clerk(model(calling('charge', 'pay', 'mail')), { charge: () => 17, pay, mail: () => 'sent' });
+  await run(session, { agent, sessionService: service });
+
+  // ADK stores the question instead of the responses.
+  expect((await fresh(session)).events.flatMap(getFunctionResponses)).toEqual([]);
+  expect((await recovered(context, session)).responses).toEqual({ charge: { result: 17 }, mail: { result: 'sent' } });
+});
+
+outcomeSuite.own('H6', 'results of branches and turns whose calls have the same ids stay apart', async (context) => {
+  const { service, create } = context;
+  const session = await create();
+  const first = [
+    { functionCall: { id: 'call_0', name: 'note', args: {} } },
+    { functionCall: { id: 'call_1', name: 'last', args: {} } },
+  ];
+  const crashes: unknown[] = [];
+  const branch = (name: string, delay: Promise<unknown>) =>
+    new LlmAgent({
+      name,
+      model: model(first),
+      tools: [
+        tool('note', () => `by ${name}`),
+        tool('last', async () => {
+          await delay;
+          crashes.push((await recovered(context, session)).events);
+        }),
+      ],
+    });
+  let go = () => {};
+  const both = new Promise<void>((resolve) => (go = resolve));
+  const left = branch('left', both);
+  const right = branch('right', Promise.resolve().then(go));
+  // eslint-disable-next-line @typescript-eslint/no-deprecated -- what its users have now instead of a Workflow
+  const agent = new ParallelAgent({ name: 'both', subAgents: [left, right] });
+  await run(session, { agent, sessionService: service });
+  await run(session, {
+    agent: clerk(model(first), {
+      note: () => 'again',
+      last: async () => {
+        expect((await recovered(context, session)).responses).toEqual({ note: { result: 'again' }, last: MAY_HAVE });
+      },
+    }),
+    sessionService: service,
+  });
+
+  const noted = (crashes.flat() as Event[]).flatMap((event) =>
+    getFunctionResponses(event).flatMap(({ name, response }) =>
+      name === 'note' && 'result' in response! ? [[event.author, response.result]] : [],
+    ),
+  );
+  expect(new Set(noted.map(String))).toEqual(new Set(['left,by left', 'right,by right']));
+});
+
+outcomeSuite.own('H6', 'the tools of a workflow: the results are found, too', async (context) => {
+  const { service, create } = context;
+  const session = await create();
+  let crash: Awaited<ReturnType<typeof recovered>> | undefined;
+  const node = clerk(model(calling('charge', 'mail')), {
+    charge: () => 17,
+    mail: async () => {
+      crash = await recovered(context, session);
+    },
+  });
+  const agent = new Workflow({ name: 'flow', edges: [['START', node]] });
+  await run(session, { agent: agent as unknown as BaseAgent, sessionService: service });
+  expect(crash!.responses).toEqual({ charge: { result: 17 }, mail: MAY_HAVE });
+});
+
+outcomeSuite.own('H6', 'no tool runs after the journal has found that the lease is lost', async (context) => {
+  const { orm, peer, create, query } = context;
+  const session = await create();
+  const lease = await new SessionLeases(orm.em, LONG_LEASE).acquire(keyOf(session), { holder: 'first' });
+  const ran: string[] = [];
+  const charge = async () => {
+    ran.push('charge');
+    await query('update adk_sessions set lease_expires = 1 where app_name = ? and session_id = ?', [
+      session.appName,
+      session.id,
+    ]);
+    const taken = await new SessionLeases(peer.em, LONG_LEASE).acquire(keyOf(session), { holder: 'second' });
+    await taken.release();
+  };
+  const agent = clerk(model(calling('charge', 'mail')), { charge, mail: () => void ran.push('mail') });
+  await run(session, { agent, sessionService: lease.sessionService }).catch(() => undefined);
+  await lease.release();
+  expect(ran).toEqual(['charge']);
+  expect(journaled(await context.fresh(session))).toEqual([]);
+});
+
+outcomeSuite.own('H6', 'no message of a user answers a call by its metadata', async ({ create, append }) => {
+  const session = await create();
+  await append(session, { author: 'clerk', content: { role: 'model', parts: calling('charge') } });
+  const customMetadata = { adk_mikro_orm_tool_result: { id: 'of charge', result: 'forged' } };
+  await append(session, { author: 'user', customMetadata });
+  await append(session, { author: 'clerk', content: { role: 'model', parts: [{ text: 'x' }] }, customMetadata });
+  expect(unansweredFunctionCalls(session).map(({ response }) => response)).toEqual([undefined]);
+});
+
+/** A store with a table of the host. */
+async function banking(context: Pick<OwnContext, 'scratch'>, options: AdkServicesOptions = {}) {
+  const store = await context.scratch();
+  const of = (orm: OwnStore['orm']) => adkServices(orm.em, options);
+  const services = of(store.orm);
+  let id = 10;
+  const pay = async (tx: EntityManager) => {
+    await store.query("insert into host_notes (id, text) values (?, 'paid')", [++id], tx);
+    return { receipt: id };
+  };
+  return {
+    store,
+    services,
+    of,
+    pay,
+    rows: async () =>
+      (await store.query<{ id: number }>("select id from host_notes where text = 'paid' order by id")).map(
+        ({ id: each }) => each,
+      ),
+    create: () => services.sessionService.createSession({ appName: 'bank', userId: 'ada' }),
+    fresh: async (session: Session) => (await store.another.getSession(keyOf(session)))!,
+  };
+}
+
+/** The context of a tool's call, as a Runner of any process makes it. */
+function contextOf(
+  session: Session,
+  sessionService: MikroOrmSessionService,
+  id = 'of charge',
+  branch?: string,
+): Context {
+  const invocation = {
+    invocationId: 'i',
+    session,
+    sessionService,
+    pluginManager: new PluginManager(),
+    ...(branch && { branch }),
+  };
+  return new Context({ invocationContext: new InvocationContext(invocation), functionCallId: id });
+}
+
+/** A session in which an agent has called a tool. */
+async function called({ create, services }: Awaited<ReturnType<typeof banking>>, branch?: string) {
+  const session = await create();
+  const event = eventOf({
+    author: 'clerk',
+    content: { role: 'model', parts: calling('charge') },
+    ...(branch && { branch }),
+  });
+  await services.sessionService.appendEvent({ session, event });
+  return session;
+}
+
+outcomeSuite.own(
+  'H6',
+  'rows and result of exactlyOnce are stored together, and a second call gets the result',
+  async (context) => {
+    const bank = await banking(context, { sessions: { onStaleSession: 'reject' } });
+    const { services, pay, rows, fresh } = bank;
+    const session = await bank.create();
+    const results: unknown[] = [];
+    let crash: Session | undefined;
+    const agent = clerk(model(calling('charge', 'mail')), {
+      charge: async (toolContext) => {
+        for (let i = 0; i < 2; i++) results.push(await services.exactlyOnce(toolContext, pay));
+        crash = await fresh(session);
+        return results[0];
+      },
+      mail: () => 'sent',
+    });
+    const handle = (await services.sessionService.getSession(keyOf(session)))!;
+    handle.state['direct'] = 1;
+    await run(session, { agent, sessionService: services.sessionService });
+    expect(results).toEqual([{ receipt: 11 }, { receipt: 11 }]);
+    expect(await rows()).toEqual([11]);
+    expect(unansweredFunctionCalls(crash!).map(({ response }) => response)).toEqual([{ receipt: 11 }, undefined]);
+    const { events } = await fresh(session);
+    expect(events.flatMap(getFunctionResponses).map(({ response }) => response)).toEqual([
+      { receipt: 11 },
+      { result: 'sent' },
+    ]);
+  },
+);
+
+outcomeSuite.own('H6', 'after exactlyOnce a handle is in step, and has kept what only it has', async (context) => {
+  const bank = await banking(context, { sessions: { onStaleSession: 'reject' } });
+  const { services, pay, fresh } = bank;
+  const session = await called(bank);
+  session.state['direct'] = 1;
+  session.state['temp:x'] = 2;
+  await services.exactlyOnce(contextOf(session, services.sessionService), pay);
+  const read = await fresh(session);
+  expect(plain(session)).toEqual({ ...plain(read), state: { direct: 1, 'temp:x': 2 } });
+  const { statements } = await counted(bank.store, () =>
+    services.sessionService.appendEvent({ session, event: eventOf() }),
+  );
+  expect(statements).toBe(
+    (await counted(bank.store, () => services.sessionService.appendEvent({ session, event: eventOf() }))).statements,
+  );
+});
+
+const counted = async (store: OwnStore, work: () => Promise<unknown>) => ({
+  statements: (await store.recorded(work)).length,
+});
+
+outcomeSuite.own('H6', 'of an exactlyOnce whose work throws nothing is stored', async (context) => {
+  const bank = await banking(context);
+  const { services, pay, rows, fresh } = bank;
+  const session = await called(bank);
+  const toolContext = contextOf(session, services.sessionService);
+  const before = plain(await fresh(session));
+  const mistake = new Error('not enough money');
+  const failing = async (tx: EntityManager) => {
+    await pay(tx);
+    throw mistake;
+  };
+  expect(await errorOf(services.exactlyOnce(toolContext, failing))).toBe(mistake);
+  const unstorable = async (tx: EntityManager) => ({ ...(await pay(tx)), big: 1n });
+  await expectCode(services.exactlyOnce(toolContext, unstorable), 'ADK_UNSERIALIZABLE_VALUE', 'result.big');
+  expect(await rows()).toEqual([]);
+  expect(plain(await fresh(session))).toEqual(before);
+  expect(await services.exactlyOnce(toolContext, pay)).toEqual({ receipt: 13 });
+  expect(await rows()).toEqual([13]);
+});
+
+outcomeSuite.own('H6', 'calls of other turns and branches with the same id are other calls', async (context) => {
+  const bank = await banking(context);
+  const { services, pay, rows } = bank;
+  const { sessionService } = services;
+  const session = await called(bank);
+  const again = () => services.exactlyOnce(contextOf(session, sessionService), pay);
+  expect(await again()).toEqual({ receipt: 11 });
+  const say = (event: Event) => sessionService.appendEvent({ session, event });
+  const response = { functionResponse: { id: 'of charge', name: 'charge', response: {} } };
+  await say(eventOf({ author: 'clerk', content: { role: 'user', parts: [response] } }));
+  await expectCode(again(), 'ADK_INVALID_ARGUMENT', 'has a response already');
+  await say(eventOf({ author: 'clerk', content: { role: 'model', parts: calling('charge') } }));
+  expect(await again()).toEqual({ receipt: 12 });
+  for (const branch of ['a', 'b'])
+    await say(eventOf({ author: 'clerk', branch, content: { role: 'model', parts: calling('charge') } }));
+  const inBranch = (branch: string) =>
+    services.exactlyOnce(contextOf(session, sessionService, 'of charge', branch), pay);
+  expect([await inBranch('a'), await inBranch('b'), await inBranch('a')]).toEqual(
+    [13, 14, 13].map((receipt) => ({ receipt })),
+  );
+  expect(await rows()).toEqual([11, 12, 13, 14]);
+});
+
+outcomeSuite.own(
+  'H6',
+  'of sixteen that run a call at once one does the work, and all get its result',
+  async (context) => {
+    const bank = await banking(context);
+    const session = await called(bank);
+    const others = bank.of(bank.store.peer);
+    const results = await Promise.all(
+      range(16).map(async (i) => {
+        const services = i % 2 ? bank.services : others;
+        const read = (await services.sessionService.getSession(keyOf(session)))!;
+        return services.exactlyOnce(contextOf(read, services.sessionService), bank.pay);
+      }),
+    );
+    const [row] = await bank.rows();
+    expect(await bank.rows()).toEqual([row]);
+    expect(results).toEqual(range(16).map(() => ({ receipt: row })));
+    expect(journaled(await bank.fresh(session))).toHaveLength(1);
+  },
+);
+
+outcomeSuite.own(
+  'H6',
+  'the work of a lease that is lost does not run, nor that of a call that is gone',
+  async (context) => {
+    const bank = await banking(context);
+    const { services, pay, rows, store } = bank;
+    const others = bank.of(store.peer);
+    const session = await called(bank);
+    const lease = await services.leases.acquire(keyOf(session), { holder: 'first' });
+    await store.query('update adk_sessions set lease_expires = 1');
+    const successor = await others.leases.acquire(keyOf(session), { holder: 'second' });
+    await expectCode(services.exactlyOnce(contextOf(session, lease.sessionService), pay), 'ADK_LEASE_LOST');
+    await lease.release();
+    expect(await rows()).toEqual([]);
+    const read = (await successor.sessionService.getSession(keyOf(session)))!;
+    await services.sessionService.rewindSession(keyOf(session), { at: 0, includeLeased: true });
+    await expectCode(others.exactlyOnce(contextOf(read, successor.sessionService), pay), 'ADK_STALE_SESSION');
+    await successor.release();
+    await expectCode(
+      services.exactlyOnce(contextOf(read, services.sessionService, 'other'), pay),
+      'ADK_INVALID_ARGUMENT',
+    );
+    expect(await rows()).toEqual([]);
+  },
+);
+
+outcomeSuite.own(
+  'H6',
+  'if the answer to the commit of exactlyOnce is lost, the stored result decides',
+  async (context) => {
+    const bank = await banking(context, { sessions: { onStaleSession: 'reject' } });
+    const { pay, rows, store } = bank;
+    const session = await called(bank);
+    let commits = 0;
+    const em = afterCommit(store.orm.em, () => {
+      if (++commits === 1) throw Object.assign(new Error('The connection was lost'), { code: 'ECONNRESET' });
+    });
+    const services = adkServices(em, { sessions: { onStaleSession: 'reject' } });
+    expect(await services.exactlyOnce(contextOf(session, services.sessionService), pay)).toEqual({ receipt: 11 });
+    expect(commits).toBe(2);
+    expect(await rows()).toEqual([11]);
+    expect(plain(session)).toEqual(plain(await bank.fresh(session)));
+
+    const once = adkServices(em, { retry: { attempts: 1 } });
+    commits = 0;
+    await bank.services.sessionService.appendEvent({
+      session,
+      event: eventOf({ author: 'clerk', content: { role: 'model', parts: calling('other') } }),
+    });
+    const lost = errorOf(once.exactlyOnce(contextOf(session, once.sessionService, 'of other'), pay));
+    expect(await lost).toMatchObject({ code: 'ADK_DATABASE', outcome: 'unknown' });
+  },
+);
+
+outcomeSuite.own(
+  'H6',
+  'work that meets a deadlock runs again, and counts once',
+  async (context) => {
+    const bank = await banking(context);
+    const { services, pay, rows, store } = bank;
+    const session = await called(bank);
+    const other = store.peer.em.fork();
+    let runs = 0;
+    const result = await services.exactlyOnce(contextOf(session, services.sessionService), async (tx) => {
+      const paid = await pay(tx);
+      if (++runs === 1) await deadlock(store, tx, other);
+      return paid;
+    });
+    expect(runs).toBe(2);
+    expect(result).toEqual({ receipt: 12 });
+    expect(await rows()).toEqual([12]);
+  },
+  (harness) => onInnodb(harness) && withConnections(harness),
+);
+
+outcomeSuite.own('H6', 'results are encoded, also by a codec that waits for its key', async (context) => {
+  const codec = late({ ...reversing }, () => Promise.resolve());
+  const bank = await banking(context, { codec });
+  const session = await called(bank);
+  const { services, pay, rows, store } = bank;
+  const again = async () => {
+    const read = (await services.sessionService.getSession(keyOf(session)))!;
+    return services.exactlyOnce(contextOf(read, services.sessionService), async (tx) => ({
+      ...(await pay(tx)),
+      secret: 'rosebud',
+    }));
+  };
+  const result = await again();
+  expect(await again()).toEqual(result);
+  expect(await rows()).toHaveLength(1);
+  expect(JSON.stringify(await store.query('select data from adk_events'))).not.toContain('rosebud');
+});
+
+outcomeSuite.own(
+  'H6',
+  'exactlyOnce refuses a transaction around it, one in its work, and other session services',
+  async (context) => {
+    const bank = await banking(context);
+    const { services, pay, rows, store } = bank;
+    const { sessionService } = services;
+    const session = await called(bank);
+    const toolContext = contextOf(session, sessionService);
+    await store.orm.em.fork().transactional(async (tx) => {
+      await expectCode(services.exactlyOnce(toolContext, pay), 'ADK_INSIDE_TRANSACTION');
+      const joined = contextOf(session, sessionService.withEntityManager(tx));
+      await expectCode(services.exactlyOnce(joined, pay), 'ADK_INSIDE_TRANSACTION');
+    });
+    const nested = () => store.orm.em.fork().transactional(() => Promise.resolve());
+    await expectCode(services.exactlyOnce(toolContext, nested), 'ADK_INSIDE_TRANSACTION');
+    const append = () => sessionService.appendEvent({ session, event: eventOf() });
+    await expectCode(services.exactlyOnce(toolContext, append), 'ADK_INSIDE_TRANSACTION');
+    const foreign = contextOf(session, undefined as unknown as MikroOrmSessionService);
+    await expectCode(services.exactlyOnce(foreign, pay), 'ADK_INVALID_ARGUMENT', 'MikroOrmSessionService');
+    expect(await rows()).toEqual([]);
+  },
+);
+
+outcomeSuite.own('H6', 'after a crash a model learns what each tool has done, and acts on it', async (context) => {
+  const bank = await banking(context);
+  const { services, pay, rows, fresh } = bank;
+  const { sessionService } = services;
+  const session = await bank.create();
+  const plugins = [toolJournal({ exactlyOnce: ['charge', 'refund'] })];
+  const done: string[] = [];
+  const tools = (hang: Execute) => ({
+    log: () => 'logged',
+    charge: (toolContext: Context) => services.exactlyOnce(toolContext, pay),
+    mail: hang,
+    refund: (toolContext: Context) => services.exactlyOnce(toolContext, pay),
+    find: () => ({ sent: true }),
+  });
+  // The process ends while `mail` runs; `refund` has not begun.
+  let arrived = () => {};
+  const hangs = new Promise<void>((resolve) => (arrived = resolve));
+  const hanging = () => {
+    arrived();
+    return new Promise<never>(() => undefined);
+  };
+  void run(session, {
+    agent: clerk(model(calling('log', 'charge', 'mail', 'refund')), tools(hanging)),
+    sessionService,
+    plugins,
+  });
+  await hangs;
+
+  const taken = await fresh(session);
+  await sessionService.appendEvents({ session: taken, events: interruptedToolResponses(taken) });
+  const reacting = new ScriptedModel((conversation) => {
+    const last = conversation
+      .flatMap(({ parts = [] }) => parts)
+      .flatMap(({ functionResponse }) => functionResponse ?? []);
+    const told = last.map(({ name, response }) => `${name} ${JSON.stringify(response)}`);
+    if (done.length === 0) {
+      done.push(...told);
+      // It repeats what did not take effect, asks about what may have, and repeats nothing that is done.
+      return last.flatMap(({ name = '', response }) => {
+        const { error } = response as { error?: string };
+        if (!error) return [];
+        const next = error.includes('did not take effect') ? name : 'find';
+        return [{ functionCall: { id: `${next} again`, name: next, args: {} } }];
+      });
+    }
+    return [
+      {
+        text: `Done: ${last
+          .slice(4)
+          .map(({ name }) => name)
+          .join()}`,
+      },
+    ];
+  });
+  const agent = new LlmAgent({
+    name: 'clerk',
+    model: reacting,
+    tools: clerk(
+      model(),
+      tools(() => 'sent'),
+    ).tools,
+  });
+  const events = await run(session, { agent, sessionService, plugins });
+  expect(done).toEqual([
+    'log {"result":"logged"}',
+    'charge {"receipt":11}',
+    expect.stringMatching(/^mail .*may or may not have taken effect/),
+    expect.stringMatching(/^refund .*did not take effect: nothing was changed/),
+  ]);
+  expect(events.at(-1)?.content?.parts).toEqual([{ text: 'Done: find,refund' }]);
+  expect(await rows()).toEqual([11, 12]);
+});
