@@ -6,6 +6,7 @@ import { adkMigrations } from './adk-migrations.js';
 import { changeMethod, changeSchema, executedNames, lastKnown, pendingMigrations, type Schema } from './mikro-orm.js';
 import { LEAVES_OUT_ADK_TABLES, isSkipped } from './refuse-config.js';
 import { withoutForeignKeys } from './sqlite-references.js';
+import { standIn } from '../src/database/orm/stand-in.js';
 import {
   adkTables,
   checkTables,
@@ -36,6 +37,41 @@ function compareRelationsAsOurs(metadata: MetadataStorage): void {
   }
 }
 
+/** The members of MikroORM's objects that the migrator has of its own: the host's stay as they are. */
+interface Own {
+  /** Whether tables may change. */
+  isMigrating: boolean;
+}
+
+/** @returns a stand-in of the host's `EntityManager`, for a migrator that leaves our tables alone. */
+function ownEntityManager(em: MigratorEntityManager, location: TableLocation, own: Own): MigratorEntityManager {
+  const driver = em.getDriver();
+  const connection = driver.getConnection();
+  const ownConnection = standIn(connection, {
+    transactional: (...args: Parameters<typeof connection.transactional>) =>
+      own.isMigrating && location.dialect === 'sqlite'
+        ? withoutForeignKeys(connection, ...args)
+        : connection.transactional(...args),
+  });
+  const config = standIn(em.config, {
+    // `orm.schema` also reads the host's `skipTables`, and must be able to create and drop our tables.
+    get(name: 'schemaGenerator') {
+      const options = em.config.get(name);
+      if (name !== 'schemaGenerator') return options;
+      return { ...options, skipTables: [...(options.skipTables ?? []), ...tableNames(location)] };
+    },
+    // MikroORM 7 takes its generator from here.
+    getExtension(name: string) {
+      const extension = em.config.getExtension<object>(name);
+      const Extension = extension?.constructor as (new (em: object) => object) | undefined;
+      return Extension && name === '@mikro-orm/schema-generator' ? new Extension(ownEm) : extension;
+    },
+  });
+  const ownDriver = standIn(driver, { config, getConnection: () => ownConnection });
+  const ownEm = standIn(em, { config, getDriver: () => ownDriver, getConnection: () => ownConnection });
+  return ownEm;
+}
+
 /**
  * MikroORM's `Migrator`, for `extensions: [AdkMigrator]`. Only the migrations of this package change its tables:
  * `migration:create` and snapshots leave them out. `migration:up` throws `SchemaError` if a table that it made is gone, and
@@ -47,12 +83,16 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
   readonly [LEAVES_OUT_ADK_TABLES] = true;
   readonly #em: MigratorEntityManager;
   readonly #location: TableLocation;
+  readonly #own: Own;
 
   constructor(em: MigratorEntityManager) {
-    super(em);
-    const dialect = supportedDialect(em.getPlatform());
-    this.#em = em;
-    this.#location = { dialect, ...locationOf(em.getMetadata()) };
+    const location = { dialect: supportedDialect(em.getPlatform()), ...locationOf(em.getMetadata()) };
+    const own: Own = { isMigrating: false };
+    const ownEm = ownEntityManager(em, location, own);
+    super(ownEm);
+    this.#em = ownEm;
+    this.#location = location;
+    this.#own = own;
     compareRelationsAsOurs(em.getMetadata());
   }
 
@@ -62,10 +102,8 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
 
   static {
     const { prototype } = AdkMigrator;
-    changeMethod(prototype, 'create', (migrator, inherited) => migrator.#withoutOurTables(inherited));
-    changeMethod(prototype, 'createInitial', (migrator, inherited) => migrator.#withoutOurTables(inherited));
     changeMethod(prototype, 'check', async (migrator, inherited) => {
-      const needed = await migrator.#withoutOurTables(inherited);
+      const needed = await inherited();
       await migrator.#refuseMissing();
       return needed;
     });
@@ -76,22 +114,25 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
 
   override async up(options?: Parameters<Migrator['up']>[0]) {
     await this.#refuseDamage();
+    // If nothing is pending, it spares the check on SQLite, which reads each row that has a foreign key.
     const isPending = (await pendingMigrations(this)).length > 0;
-    const applied = await this.#withoutOurTables(() => this.#migrate(isPending, () => super.up(options)));
+    const applied = await this.#migrate(isPending, () => super.up(options));
     await this.#refuseDamage();
     return applied;
   }
 
   override async down(options?: Parameters<Migrator['down']>[0]) {
     const known = await lastKnown(this, options);
-    return this.#withoutOurTables(() => this.#migrate(true, () => super.down(known)));
+    return this.#migrate(true, () => super.down(known));
   }
 
-  /** @param changesTables false if nothing is pending, to spare the check on SQLite, which reads each row that has a foreign key. */
-  #migrate<T>(changesTables: boolean, work: () => Promise<T>): Promise<T> {
-    return changesTables && this.#location.dialect === 'sqlite'
-      ? withoutForeignKeys(this.#em.getConnection(), work)
-      : work();
+  async #migrate<T>(isMigrating: boolean, work: () => Promise<T>): Promise<T> {
+    this.#own.isMigrating = isMigrating;
+    try {
+      return await work();
+    } finally {
+      this.#own.isMigrating = false;
+    }
   }
 
   /** @param schema the schema of the database after `up` or `down`. */
@@ -100,21 +141,9 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
     await super.storeCurrentSchema(schema);
   }
 
-  /** Sets `skipTables` only during `work`: `orm.schema` also reads it, and must be able to create and drop our tables. */
-  async #withoutOurTables<T>(work: () => T): Promise<Awaited<T>> {
-    const options = this.#em.config.get('schemaGenerator');
-    const { skipTables } = options;
-    options.skipTables = [...(skipTables ?? []), ...tableNames(this.#location)];
-    try {
-      return await work();
-    } finally {
-      options.skipTables = skipTables ?? [];
-    }
-  }
-
   /** MikroORM does not apply `skipTables` to a snapshot that it reads, and MikroORM 6 not to one that it writes either. */
   #leaveOut(schema: Schema): void {
-    const skipTables = [...(this.#em.config.get('schemaGenerator').skipTables ?? []), ...tableNames(this.#location)];
+    const { skipTables = [] } = this.#em.config.get('schemaGenerator');
     const tables = schema.getTables();
     tables.splice(0, tables.length, ...tables.filter(({ name }) => !isSkipped(name, skipTables)));
   }

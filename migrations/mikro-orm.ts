@@ -10,8 +10,6 @@ import { isObject } from '../src/model/json.js';
 
 /** Methods of `Migrator`, by the names that 6 and 7 give them. */
 const METHODS = {
-  create: ['createMigration', 'create'],
-  createInitial: ['createInitialMigration', 'createInitial'],
   check: ['checkMigrationNeeded', 'checkSchema'],
   getExecuted: ['getExecutedMigrations', 'getExecuted'],
   getPending: ['getPendingMigrations', 'getPending'],

@@ -34,34 +34,25 @@ async function checked<T>(connection: Connection, transaction: Transaction, befo
 }
 
 /**
- * Runs the transactions of migrations without foreign keys. To change a column, SQLite needs a rebuilt table, and `drop table` deletes
+ * Runs a transaction of migrations without foreign keys. To change a column, SQLite needs a rebuilt table, and `drop table` deletes
  * the rows that refer to the old one with `on delete cascade`. MikroORM turns foreign keys off, but inside the transaction, where SQLite
  * ignores it.
  *
- * @param work begins its transactions with `connection.transactional`.
- * @throws SchemaError if a transaction would leave rows that refer to a missing row; it is rolled back.
+ * @param inside the work of the transaction.
+ * @throws SchemaError if the transaction would leave rows that refer to a missing row; it is rolled back.
  */
-export async function withoutForeignKeys<T>(connection: Connection, work: () => Promise<T>): Promise<T> {
-  // A host may have put its own method there, to trace transactions.
-  const own = Object.getOwnPropertyDescriptor(connection, 'transactional');
-  const transactional: Transactional = connection.transactional.bind(connection);
-  connection.transactional = async (inside, options) => {
-    if (options?.ctx) return transactional(inside, options);
-    const before = await countOrphans(connection);
-    await connection.execute('pragma foreign_keys = off');
-    try {
-      return await transactional(
-        (transaction) => checked(connection, transaction, before, () => inside(transaction)),
-        options,
-      );
-    } finally {
-      await connection.execute('pragma foreign_keys = on');
-    }
-  };
+export async function withoutForeignKeys<T>(
+  connection: Connection,
+  inside: (transaction: Transaction) => Promise<T>,
+  options?: Parameters<Transactional>[1],
+): Promise<T> {
+  if (options?.ctx) return connection.transactional(inside, options);
+  const before = await countOrphans(connection);
+  await connection.execute('pragma foreign_keys = off');
   try {
-    return await work();
+    const work = (transaction: Transaction) => checked(connection, transaction, before, () => inside(transaction));
+    return await connection.transactional(work, options);
   } finally {
-    if (own) Object.defineProperty(connection, 'transactional', own);
-    else Reflect.deleteProperty(connection, 'transactional');
+    await connection.execute('pragma foreign_keys = on');
   }
 }
