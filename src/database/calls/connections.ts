@@ -1,4 +1,4 @@
-import type { EntityManager } from '@mikro-orm/core';
+import { DriverException, type EntityManager } from '@mikro-orm/core';
 import { supportedDialect, type DialectName } from '../../../entities/dialect-name.js';
 import { SchemaError } from '../../model/errors.js';
 import { isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
@@ -232,9 +232,9 @@ export class Connections {
     return failure === 'lockTimeout' && prefixes.get(this.orm) ? 'outage' : passingOf(failure);
   }
 
-  /** Whether an error comes from this database and may pass. An error of another server may have the same code. */
+  /** Whether an error that the host's work throws comes from a database, since MikroORM converted it, and may pass. */
   isPassing(error: unknown): boolean {
-    return this.statements.hasThrown(error) && this.passing(this.failureOf(error)) !== undefined;
+    return error instanceof DriverException && this.passing(this.failureOf(error)) !== undefined;
   }
 
   /** Whether the state of the database or the connection has caused an error, so that every other write would fail, too. */

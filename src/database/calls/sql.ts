@@ -1,15 +1,17 @@
 import {
+  DefaultLogger,
   DriverException,
+  SimpleLogger,
   type Configuration,
   type EntityManager,
   type ExceptionConverter,
+  type LogContext,
   type Logger,
 } from '@mikro-orm/core';
 import type { BoundStatement, Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import { now, setImmediate } from '../../model/clock.js';
 import { callHost } from '../../model/host-callbacks.js';
 import { isObject } from '../../model/json.js';
-import { processWide } from '../../model/process-wide.js';
 import { PLAIN } from '../../model/stored-texts.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import { type Tables, numberOf } from '../sql/tables.js';
@@ -58,25 +60,6 @@ function wholeNumber(value: unknown): number {
   return number;
 }
 
-/** The members of MikroORM's connection that are used. They are protected in its types. */
-interface LoggingConnection {
-  /** Runs a statement, and calls `logQuery` after it. */
-  executeQuery(...args: unknown[]): Promise<unknown>;
-  logQuery(shown: string, context: QueryLogContext): void;
-}
-
-/** The member of MikroORM's own logger that is used: the host's `logger`. */
-interface WritingLogger {
-  writer?: (message: string) => unknown;
-}
-
-interface QueryLogContext extends Outcome {
-  query: string;
-  params: readonly unknown[];
-  /** In ms. */
-  took: number;
-}
-
 interface Outcome {
   results?: number;
   affected?: unknown;
@@ -110,17 +93,13 @@ async function turn(): Promise<void> {
 /** Sends statements to a driver's connection like MikroORM: with the host's `onQuery`, its log, and its classes of errors. */
 export class Statements {
   readonly #config: Configuration;
-  readonly #connection: LoggingConnection;
   readonly #converter: ExceptionConverter;
-  readonly #errors: WeakSet<object>;
   readonly #format: (text: string, values: readonly unknown[]) => string;
 
   constructor(em: EntityManager) {
     const platform = em.getPlatform();
     this.#config = em.config;
-    this.#connection = em.getConnection() as unknown as LoggingConnection;
     this.#converter = platform.getExceptionConverter();
-    this.#errors = errorsOf(this.#connection, this.#converter);
     this.#format = (text, values) => platform.formatQuery(text, values);
   }
 
@@ -162,27 +141,17 @@ export class Statements {
   }
 
   #log(query: string, params: readonly unknown[], start: number, what: Outcome): void {
-    const logger = this.#config.getLogger() as Logger & WritingLogger;
-    const { writer } = logger;
-    // MikroORM ignores its result, so a promise that rejects would end the process.
-    if (writer) logger.writer = (message) => callHost(writer, message);
     try {
-      const shown = logger.isEnabled('query-params') ? this.#format(query, params) : query;
-      this.#connection.logQuery(shown, { query, params, took: Math.round(now() - start), ...what });
+      logQuery(this.#config, { query, params, took: Math.round(now() - start), ...what }, this.#format);
     } catch {
       // An error of the host's log must not fail the statement.
-    } finally {
-      if (writer) logger.writer = writer;
     }
-  }
-
-  /** Whether a statement on this database, ours or the host's, has thrown this error. */
-  hasThrown(error: unknown): boolean {
-    return isObject(error) && this.#errors.has(error);
   }
 
   #converted(error: unknown, query: string): unknown {
     if (error instanceof DriverException || !isError(error)) return error;
+    // MikroORM's exceptions read the stack, which errors of sqlite3's native code lack on Bun.
+    error.stack ??= '';
     const converted = this.#converter.convertException(error);
     // For the host's log (contract O8).
     if (!('sql' in converted)) Object.assign(converted, { sql: query });
@@ -190,36 +159,60 @@ export class Statements {
   }
 }
 
-const noted = processWide('thrown errors', () => new WeakMap<object, WeakSet<object>>());
-
-/** The errors of an ORM's statements, since errors of another database may have the same classes and codes. */
-function errorsOf(connection: LoggingConnection, converter: ExceptionConverter): WeakSet<object> {
-  const known = noted.get(connection);
-  if (known) return known;
-  const errors = new WeakSet<object>();
-  noted.set(connection, errors);
-  const convert = converter.convertException.bind(converter);
-  converter.convertException = (error) => {
-    // MikroORM's exceptions read the stack, which errors of sqlite3's native code lack on Bun.
-    error.stack ??= '';
-    const converted = convert(error);
-    errors.add(converted);
-    return converted;
-  };
-  // Statements that are sent on the connection itself, without MikroORM's driver, are not converted.
-  const execute = connection.executeQuery.bind(connection);
-  connection.executeQuery = async (...args) => {
-    try {
-      return await execute(...args);
-    } catch (error) {
-      if (isObject(error)) errors.add(error);
-      throw error;
-    }
-  };
-  return errors;
-}
-
 /** Without `instanceof`, which is false for errors of native code under jest. */
 function isError(error: unknown): error is Error {
   return isObject(error) && 'message' in error;
+}
+
+/** The member of MikroORM's own logger that is used: the host's `logger`. */
+interface WritingLogger extends Logger {
+  writer?: (message: string) => unknown;
+}
+
+/** The members of MikroORM 7's config that are used. */
+interface SlowQueries {
+  get(option: 'slowQueryThreshold'): number | undefined;
+  getSlowQueryLogger(): Logger;
+}
+
+interface SentQuery extends Outcome {
+  query: string;
+  params: readonly unknown[];
+  /** In ms. */
+  took: number;
+}
+
+/** Shows a statement in the host's log like MikroORM. @param format puts the values into the text. */
+function logQuery(
+  config: Configuration,
+  sent: SentQuery,
+  format: (text: string, values: readonly unknown[]) => string,
+): void {
+  const logger = config.getLogger();
+  const query = logger.isEnabled('query-params') ? format(sent.query, sent.params) : sent.query;
+  const connection = { type: 'write', name: config.get('name') };
+  const context = { level: 'info', connection, ...sent, query } as LogContext & SentQuery;
+  write(logger, context);
+  if (!hasSlowQueries(config)) return;
+  const threshold = config.get('slowQueryThreshold');
+  if (typeof threshold !== 'number' || sent.took < threshold) return;
+  const { level = 'warning' } = sent;
+  const slow = { enabled: true, level, namespace: 'slow-query' };
+  write(config.getSlowQueryLogger(), { ...context, ...slow } as LogContext & SentQuery);
+}
+
+function hasSlowQueries(config: object): config is SlowQueries {
+  return 'getSlowQueryLogger' in config;
+}
+
+/** MikroORM's loggers ignore the result of the host's function, and a promise that rejects would end the process. */
+function write(logger: WritingLogger, context: LogContext & SentQuery): void {
+  const { writer } = logger;
+  const prototype: unknown = Object.getPrototypeOf(logger);
+  const isMikroOrms = prototype === DefaultLogger.prototype || prototype === SimpleLogger.prototype;
+  if (!writer || !isMikroOrms) callHost((given: typeof context) => logger.logQuery(given), context);
+  else if (logger.isEnabled('query', context)) {
+    const own = Object.create(logger, { writer: { value: (message: string) => callHost(writer, message) } }) as Logger;
+    own.logQuery(context);
+  }
 }

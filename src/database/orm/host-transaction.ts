@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { InsideTransactionError } from '../../model/errors.js';
 import { processWide } from '../../model/process-wide.js';
 import { Queues } from '../../model/queues.js';
+import { standIn } from './stand-in.js';
 
 /** The members that are used of what `em.getTransactionContext()` returns. */
 interface HostTransaction {
@@ -13,11 +14,11 @@ interface HostTransaction {
   readonly isRolledBack?: boolean;
 }
 
+/** The methods of knex, which send at once. */
+type KnexTransaction = Record<'commit' | 'rollback', (...args: unknown[]) => Promise<unknown>>;
+
 /** The methods of kysely, which return a command to execute; a savepoint has the same methods. */
 const KYSELY_COMMANDS = ['savepoint', 'releaseSavepoint', 'rollbackToSavepoint', 'commit', 'rollback'] as const;
-
-/** The methods of knex send at once. */
-type KnexTransaction = Record<'commit' | 'rollback', (...args: unknown[]) => Promise<unknown>>;
 
 type KyselyTransaction = Record<(typeof KYSELY_COMMANDS)[number], (...args: unknown[]) => Command>;
 
@@ -25,7 +26,7 @@ interface Command {
   execute(): Promise<unknown>;
 }
 
-/** The transactions around kysely's savepoints, since kysely's object for a savepoint does not end with its transaction. */
+/** The transactions around savepoints, since kysely's object for a savepoint does not end with its transaction. */
 const outer = processWide('outer transactions', () => new WeakMap<object, object>());
 
 /** The transactions and savepoints of kysely whose end was sent; kysely itself notes only the answer. */
@@ -56,8 +57,8 @@ export function beginningWith<T>(instead: object, work: () => Promise<T>): Promi
   return beginnings.run({ instead }, work);
 }
 
-/** The transactions that were noted: a connection that was wrapped twice would wait for itself. */
-const known = processWide('known transactions', () => new WeakSet<object>());
+/** The stand-ins of transactions, by themselves and by the transaction: the end of others is not noticed. */
+const known = processWide('stand-ins of transactions', () => new WeakMap<object, HostTransaction>());
 
 const statements = new Queues<object>('statements of transactions');
 
@@ -85,11 +86,16 @@ export function keepingTo<T>(transaction: object, work: () => Promise<T>): Promi
 }
 
 /**
- * Makes the transactions of a connection end only between the pieces of work of `statementsOf`: otherwise they would commit or undo
- * a part of one. It also notes which of kysely's transactions are savepoints; otherwise work that was begun in a savepoint would
- * seem to be in an open transaction for ever.
+ * Replaces `begin` of a host's connection, so that it returns a stand-in of the transaction. That ends only between the pieces of
+ * work of `statementsOf`: otherwise it would commit or undo a part of one. MikroORM's own `commit` and `rollback` also call
+ * subscribers, which may join the transaction.
+ *
+ * @param noted runs MikroORM's `begin` for a transaction that is no savepoint.
  */
-export function noteTransactions(connection: { begin(options?: { ctx?: object }): Promise<object> }): void {
+export function noteTransactions(
+  connection: { begin(options?: { ctx?: object }): Promise<object> },
+  noted: (begin: () => Promise<object>) => Promise<object>,
+): void {
   // eslint-disable-next-line @typescript-eslint/unbound-method -- called with `this`
   const { begin } = connection;
   const begun = new WeakSet<object>();
@@ -105,61 +111,59 @@ export function noteTransactions(connection: { begin(options?: { ctx?: object })
     const { instead } = beginning ?? {};
     // For one transaction only.
     if (beginning) beginning.instead = undefined;
-    const transaction = await begin.call(instead ? withMembers(connection, instead) : connection, options);
+    const send = () => begin.call(instead ? standIn(connection, instead) : connection, options);
+    const transaction = await (options?.ctx ? send() : noted(send));
     // If the connection was lost meanwhile, knex hands out a transaction that has ended, and keeps the error.
     if (hasEnded(transaction) && 'executionPromise' in transaction) await transaction.executionPromise;
-    begun.add(transaction);
-    if (known.has(transaction)) return transaction;
-    known.add(transaction);
-    if (options?.ctx) outer.set(transaction, options.ctx);
-    // MikroORM's own methods also call subscribers, which may join the transaction.
-    if (isKnex(transaction)) {
-      const { commit, rollback } = transaction;
-      const end = (send: () => Promise<unknown>) => {
-        endOnce(transaction);
-        return send();
-      };
-      transaction.commit = (...args) =>
-        statementsOf(transaction, async () => {
-          try {
-            await ends.get(transaction)?.commit();
-          } catch (error) {
-            // MikroORM waits for the end of the transaction, not for this promise.
-            return end(() => rollback(error));
-          }
-          return end(() => commit(...args));
-        });
-      transaction.rollback = (...args) => statementsOf(transaction, () => end(() => rollback(...args)));
-    } else if (isKysely(transaction)) {
-      for (const name of KYSELY_COMMANDS) {
-        const command = transaction[name].bind(transaction);
-        transaction[name] = (...args) => {
-          const sent = command(...args);
-          const execute = async () => {
-            if (name === 'commit') await ends.get(transaction)?.commit();
-            if (name !== 'savepoint') {
-              ending.add(transaction);
-              endOnce(transaction);
-            }
-            return sent.execute();
-          };
-          return { execute: () => statementsOf(transaction, execute) };
-        };
-      }
-    }
-    return transaction;
+    const own: object = standIn(
+      transaction,
+      endsOf(transaction, () => own),
+    );
+    begun.add(own);
+    for (const either of [transaction, own]) known.set(either, own);
+    if (options?.ctx) outer.set(own, options.ctx);
+    return own;
   };
 }
 
-/** The same object with other members. Its own methods are called on itself, since MikroORM 7 has private fields. */
-function withMembers<T extends object>(object: T, members: object): T {
-  return new Proxy(object, {
-    get(target, name) {
-      if (name in members) return Reflect.get(members, name) as unknown;
-      const member: unknown = Reflect.get(target, name);
-      return typeof member === 'function' ? (member.bind(target) as unknown) : member;
-    },
-  });
+/** @returns the members that end a transaction, or a savepoint. @param own returns its stand-in. */
+function endsOf(transaction: object, own: () => object): object {
+  if (isKnex(transaction)) {
+    const end = (send: () => Promise<unknown>) => {
+      endOnce(own());
+      return send();
+    };
+    const rollback = (...args: unknown[]) => end(() => transaction.rollback(...args));
+    const commit = async (...args: unknown[]) => {
+      try {
+        await ends.get(own())?.commit();
+      } catch (error) {
+        // MikroORM waits for the end of the transaction, not for this promise.
+        return rollback(error);
+      }
+      return end(() => transaction.commit(...args));
+    };
+    return {
+      commit: (...args: unknown[]) => statementsOf(own(), () => commit(...args)),
+      rollback: (...args: unknown[]) => statementsOf(own(), () => rollback(...args)),
+    };
+  }
+  if (!isKysely(transaction)) return {};
+  const command =
+    (name: (typeof KYSELY_COMMANDS)[number]) =>
+    (...args: unknown[]) => {
+      const sent = transaction[name](...args);
+      const execute = async () => {
+        if (name === 'commit') await ends.get(own())?.commit();
+        if (name !== 'savepoint') {
+          ending.add(own());
+          endOnce(own());
+        }
+        return sent.execute();
+      };
+      return { execute: () => statementsOf(own(), execute) };
+    };
+  return Object.fromEntries(KYSELY_COMMANDS.map((name) => [name, command(name)]));
 }
 
 const isKnex = (transaction: object): transaction is KnexTransaction => 'isCompleted' in transaction;
@@ -169,10 +173,10 @@ const isKysely = (transaction: object): transaction is KyselyTransaction => 'isC
 /** The transaction itself, for any of its savepoints. */
 export function physicalOf(transaction: HostTransaction): HostTransaction {
   const around = aroundOf(transaction);
-  return around ? physicalOf(around) : transaction;
+  return around ? physicalOf(around) : (known.get(transaction) ?? transaction);
 }
 
-const aroundOf = (transaction: HostTransaction) => transaction.parentTransaction ?? outer.get(transaction);
+const aroundOf = (transaction: HostTransaction) => outer.get(transaction) ?? transaction.parentTransaction;
 
 /**
  * Whether the result of `em.getTransactionContext()`, or a transaction around it, has ended, so that no statement can run in it.

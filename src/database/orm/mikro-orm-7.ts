@@ -37,7 +37,11 @@ const CLOSED = 'Unable to acquire a connection: the ORM is closed';
 /** The pool of mysql2 or node-postgres that MikroORM has made. */
 type NativePool =
   | { getConnection(done: (error: unknown, raw?: object) => void): unknown }
-  | { connect(...callback: unknown[]): Promise<object> | undefined; end(...callback: unknown[]): unknown };
+  | {
+      connect(...callback: unknown[]): Promise<object> | undefined;
+      readonly ending: boolean;
+      on(event: 'remove', listener: () => void): unknown;
+    };
 
 function isPool(client: unknown): client is NativePool {
   return isObject(client) && ('getConnection' in client || 'totalCount' in client);
@@ -93,7 +97,7 @@ export class KyselyOrmConnection implements OrmConnection {
   /** Whether it was ever open. If it is not open now, the host has closed it. */
   #wasOpen: boolean;
   /** Those who wait for a connection, or have one. */
-  readonly #waiting = new Set<(error: unknown) => void>();
+  #waiting = new Set<(error: unknown) => void>();
   /** The driver's connection for each connection of kysely, if it is known. */
   readonly #raw = new WeakMap<KyselyDriverConnection, object>();
   /** For connections whose driver is not known. One object each, or every call would read the settings again. */
@@ -103,15 +107,15 @@ export class KyselyOrmConnection implements OrmConnection {
     this.#em = em;
     this.#connection = connection;
     this.#wasOpen = connection.connected;
-    const begin = connection.begin.bind(connection);
-    connection.begin = async (options) => {
-      if (options?.ctx) return begin(options);
-      if (!this.#isKnown) await this.#open();
-      const given: Given = {};
-      const transaction = await asking.run(given, () => begin(options));
-      if (given.raw && isKysely(transaction)) await provided(transaction, (own) => this.#note(own, given));
-      return transaction;
-    };
+  }
+
+  /** Runs MikroORM's `begin`, and notes the connection that it gets. */
+  async begun(begin: () => Promise<object>): Promise<object> {
+    if (!this.#isKnown) await this.#open();
+    const given: Given = {};
+    const transaction = await asking.run(given, begin);
+    if (given.raw && isKysely(transaction)) await provided(transaction, (own) => this.#note(own, given));
+    return transaction;
   }
 
   get #isKnown(): boolean {
@@ -144,24 +148,22 @@ export class KyselyOrmConnection implements OrmConnection {
     this.isInProcess = !isPool(client);
     if (!isPool(client)) return;
     noteGiven(client);
-    if ('end' in client) this.#endWaitsOf(client);
-  }
-
-  /** A pool of node-postgres that is closed forgets those who wait, and they would wait until their time is up (contract O3). */
-  #endWaitsOf(pool: { end(...callback: unknown[]): unknown }): void {
-    const end = pool.end.bind(pool);
-    pool.end = (...callback) => {
-      for (const reject of this.#waiting) reject(new Error(CLOSED));
-      return end(...callback);
-    };
+    if (!('connect' in client)) return;
+    // A pool of node-postgres that is closed forgets those who wait, and they would wait until their time is up (contract O3). It may
+    // still end its connections when another pool is open.
+    const waiting = (this.#waiting = new Set());
+    client.on('remove', () => {
+      if (client.ending) for (const reject of waiting) reject(new Error(CLOSED));
+    });
   }
 
   async reserve(): Promise<ReservedConnection> {
     const opening = this.open();
     if (opening) await opening;
     const given: Given = {};
+    const waiting = this.#waiting;
     return new Promise<ReservedConnection>((resolve, reject) => {
-      this.#waiting.add(reject);
+      waiting.add(reject);
       const reserved = async (kysely: Kysely) => {
         const own = await provided(kysely, (connection) => connection);
         this.#note(own, given);
@@ -169,7 +171,7 @@ export class KyselyOrmConnection implements OrmConnection {
       };
       const ask = () => this.#connection.getClient().connection().execute(reserved);
       const asked = this.isInProcess ? ask() : asking.run(given, ask);
-      asked.catch(reject).finally(() => this.#waiting.delete(reject));
+      asked.catch(reject).finally(() => waiting.delete(reject));
     });
   }
 

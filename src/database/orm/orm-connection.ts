@@ -68,10 +68,14 @@ export function setOrmConnection(connection: Connection, orm: OrmConnection): vo
 }
 
 function newOrmConnection(em: EntityManager, connection: Connection): OrmConnection {
-  const isKysely = isKyselyConnection(connection);
-  if (!isKysely && !isKnexConnection(connection)) throw unsupportedDatabase();
-  noteTransactions(connection);
-  return isKysely ? new KyselyOrmConnection(em, connection) : new KnexOrmConnection(em, connection);
+  if (isKyselyConnection(connection)) {
+    const orm = new KyselyOrmConnection(em, connection);
+    noteTransactions(connection, (begin) => orm.begun(begin));
+    return orm;
+  }
+  if (!isKnexConnection(connection)) throw unsupportedDatabase();
+  noteTransactions(connection, (begin) => begin());
+  return new KnexOrmConnection(em, connection);
 }
 
 /** @throws InvalidArgumentError if it is not an `EntityManager`. */

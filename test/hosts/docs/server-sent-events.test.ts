@@ -198,8 +198,7 @@ describe('the recipe for server-sent events', () => {
     });
     const stop = jest.spyOn(globalThis, 'clearInterval');
     // Every statement is logged by it.
-    const connection = lent.orm.em.getConnection() as unknown as { logQuery(): void };
-    const polls = jest.spyOn(connection, 'logQuery');
+    const polls = jest.spyOn(lent.orm.config.getLogger(), 'logQuery');
 
     const request = get(url, { headers: { 'last-event-id': '1' } });
     const [response] = (await once(request, 'response')) as [IncomingMessage];
