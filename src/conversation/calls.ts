@@ -76,13 +76,12 @@ export interface Effects {
   returned?: Call;
   /** The first answer that no call waits for, and whether there was one that did. */
   refused?: { id: string; isAnswered: boolean };
-  /** Whether the rows do not suffice to decide if ADK takes an answer, so that the events of the session must be read. */
-  needsEvents?: boolean;
 }
 
 /**
  * Which calls of a session wait, as ADK decides it; `isTaken` has the table of what answers. Made from all events in their order,
- * or from the rows of a session and the events after them: the rows that result are the same.
+ * or from the rows of a session and the events after them: the rows that result are the same. A row whose call `takes` an answer by
+ * its `schema` also needs the `args` of the call, before an event that answers it.
  *
  * Calls and responses are paired by branch, order and place. The id is not enough: models number their calls (`call_0`) from the
  * beginning in each turn, also in agents that run in parallel (google/adk-python#6761). A response belongs to an earlier call of
@@ -161,8 +160,7 @@ export class Calls {
       else missing.push(this.#missing(seq, event, response));
     }
     if (loose.author === 'user') this.#hear(seq, loose, parts);
-    const called = parts.map(({ functionCall }) => functionCall).filter(isRecord);
-    effects.made = [...called.map((call, number) => this.#make({ seq, number }, event, call)), ...missing];
+    effects.made = [...callsOf(loose).map((call, number) => this.#make({ seq, number }, event, call)), ...missing];
     this.#settle();
     return effects;
   }
@@ -209,7 +207,6 @@ export class Calls {
     );
     if (waiting) {
       waiting.answeredFrom ??= seq;
-      effects.needsEvents ||= waiting.takes === 'schema' && !waiting.event;
       if (!isAbortEvent(event) && !isTaken(waiting.takes, answer, waiting.args)) return waiting;
       return this.#close(seq, waiting, answer);
     }
@@ -342,6 +339,10 @@ export class Calls {
     this.#unsettled = this.#unsettled.filter(isUnsettled);
   }
 }
+
+/** @returns the calls that an event makes, in the order of their numbers. */
+export const callsOf = (event: LooseEvent): Record<string, unknown>[] =>
+  partsOf(event).flatMap(({ functionCall }) => (isRecord(functionCall) ? [functionCall] : []));
 
 const UNNAMED = { number: 0, name: '', timestamp: 0, args: {}, isLongRunning: false } as const;
 

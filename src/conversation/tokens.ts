@@ -1,5 +1,4 @@
 import { isRecord } from '../model/json.js';
-import { partsOf, type LooseEvent } from '../model/turn.js';
 
 /** The tokens of calls of models, as the events count them in their `usageMetadata`. */
 export interface TokenCounts {
@@ -37,7 +36,3 @@ export function addTokens(sum: TokenCounts, tokens: TokenCounts): void {
   sum.outputTokens += tokens.outputTokens;
   sum.thoughtsTokens += tokens.thoughtsTokens;
 }
-
-/** How many functions an event calls. */
-export const toolCallsOf = (event: LooseEvent): number =>
-  partsOf(event).filter(({ functionCall }) => isRecord(functionCall)).length;

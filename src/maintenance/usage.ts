@@ -1,4 +1,5 @@
-import { NO_TOKENS, addTokens, tokensOf, toolCallsOf, type TokenCounts } from '../conversation/tokens.js';
+import { callsOf } from '../conversation/calls.js';
+import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../conversation/tokens.js';
 import type { LogEntry } from '../log/entries.js';
 import { DAY_MS, dayOf } from '../model/days.js';
 import type { UsageOptions } from './options.js';
@@ -50,7 +51,7 @@ export async function usageIn(
     const row = rows.get(id) ?? { appName, group, events: 0, toolCalls: 0, ...NO_TOKENS };
     rows.set(id, row);
     row.events++;
-    row.toolCalls += toolCallsOf(event);
+    row.toolCalls += callsOf(event).length;
     addTokens(row, tokensOf(event) ?? NO_TOKENS);
   }
   const sorted = [...rows].sort(([one], [other]) => (one < other ? -1 : 1));

@@ -1,5 +1,5 @@
 import { setState } from '../database/dialects/session-rows.js';
-import { Calls, concernsCalls, type Effects, type LongRunningCall } from '../conversation/calls.js';
+import { Calls, callsOf, concernsCalls, type Call, type Effects, type LongRunningCall } from '../conversation/calls.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import { recordChange } from '../database/statements/changes.js';
@@ -23,9 +23,10 @@ import {
   StaleSessionError,
   type Damage,
 } from '../model/errors.js';
-import { decodeEvent } from '../model/json.js';
+import { decodeEvent, isRecord } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { byScope, perScope, prefixed, type Scope, type StateEntries, type StateEntry } from '../model/state.js';
+import { partsOf } from '../model/turn.js';
 import type { Revision } from './handle.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -104,7 +105,7 @@ export class LockedAppend {
       if (found) contents.set(stored.id, found);
     }
     const before = await openCallsOf(sql, this.#session);
-    const calls = new Calls(before);
+    const calls = new Calls(await this.#withSchemas(sql, before, events));
     const added = new Map<number, Effects>();
     let isRewritten = false;
     // An earlier attempt of this call has stored the events: do not refuse them because others came after (contract O1).
@@ -204,13 +205,32 @@ export class LockedAppend {
   }
 
   /**
+   * Adds to the questions that the events answer what their rows lack: the `args` of the call, whose schema decides whether ADK takes an
+   * answer. Reads only the events that ask, since others wait for the lock.
+   */
+  async #withSchemas(sql: Sql, rows: readonly LongRunningCall[], events: readonly EventWrite[]) {
+    const responses = events
+      .flatMap(({ stored }) => partsOf(decodeEvent(stored.json) ?? {}))
+      .map((part) => part['functionResponse']);
+    const answered = new Set(responses.filter(isRecord).map(({ id }) => id));
+    const known: (LongRunningCall & Partial<Call>)[] = [];
+    for (const row of rows) {
+      const isNeeded = row.takes === 'schema' && answered.has(row.id);
+      const asking = isNeeded ? await findEvent(sql, this.#session, row.seq, { isLocked: true }) : undefined;
+      const { args } = callsOf(decodeEvent(asking?.json) ?? {})[row.number] ?? {};
+      known.push(isRecord(args) ? { ...row, args } : row);
+    }
+    return known;
+  }
+
+  /**
    * Updates the open calls: the rows after the new events; or, if those do not suffice, the calls of all events.
    *
    * @throws CallAnsweredError with `onAnsweredCall: 'reject'`.
    */
   async #writeCalls(sql: Sql, { before, calls, added, isRewritten }: ChangedCalls): Promise<void> {
     const isStrict = this.#calls.options.onAnsweredCall === 'reject';
-    const isUnsure = [...added.values()].some(({ refused, needsEvents }) => needsEvents || (isStrict && refused));
+    const isUnsure = isStrict && [...added.values()].some(({ refused }) => refused);
     if (!isRewritten && !isUnsure) return setOpenCalls(sql, this.#session, calls, before);
     const whole = new Calls();
     for (const { seq, json } of eventsOf(await readSession(sql, this.#session))) {

@@ -476,6 +476,30 @@ openCallSuite.own('H5', 'an answer that ADK refuses or ignores answers nothing',
   }
 });
 
+openCallSuite.own('E3', 'an answer whose schema is checked reads only the event that asks', async (context) => {
+  const { create, service, recorded } = context;
+  const session = await create();
+  const question = calling(
+    'e2',
+    { other: { name: INPUT }, input: { name: INPUT, args: { response_schema: SCHEMA } } },
+    NODE,
+  );
+  await service.appendEvents({ session, events: [says('1'), question, ...range(20).map((n) => saying(`${n}`))] });
+  for (const [value, waiting] of [
+    ['many', ['other', 'input']],
+    [1, ['other']],
+  ] as const) {
+    const statements = await recorded(() =>
+      service.appendEvent({ session, event: answer('input', INPUT, { n: value }) }),
+    );
+    const texts = statements.map(({ text }) => text);
+    // One event by its number; the union would be the whole session.
+    expect(texts.filter((text) => text.includes('adk_events') && /\bseq = (\?|\$\d+)/.test(text))).toHaveLength(1);
+    expect(texts.filter((text) => text.includes('union all'))).toEqual([]);
+    expect((await openIn(context, session)).sort()).toEqual([...waiting].sort());
+  }
+});
+
 openCallSuite.own('H5', 'a plain text answers the only question of a workflow', async (context) => {
   const { create, orm } = context;
   const service = new MikroOrmSessionService(orm.em, { onAnsweredCall: 'reject' });

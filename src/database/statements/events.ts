@@ -69,22 +69,24 @@ export async function highestSeq(sql: Sql, session: SessionKey, { firstSeq }: Se
 }
 
 /**
+ * @param by the id of the event, or its number.
  * @param options.isLocked whether the caller holds the session's lock.
- * @returns the number of a stored event, and its content.
+ * @returns the number, the id and the content of a stored event.
  */
 export async function findEvent(
   sql: Sql,
   session: SessionKey,
-  eventId: string,
+  by: string | number,
   options?: UnderLock,
 ): Promise<EventContent | undefined> {
-  const select = texts(sql).selectOne + underLock(sql, session, options);
+  const { selectById, selectByNumber } = texts(sql);
+  const select = (typeof by === 'string' ? selectById : selectByNumber) + underLock(sql, session, options);
   const key = sessionValues(session);
-  const [row] = await sql.all<EventRow>(select, [...key, ...key, eventId]);
+  const [row] = await sql.all<EventRow>(select, [...key, ...key, by]);
   if (!row) return undefined;
-  const seq = numberOf(row.seq);
+  const [seq, id] = [numberOf(row.seq), textOf(row.event_id)];
   const text = optionalTextOf(row.data) ?? (await readParts(sql, session, seq, options)) ?? undefined;
-  return { seq, id: eventId, ...contentOf(sql.texts, { ...session, origin: originIn(row) }, eventId, text) };
+  return { seq, id, ...contentOf(sql.texts, { ...session, origin: originIn(row) }, id, text) };
 }
 
 /** @returns the number of a stored event, whatever its content is. */
@@ -140,20 +142,23 @@ export function encodedBatch(texts: StoredTexts, batch: AppendBatch, origin: str
 
 interface EventRow extends OriginRow {
   seq: number;
+  event_id: string;
   /** Null if the event is in parts. */
   data: string | null;
 }
 
 const texts = perTables(({ dialect: { sql }, tables }: Sql) => {
   const { events, eventParts, select } = tables;
+  const selectOne = `select seq, event_id, ${select.data} as data, ${originOfSession(tables)} as origin
+    from ${events} where ${SESSION_WHERE}`;
   const copy = (table: string, columns: string) =>
     `insert into ${table} (${SESSION_COLUMNS}, ${columns})
       select app_name, user_id, ?, ${columns} from ${table} where ${SESSION_WHERE} and seq <= ?`;
   return {
     selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
     selectNumber: `select seq from ${events} where ${SESSION_WHERE} and event_id = ?`,
-    selectOne: `select seq, ${select.data} as data, ${originOfSession(tables)} as origin
-      from ${events} where ${SESSION_WHERE} and event_id = ?`,
+    selectById: `${selectOne} and event_id = ?`,
+    selectByNumber: `${selectOne} and seq = ?`,
     selectSuperseded: `select seq, superseded from ${events} where ${SESSION_WHERE} and seq <= ? and superseded is not null
       and seq >= ? and ${isFromNumber('', '?', '?')}`,
     copy: [

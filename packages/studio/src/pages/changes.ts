@@ -2,7 +2,7 @@ import { REQUEST_CONFIRMATION_FUNCTION_CALL_NAME, createEvent } from '@google/ad
 import { labelsIn } from '../../../../src/model/description.js';
 import { InvalidArgumentError, SessionNotFoundError } from '../../../../src/index.js';
 import { decode, decodeEvent, isRecord } from '../../../../src/model/json.js';
-import { partsOf } from '../../../../src/model/turn.js';
+import { callsOf } from '../../../../src/conversation/calls.js';
 import type { TransferredSession } from '../../../../src/internal.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
@@ -141,7 +141,7 @@ async function askedCall(visit: Visit) {
   const { reading, session, params } = visit;
   const json = await reading.eventJson(session, visit.number('at') ?? 0);
   const event = decodeEvent(json);
-  const calls = (event ? partsOf(event) : []).map(({ functionCall }) => functionCall).filter(isRecord);
+  const calls = event ? callsOf(event) : [];
   const found = calls.find(({ id }) => id === params.get('call'));
   if (!found) throw new Refusal(404, 'There is no such call. It was answered, or its event is gone.');
   return { id: String(found['id']), name: String(found['name']), args: found['args'] ?? {} };
