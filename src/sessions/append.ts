@@ -17,7 +17,6 @@ import { byScope, setOwn, type StateEntry } from '../model/state.js';
 import type { ObservedCall, Telemetry } from '../telemetry/telemetry.js';
 import { applyDelta, forgetWrites, winningKeys } from './delta.js';
 import {
-  addMissed,
   forgetRevision,
   hasOnlyReadEvents,
   keyOf,
@@ -393,10 +392,9 @@ export class Appender {
       const events = readEvents({ ...read, events: read.events.filter(isWanted) });
       // The next append notices what was recorded after this one.
       const lastChange = read.incarnation === appended.incarnation ? appended.lastChange : read.lastChange;
-      const now = { head: { ...read, lastChange }, state: state.value };
+      const of = isEnough ? 'missed' : isAnother ? 'anew' : 'whole';
       if (isAnother) forgetWrites(handle.state);
-      if (isEnough) addMissed(handle, own, { ...now, missed: events.value });
-      else patch(handle, own, { ...now, events: events.value, isAnew: isAnother });
+      patch(handle, own, { head: { ...read, lastChange }, state: state.value, events: events.value, of });
       this.#calls.damage.report(key, events.damaged, state.damaged);
     } catch (error) {
       this.#database.report(error, { operation: 'catchUp', key });

@@ -122,78 +122,50 @@ function isChangeable(handle: Session, appended: readonly Event[]): boolean {
 /** An append's events, with the keys that they wrote. */
 type OwnEvents = readonly { event: Event; delta: StampedDelta }[];
 
-type Head = History & Pick<ReadHead, 'lastSeq' | 'lastUpdateTime'>;
-
-/**
- * Adds the events that a handle missed, if nothing else happened to its session (contract E2): in their order, and with the keys
- * that they wrote. Other keys stay, since they may be `temp:` keys or direct writes (contract A4).
- *
- * @param missed the events after the handle's revision; the caller's own are among them.
- * @param state the session's state, read with them.
- */
-export function addMissed(
-  handle: Session,
-  own: OwnEvents,
-  { head, state, missed }: { head: Head; state: Readonly<Record<string, unknown>>; missed: readonly Event[] },
-): void {
-  takeState(handle, state, [
-    ...keysOf(own),
-    ...missed.flatMap((event) => Object.keys(event.actions?.stateDelta ?? {})),
-  ]);
-  const known = new Map(handle.events.map((event) => [event.id, event]));
-  const ids = new Set(missed.map(({ id }) => id));
-  const before = handle.events.filter(({ id }) => !ids.has(id));
-  // The caller's own objects stay in the handle (contract A3).
-  replaceContent(
-    handle.events,
-    before,
-    missed.map((event) => known.get(event.id) ?? event),
-  );
-  handle.lastUpdateTime = head.lastUpdateTime;
-  setRevision(handle, head, head.lastSeq);
+/** What a handle that is behind has read. */
+interface ReadAgain {
+  head: History & Pick<ReadHead, 'lastSeq' | 'lastUpdateTime'>;
+  /** The state of the session, read with the events. */
+  state: Readonly<Record<string, unknown>>;
+  /** The caller's own are among them. */
+  events: readonly Event[];
+  /**
+   * Which events: those that it `missed`, if others have done nothing but append; the `whole` session; or a session that begins `anew`,
+   * since the handle belongs to a history that is gone, or to an earlier session with this id.
+   */
+  of: 'missed' | 'whole' | 'anew';
 }
 
 /**
  * Makes a handle what its session is now (contract E2). Events and values whose content is the same stay the objects that they are.
- *
- * @param options.events the events that the handle is to have.
- * @param options.isAnew whether the handle belongs to a history that is gone, or to an earlier session with this id: then only
- *   `temp:` keys stay. Otherwise direct writes do, too, unless others have changed the key (contract A4).
+ * Keys that nobody else has changed stay, too, since they may be `temp:` keys or direct writes (contract A4); of a session that begins
+ * anew, only `temp:` keys.
  */
-export function patch(
-  handle: Session,
-  own: OwnEvents,
-  {
-    head,
-    state,
-    events,
-    isAnew,
-  }: { head: Head; state: Readonly<Record<string, unknown>>; events: readonly Event[]; isAnew: boolean },
-): void {
+export function patch(handle: Session, own: OwnEvents, { head, state, events, of }: ReadAgain): void {
   const { isPartial = true, state: stored = new Map<string, unknown>() } = revisions.get(handle) ?? {};
-  const keys = isAnew
-    ? [...Object.keys(state), ...Object.keys(handle.state).filter((key) => !isTemporary(key))]
-    : [...keysOf(own), ...changedKeys(stored, state)];
-  takeState(handle, state, keys);
+  const keys = {
+    missed: () => events.flatMap((event) => Object.keys(event.actions?.stateDelta ?? {})),
+    whole: () => changedKeys(stored, state),
+    anew: () => [...Object.keys(state), ...Object.keys(handle.state).filter((key) => !isTemporary(key))],
+  }[of]();
+  takeState(handle, state, [...own.flatMap(({ delta }) => Object.keys(delta.values)), ...keys]);
   const known = new Map(handle.events.map((event) => [event.id, event]));
+  const ids = new Set(events.map(({ id }) => id));
+  const before = of === 'missed' ? handle.events.filter(({ id }) => !ids.has(id)) : [];
   // The caller's own objects stay in the handle, even if others have rewritten them already (contract A3).
   const ownIds = new Set(own.map(({ event }) => event.id));
   const isKept = (event: Event) => ownIds.has(event.id) || hasSameContent(known.get(event.id), event);
-  replaceContent(
-    handle.events,
-    events.map((event) => (isKept(event) && known.get(event.id)) || event),
-  );
+  const after = events.map((event) => (isKept(event) && known.get(event.id)) || event);
+  // Without `push(...after)`, which fails for more than about a hundred thousand events.
+  handle.events.length = 0;
+  for (const event of before) handle.events.push(event);
+  for (const event of after) handle.events.push(event);
   handle.lastUpdateTime = head.lastUpdateTime;
-  revisions.set(handle, {
-    ...historyOf(head),
-    seq: head.lastSeq,
-    eventCount: events.length,
-    isPartial: isPartial && !isAnew,
-    state: new Map(Object.entries(state)),
-  });
+  setRevision(handle, head, head.lastSeq);
+  if (of === 'missed') return;
+  const now = { isPartial: isPartial && of !== 'anew', state: new Map(Object.entries(state)) };
+  Object.assign(revisions.get(handle) ?? {}, now);
 }
-
-const keysOf = (own: OwnEvents) => own.flatMap(({ delta }) => Object.keys(delta.values));
 
 /** @returns the keys whose stored value is not the one that a handle has read, or that it has read and are gone. */
 function changedKeys(stored: ReadonlyMap<string, unknown>, state: Readonly<Record<string, unknown>>): string[] {
@@ -227,12 +199,6 @@ function hasSameContent(value: unknown, stored: unknown): boolean {
     // The caller has changed its object, and JSON cannot represent it any more.
     return false;
   }
-}
-
-/** Without `push(...parts)`, which fails for more than about a hundred thousand events. */
-function replaceContent(target: Event[], ...parts: readonly Event[][]): void {
-  target.length = 0;
-  for (const part of parts) for (const event of part) target.push(event);
 }
 
 /** Whether other code has added or removed no events since the handle had this revision. */

@@ -1,7 +1,6 @@
 import { createEvent, createEventActions, createSession, type Event, type Session } from '@google/adk';
 import fc from 'fast-check';
 import {
-  addMissed,
   hasOnlyReadEvents,
   keyOf,
   noteState,
@@ -51,9 +50,8 @@ function catchUp(
   events: Event[],
   appended: ReturnType<typeof append>,
 ) {
-  const isAnew = revisionOf(handle)?.incarnation !== head.incarnation;
-  if (isAnew) patch(handle, appended, { head, state, events, isAnew });
-  else addMissed(handle, appended, { head, state, missed: events });
+  const of = revisionOf(handle)?.incarnation === head.incarnation ? 'missed' : 'anew';
+  patch(handle, appended, { head, state, events, of });
 }
 
 /** An event as it comes from the database: another object. */
@@ -204,7 +202,7 @@ describe('catchUp in the same session', () => {
 
 describe('patch in the same session', () => {
   const made = (handle: Session, state: Values, events: Event[], own: ReturnType<typeof append> = []) =>
-    patch(handle, own, { head: headOf(events.length), state, events, isAnew: false });
+    patch(handle, own, { head: headOf(events.length), state, events, of: 'whole' });
 
   test('B4 the handle has exactly these events, in their order; those of the same content stay the same objects', () => {
     const read = [eventOf('1'), eventOf('2', { a: 1 }), eventOf('3'), eventOf('trimmed')];
