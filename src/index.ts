@@ -112,12 +112,8 @@ export type { HistoryPoint } from './sessions/history.js';
 export type { AppendEventsRequest, ForkPoint, UpdateStateRequest } from './sessions/requests.js';
 export type { ReadEventsRequest } from './sessions/pages.js';
 export type { FindOpenCallsRequest, FindOpenCallsResponse, OpenCall } from './sessions/open-calls.js';
-export type {
-  FindSessionsRequest,
-  FindSessionsResponse,
-  SessionDescription,
-  SessionSummary,
-} from './sessions/summaries.js';
+export type { FindSessionsRequest, SessionSummary } from './sessions/stored-summaries.js';
+export type { FindSessionsResponse, SessionDescription } from './sessions/summaries.js';
 export { adkServices, type AdkServices, type AdkServicesOptions } from './services.js';
 export {
   MikroOrmArtifactService,

@@ -1,9 +1,9 @@
+import { callsOf } from '../conversation/calls.js';
 import { findOpenCalls as find, type FoundCall, type OpenCallCursor } from '../database/statements/open-calls.js';
 import { decodeEvent, isRecord } from '../model/json.js';
 import { checkKeys, isKey, type SessionKey } from '../model/keys.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
-import { partsOf } from '../model/turn.js';
-import { cursorText, parseCursor } from './page-cursor.js';
+import { pageOf } from './page-cursor.js';
 import type { SessionCalls } from './session-calls.js';
 
 /** Which calls to find: those that meet all given conditions. */
@@ -41,40 +41,23 @@ export interface OpenCall extends SessionKey {
   timestamp: number;
 }
 
-const DEFAULT_LIMIT = 50;
-
 export async function findOpenCalls(
   calls: SessionCalls,
-  { after, limit = DEFAULT_LIMIT, ...filter }: FindOpenCallsRequest,
+  { after, limit, ...filter }: FindOpenCallsRequest,
 ): Promise<FindOpenCallsResponse> {
   const { appName, userId } = filter;
   const owner = userId === undefined ? { appName } : { appName, userId };
   checkKeys(owner);
-  const page = { after: after === undefined ? undefined : parseCursor(CURSOR, after), limit: limit + 1 };
-  const found = await calls.read('findOpenCalls', owner, (sql) => find(sql, filter, page));
-  const shown = found.slice(0, limit);
-  const last = shown.at(-1);
-  return { calls: shown.map(openCallOf), ...(found.length > limit && last && { next: cursorText(CURSOR, last) }) };
+  const { rows, ...next } = await pageOf(CURSOR, { after, limit }, (page) =>
+    calls.read('findOpenCalls', owner, (sql) => find(sql, filter, page)),
+  );
+  return { calls: rows.map(openCallOf), ...next };
 }
 
-function openCallOf({
-  appName,
-  userId,
-  sessionId,
-  id,
-  name,
-  seq,
-  number,
-  timestamp,
-  eventId,
-  json,
-}: FoundCall): OpenCall {
+function openCallOf(found: FoundCall): OpenCall {
+  const { appName, userId, sessionId, id, name, seq, number, timestamp, eventId, json } = found;
   const event = decodeEvent(json);
-  const made =
-    event &&
-    partsOf(event)
-      .map(({ functionCall }) => functionCall)
-      .filter(isRecord)[number];
+  const made = event && callsOf(event)[number];
   const { args = {} } = made ?? {};
   return {
     ...{ appName, userId, sessionId, id, seq, timestamp },

@@ -32,7 +32,8 @@ import type { SessionKey } from '../model/keys.js';
 import type { HistoryPoint, RewindPoint } from './history.js';
 import type { ReadEventsRequest } from './pages.js';
 import type { FindOpenCallsRequest } from './open-calls.js';
-import type { FindSessionsRequest, SessionDescription } from './summaries.js';
+import type { FindSessionsRequest } from './stored-summaries.js';
+import type { SessionDescription } from './summaries.js';
 
 export interface AppendEventsRequest {
   session: Session;

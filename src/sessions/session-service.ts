@@ -26,13 +26,8 @@ import { getSession, getState } from './read.js';
 import { checkRequest, type AppendEventsRequest, type ForkPoint, type UpdateStateRequest } from './requests.js';
 import { SessionCalls, type Within } from './session-calls.js';
 import { updateState } from './state.js';
-import {
-  describeSession,
-  findSessions,
-  type FindSessionsRequest,
-  type FindSessionsResponse,
-  type SessionDescription,
-} from './summaries.js';
+import type { FindSessionsRequest } from './stored-summaries.js';
+import { describeSession, findSessions, type FindSessionsResponse, type SessionDescription } from './summaries.js';
 
 /**
  * ADK sessions in the host's own database, through its own MikroORM.

@@ -11,22 +11,30 @@ import {
   optionalNumberOf,
   optionalTextOf,
 } from '../database/sql/tables.js';
-import { lockSession, setColumns } from '../database/statements/sessions.js';
 import { FORK_COLUMNS, forkedFromOf, type ForkRow } from '../database/statements/stored-session.js';
+import { labelsIn } from '../model/description.js';
 import type { ForkedFrom, SessionKey } from '../model/keys.js';
-import { given } from '../model/json.js';
 
-/** Which sessions to find: those that meet all conditions. */
-interface SummaryFilter {
+/** Which sessions to find: those that meet all given conditions. */
+export interface FindSessionsRequest {
   appName: string;
-  userId?: string | undefined;
-  isSoftDeleted: boolean;
-  /** The title contains this. */
-  title?: string | undefined;
-  /** The JSON of the labels contains these texts, made by `labelText`. */
-  labels: readonly string[];
-  updatedAfter?: number | undefined;
-  updatedBefore?: number | undefined;
+  userId?: string;
+  /** Only sessions whose title contains this, compared character by character. */
+  title?: string;
+  /** Only sessions with these labels and values. */
+  labels?: Readonly<Record<string, string>>;
+  /** `active` sessions (default), or those deleted with `deletion: 'soft'`. */
+  status?: 'active' | 'deleted';
+  /** Only sessions whose `lastUpdateTime` is later than this, in ms since 1970. */
+  updatedAfter?: number;
+  /** Only sessions whose `lastUpdateTime` is earlier than this, in ms since 1970. */
+  updatedBefore?: number;
+  /** The `next` of the previous page, with the same other conditions. */
+  after?: string;
+  /** How many sessions a page has at most; 50 by default. */
+  limit?: number;
+  /** By last update: newest first (`desc`, default) or oldest first (`asc`). */
+  order?: 'asc' | 'desc';
 }
 
 /** The place at which a page ends and the next one begins. */
@@ -36,43 +44,40 @@ export interface SummaryCursor {
   userId: string;
 }
 
-interface SummaryPage {
-  after: SummaryCursor | undefined;
-  isDescending: boolean;
-  limit: number;
-}
-
-/** A session without events and state. */
-export interface StoredSummary {
-  key: SessionKey;
-  title: string | null;
-  /** JSON; null for none. */
-  labels: string | null;
+/** A session without its events and state. */
+export interface SessionSummary extends SessionKey {
+  title?: string;
+  labels: Record<string, string>;
+  /** The number of its stored events. */
   eventCount: number;
+  /** In ms since 1970, like the others. */
   createTime: number;
   lastUpdateTime: number;
-  deletedAt: number | undefined;
-  forkedFrom: ForkedFrom | undefined;
+  deletedAt?: number;
+  /** Only of a fork. */
+  forkedFrom?: ForkedFrom;
 }
 
 /** How many sessions of an app are searched in the order of the index, before all are read and sorted. */
 const WALKED = 1_000;
 
-/** @returns the sessions after a cursor, by the time of their last update, then by id and user. */
+/**
+ * @param request whose cursor and limit are those of `page`.
+ * @returns the sessions after a cursor, by the time of their last update, then by id and user.
+ */
 export async function findSummaries(
   sql: Sql,
-  filter: SummaryFilter,
-  { after, isDescending, limit }: SummaryPage,
-): Promise<StoredSummary[]> {
-  const { appName, userId, title, labels, updatedAfter, updatedBefore } = filter;
+  { appName, userId, title, labels = {}, status = 'active', updatedAfter, updatedBefore, order }: FindSessionsRequest,
+  { after, limit }: { after: SummaryCursor | undefined; limit: number },
+): Promise<SessionSummary[]> {
+  const isDescending = order !== 'asc';
   const columns = ['last_update_time', 'session_id', ...(userId === undefined ? ['user_id'] : [])];
   const values = after && [after.lastUpdateTime, after.sessionId, ...(userId === undefined ? [after.userId] : [])];
   const keyset = values && keysetAfter(columns, values, isDescending ? '<' : '>');
   const bounds: (Condition | undefined)[] = [
     ['app_name = ?', appName],
     ifGiven('user_id = ?', userId),
-    // Not `<> 'active'`: sessions whose permanent deletion has begun cannot be restored.
-    [filter.isSoftDeleted ? "status = 'deleted'" : "status = 'active'"],
+    ['status = ?', status],
     ifGiven('last_update_time > ?', updatedAfter),
     ifGiven('last_update_time < ?', updatedBefore),
     keyset && [keyset.where, ...keyset.values],
@@ -81,41 +86,30 @@ export async function findSummaries(
   const dialect = sql.dialect.sql;
   const shown = `${SESSION_COLUMNS}, title, ${selected.labels} as labels_json, last_seq - first_seq + 1 as events,
     create_time as created, last_update_time as updated, deleted_at as deleted, ${FORK_COLUMNS}`;
+  // Nothing else than the label gives its text in the JSON: quotes in values are escaped, and names have none.
+  const texts = Object.entries(labels).map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`);
   const searched = [
     ifGiven(dialect.contains('title'), title),
-    ...labels.map((label): Condition => [dialect.contains('labels'), label]),
+    ...texts.map((text): Condition => [dialect.contains('labels'), text]),
   ];
   const direction = isDescending ? ' desc' : '';
-  const order = `order by ${columns.map((column) => column + direction).join(', ')} limit ?`;
+  const ordered = `order by ${columns.map((column) => column + direction).join(', ')} limit ?`;
   const select = async (from: string, ofFrom: readonly unknown[], { where, values }: ReturnType<typeof allOf>) => {
-    const text = `select ${shown} from ${from} where ${where} ${order}`;
+    const text = `select ${shown} from ${from} where ${where} ${ordered}`;
     const rows = await sql.all<SummaryRow>(text, [...ofFrom, ...values, limit]);
-    return rows.map(storedSummaryOf);
+    return rows.map(summaryOf);
   };
   const all = allOf(...bounds, ...searched);
   const isOfApp = userId === undefined && updatedAfter === undefined && updatedBefore === undefined;
-  if (dialect.inOrderOfKey && isOfApp && (title !== undefined || labels.length > 0)) {
+  if (dialect.inOrderOfKey && isOfApp && (title !== undefined || texts.length > 0)) {
     // If many sessions match, the page is soon full in the order of the index.
     const { where, values } = allOf(...bounds);
-    const first = `(select * from ${sessions} where ${where} ${order}) as first`;
+    const first = `(select * from ${sessions} where ${where} ${ordered}) as first`;
     const found = await select(first, [...values, WALKED], allOf(...searched));
     if (found.length === limit) return found;
     return select(dialect.inOrderOfKey(sessions), [], all);
   }
   return select(sessions, [], all);
-}
-
-/** An undefined text does not change. @returns whether there is such a session. */
-export async function describeStored(
-  sql: Sql,
-  key: SessionKey,
-  texts: { title: string | null | undefined; labels: string | null | undefined },
-): Promise<boolean> {
-  // The count of an update does not show whether the session exists: some drivers of hosts count only rows that changed.
-  if (!(await lockSession(sql, key))) return false;
-  const changed = given(texts);
-  if (Object.keys(changed).length > 0) await setColumns(sql, key, { ...changed }, { touches: true });
-  return true;
 }
 
 interface SummaryRow extends SessionKeyRow, ForkRow {
@@ -127,15 +121,18 @@ interface SummaryRow extends SessionKeyRow, ForkRow {
   deleted: number | string | null;
 }
 
-function storedSummaryOf(row: SummaryRow): StoredSummary {
+function summaryOf(row: SummaryRow): SessionSummary {
+  const title = optionalTextOf(row.title);
+  const deletedAt = optionalNumberOf(row.deleted);
+  const forkedFrom = forkedFromOf(row);
   return {
-    key: sessionKeyOf(row),
-    title: optionalTextOf(row.title),
-    labels: optionalTextOf(row.labels_json),
+    ...sessionKeyOf(row),
+    ...(title !== null && { title }),
+    labels: labelsIn(optionalTextOf(row.labels_json)),
     eventCount: numberOf(row.events),
     createTime: numberOf(row.created),
     lastUpdateTime: numberOf(row.updated),
-    deletedAt: optionalNumberOf(row.deleted),
-    forkedFrom: forkedFromOf(row),
+    ...(deletedAt !== undefined && { deletedAt }),
+    ...(forkedFrom && { forkedFrom }),
   };
 }

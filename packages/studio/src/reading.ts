@@ -173,8 +173,7 @@ export class Reading {
   }
 
   async #update(sql: Sql, name: string, of: { appName: string; userId: string | undefined }): Promise<NamedUpdate> {
-    const page = { after: undefined, isDescending: true, limit: 1 };
-    const [newest] = await findSummaries(sql, { ...of, isSoftDeleted: false, labels: [] }, page);
+    const [newest] = await findSummaries(sql, given(of), { after: undefined, limit: 1 });
     return { name, lastUpdateTime: newest?.lastUpdateTime };
   }
 
