@@ -1,24 +1,22 @@
-import { defineEntity, type InferEntity } from '@mikro-orm/core';
+import type { InferEntity } from '@mikro-orm/core';
 import { KEY_LENGTHS } from '../src/model/keys.js';
 import { json, key } from './columns.js';
-import { withSharedClass } from './mikro-orm.js';
+import { sharedEntity } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
 /** One `app:` key, shared by all sessions of an app; stored without the prefix. */
 export const adkAppState = ({ table }: Naming) =>
-  withSharedClass(
-    defineEntity({
-      name: 'AdkAppState',
-      ...table('app_states'),
-      properties: {
-        appName: key('app_name', KEY_LENGTHS.appName).primary(),
-        key: key('state_key', KEY_LENGTHS.stateKey).primary(),
-        value: json('value'),
-        /** The event that wrote the value; null when it was set at creation or outside a run. */
-        eventId: key('event_id', KEY_LENGTHS.eventId).nullable(),
-      },
-    }),
-  );
+  sharedEntity({
+    name: 'AdkAppState',
+    ...table('app_states'),
+    properties: {
+      appName: key('app_name', KEY_LENGTHS.appName).primary(),
+      key: key('state_key', KEY_LENGTHS.stateKey).primary(),
+      value: json('value'),
+      /** The event that wrote the value; null when it was set at creation or outside a run. */
+      eventId: key('event_id', KEY_LENGTHS.eventId).nullable(),
+    },
+  });
 
 export const AdkAppState = adkAppState(naming());
 export type AdkAppState = InferEntity<typeof AdkAppState>;

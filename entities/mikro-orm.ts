@@ -2,7 +2,7 @@
  * What differs between MikroORM 6 and 7 in entities; `src/database/orm` has the rest. The major version is recognised by the members
  * of an object, never by a version number.
  */
-import type { EntityMetadata } from '@mikro-orm/core';
+import { defineEntity, type EntityMetadata } from '@mikro-orm/core';
 import { processWide } from '../src/model/process-wide.js';
 
 /** MikroORM 7 also finds an entity by its name, but its types don't say so. */
@@ -21,11 +21,12 @@ function hasClass(schema: Schema): schema is Schema & { setClass(entityClass: un
 }
 
 /**
- * MikroORM 6 identifies entities by their names, MikroORM 7 by their classes. For 7, all schemas with the same name get the same class,
+ * MikroORM 6 identifies entities by their names, MikroORM 7 by their classes. For 7, all entities with the same name get the same class,
  * even those of another copy of this package: otherwise `find(AdkSession)`, or a host's relation to `AdkSession`, would mean another
  * entity than the one that `adkEntities` made with options.
  */
-export function withSharedClass<S extends Schema>(schema: S): S {
+export const sharedEntity = ((options: Parameters<typeof defineEntity>[0]) => {
+  const schema: Schema = defineEntity(options);
   if (hasClass(schema)) {
     const classes = processWide('entity classes', () => new Map<string, unknown>());
     const { className } = schema.meta;
@@ -33,7 +34,7 @@ export function withSharedClass<S extends Schema>(schema: S): S {
     schema.setClass(classes.get(className));
   }
   return schema;
-}
+}) as typeof defineEntity;
 
 interface CollatedBuilder<Builder> {
   collation: unknown;
