@@ -2,7 +2,7 @@ import type { Sql } from '../database/dialects/dialect.js';
 import { loggedEvent, loggedEvents, type LogColumns, type LoggedEvent } from '../database/statements/logged-events.js';
 import { stateOfOwners } from '../database/statements/state.js';
 import { decode, decodeEvent, isRecord } from '../model/json.js';
-import { sessionIdentity, type SessionKey } from '../model/keys.js';
+import { sessionIdentity } from '../model/keys.js';
 import type { LogBoundary } from '../model/log-history.js';
 import { CurrentState } from './current-state.js';
 import type { LogChange, LogEntryPosition } from './entries.js';
@@ -28,46 +28,28 @@ interface CompleteRange {
 
 /** Reads events and changes between two boundaries, in the order of the log (contract J1). */
 export async function readPage(sql: Sql, range: CompleteRange, columns: LogColumns): Promise<CompletePage> {
-  const { events, changes: found, isAll } = await readRows(sql, range, columns);
-  const owners = [...events, ...found].map(({ session }) => session);
-  const state = await stateOfOwners(sql, distinct(owners));
-  const changes: ReadRows['changes'] = [];
-  for (const change of found) {
-    const { session, eventSeq } = change;
-    changes.push({ change, rewritten: eventSeq === null ? undefined : await loggedEvent(sql, session, eventSeq) });
-  }
-  return pageOf(range, { events, changes, isAll }, new CurrentState(state));
-}
-
-/** The rows of a page. */
-interface ReadRows {
-  events: LoggedEvent[];
-  changes: { change: LoggedChange; rewritten: LoggedEvent | undefined }[];
-  isAll: boolean;
-}
-
-function pageOf(
-  { after, upTo }: CompleteRange,
-  { events, changes, isAll }: ReadRows,
-  current: CurrentState,
-): CompletePage {
-  const entries: CompleteEntry[] = [];
-  for (const logged of events) {
+  const { events, changes, isAll } = await readRows(sql, range, columns);
+  const owners = [...events, ...changes].map(({ session }) => [sessionIdentity(session), session] as const);
+  const current = new CurrentState(await stateOfOwners(sql, [...new Map(owners).values()]));
+  const entries: CompleteEntry[] = events.map((logged) => {
     const delta = decodeEvent(logged.json ?? undefined)?.actions?.stateDelta ?? {};
     const superseded = current.superseded(logged.session, delta);
-    entries.push({ boundary: { position: logged.position ?? 0, change: 0 }, logged, superseded });
-  }
-  for (const { change, rewritten } of changes) {
+    return { boundary: { position: logged.position ?? 0, change: 0 }, logged, superseded };
+  });
+  for (const change of changes) {
+    const { session, eventSeq, position, number } = change;
+    const rewritten = eventSeq === null ? undefined : await loggedEvent(sql, session, eventSeq);
     const entry = changeOf(change, rewritten, current);
-    if (entry) entries.push({ boundary: { position: change.position, change: change.number }, change: entry });
+    if (entry) entries.push({ boundary: { position, change: number }, change: entry });
   }
   // An event comes before the changes that follow it.
   entries.sort((a, b) => a.boundary.position - b.boundary.position || a.boundary.change - b.boundary.change);
+  const { after, upTo } = range;
   let { change } = after;
   for (const { boundary } of entries) boundary.change = change = Math.max(change, boundary.change);
   const read = {
     position: events.at(-1)?.position ?? after.position,
-    change: changes.at(-1)?.change.number ?? after.change,
+    change: changes.at(-1)?.number ?? after.change,
   };
   return { entries, after: isAll ? upTo : read };
 }
@@ -138,7 +120,3 @@ function changeOf(
 }
 
 const recordOf = (value: unknown) => (isRecord(value) ? value : {});
-
-function distinct(keys: readonly SessionKey[]): SessionKey[] {
-  return [...new Map(keys.map((key) => [sessionIdentity(key), key])).values()];
-}

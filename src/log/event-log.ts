@@ -5,10 +5,10 @@ import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { LogCursor } from '../model/log-history.js';
 import { LISTENING_OPTIONS, serviceOptions, type ListeningOptions } from '../model/options.js';
 import { CompleteLog } from './complete-log.js';
-import { readerCursorOf, sessionPositionOf, type ReaderCursor } from './cursors.js';
+import { readerCursorOf, sessionPositionOf } from './cursors.js';
 import type { CompleteLogEntry, LogEntry, SessionLogCursor, SessionLogEntry } from './entries.js';
 import { checkFilter, checkSessionFilter, limited, type LogFilter, type SessionLogFilter } from './filters.js';
-import { LogEvents, readLog, type LogContent, type Way } from './log-reader.js';
+import { LogEvents, readLog, type LogContentClass, type Way } from './log-reader.js';
 import { ReaderCall } from './reader-call.js';
 import { SessionLogReader } from './session-log-reader.js';
 import { Heads } from './watch/heads.js';
@@ -89,7 +89,7 @@ export class EventLog {
    *   begun. Continue from the error's `cursor`.
    */
   since(cursor: LogCursor | number, filter: LogFilter = {}): AsyncIterable<LogEntry & { cursor: LogCursor }> {
-    return this.#read('since', cursor, filter, eventsOf);
+    return this.#read('since', cursor, filter, LogEvents);
   }
 
   /**
@@ -107,15 +107,15 @@ export class EventLog {
     filter: LogFilter = {},
     options: WatchOptions = {},
   ): AsyncIterable<LogEntry & { cursor: LogCursor }> {
-    return this.#read('watch', cursor, filter, eventsOf, options);
+    return this.#read('watch', cursor, filter, LogEvents, options);
   }
 
   /** @returns the complete log: events, and every other change of sessions and their state. */
   complete(): CompleteEventLog {
     return {
       head: () => this.#heads.ofLog(this.#call('head', {})),
-      since: (cursor, filter = {}) => this.#read('since', cursor, filter, completeOf),
-      watch: (cursor, filter = {}, options = {}) => this.#read('watch', cursor, filter, completeOf, options),
+      since: (cursor, filter = {}) => this.#read('since', cursor, filter, CompleteLog),
+      watch: (cursor, filter = {}, options = {}) => this.#read('watch', cursor, filter, CompleteLog, options),
     };
   }
 
@@ -149,24 +149,16 @@ export class EventLog {
     way: Way,
     cursor: LogCursor | number,
     given: LogFilter,
-    contentOf: ContentOf<Entry>,
+    Content: LogContentClass<Entry>,
     options?: WatchOptions,
   ): AsyncIterable<Entry> {
     const from = readerCursorOf(cursor);
     const filter = checkFilter(given);
     const { signal } = options === undefined ? {} : checkWatchOptions(options, 'The options of watch');
     const call = this.#call(way, givenKey(filter), signal);
-    return limited(filter, readLog(way, call, this.#heads, contentOf(call, this.#heads, from, filter)));
+    return limited(filter, readLog(way, call, this.#heads, new Content(call, this.#heads, from, filter)));
   }
 }
-
-type ContentOf<Entry> = (call: ReaderCall, heads: Heads, from: ReaderCursor, filter: LogFilter) => LogContent<Entry>;
-
-const eventsOf: ContentOf<LogEntry & { cursor: LogCursor }> = (call, _heads, from, filter) =>
-  new LogEvents(call, from, filter);
-
-const completeOf: ContentOf<CompleteLogEntry> = (call, heads, from, filter) =>
-  new CompleteLog(call, heads, from, filter);
 
 /** The complete log: events and every other change, in one order. `EventLog.complete` returns it. */
 export interface CompleteEventLog {

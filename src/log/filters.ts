@@ -1,6 +1,16 @@
 import type { Event } from '@google/adk';
 import type { LoggedEvent } from '../database/statements/logged-events.js';
-import { aString, aTime, aWholeNumber, anything, condition, object, someText, type Known } from '../model/arguments.js';
+import {
+  aString,
+  aTime,
+  aWholeNumber,
+  anything,
+  condition,
+  keyConditions,
+  object,
+  someText,
+  type Known,
+} from '../model/arguments.js';
 import { DamagedEventError } from '../model/errors.js';
 import { decodeEvent } from '../model/json.js';
 import { checkKeys, givenKey } from '../model/keys.js';
@@ -47,13 +57,7 @@ const SESSION_FILTER: Known<SessionLogFilter> = {
 
 const checkSessionNames = object(SESSION_FILTER);
 
-/** The values are checked by `checkKeys`. */
-const KEYS: Known<Pick<LogFilter, 'appName' | 'userId' | 'sessionId' | 'sessionTree'>> = {
-  appName: condition(anything),
-  userId: condition(anything),
-  sessionId: condition(anything),
-  sessionTree: condition(anything),
-};
+const KEYS = { ...keyConditions, sessionTree: condition(anything) };
 
 const checkNames = object<LogFilter>({ ...KEYS, ...SESSION_FILTER });
 

@@ -20,6 +20,13 @@ export interface LogContent<Entry> {
   readUpTo(head: CompleteLogPosition): AsyncGenerator<Entry>;
 }
 
+export type LogContentClass<Entry> = new (
+  call: ReaderCall,
+  heads: Heads,
+  cursor: ReaderCursor,
+  filter: LogFilter,
+) => LogContent<Entry>;
+
 /** Reads the log of all sessions, until the signal fires. */
 export function readLog<Entry>(way: Way, ...reading: Reading<Entry>): AsyncGenerator<Entry> {
   const [call] = reading;
@@ -63,7 +70,7 @@ export class LogEvents implements LogContent<LogEntry & { cursor: LogPosition }>
   /** The last position that was read. */
   #position: number;
 
-  constructor(call: ReaderCall, cursor: ReaderCursor, filter: LogFilter) {
+  constructor(call: ReaderCall, _heads: Heads, cursor: ReaderCursor, filter: LogFilter) {
     this.#call = call;
     this.#cursor = cursor;
     this.#position = cursor.position;

@@ -39,14 +39,10 @@ export class ReaderCall {
   }
 
   /** Yields entries until the signal fires. */
-  untilAborted<Entry>(entries: AsyncGenerator<Entry>): AsyncGenerator<Entry> {
-    return this.signal ? this.#until(this.signal, entries) : entries;
-  }
-
-  async *#until<Entry>(signal: AbortSignal, entries: AsyncGenerator<Entry>): AsyncGenerator<Entry> {
+  async *untilAborted<Entry>(entries: AsyncGenerator<Entry>): AsyncGenerator<Entry> {
     try {
       for await (const entry of entries) {
-        if (signal.aborted) return;
+        if (this.signal?.aborted) return;
         yield entry;
       }
     } catch (error) {

@@ -1,6 +1,7 @@
 import { sessionHeads, type SessionHead } from '../../database/statements/sessions.js';
 import type { Database } from '../../database/calls/database.js';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
+import { chunksOf } from '../../model/pages.js';
 
 interface WatchedSession {
   readonly key: SessionKey;
@@ -43,8 +44,7 @@ export class WatchedSessions {
   async poll(signal: AbortSignal): Promise<boolean> {
     const watched = [...this.#sessions.values()];
     let isChanged = false;
-    for (let i = 0; i < watched.length; i += SESSIONS_AT_ONCE) {
-      const some = watched.slice(i, i + SESSIONS_AT_ONCE);
+    for (const some of chunksOf(watched, SESSIONS_AT_ONCE)) {
       const keys = some.map(({ key }) => key);
       const found = await this.#database.run((sql) => sessionHeads(sql, keys), { signal });
       const heads = new Map(found.map(({ key, head }) => [sessionIdentity(key), head]));
