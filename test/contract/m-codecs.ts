@@ -749,6 +749,39 @@ codecSuite.own('M1', 'an export is plain, and an import encodes with its own key
   expect(await maintenance.importSessions(records)).toMatchObject({ sessions: 0, events: 0 });
 });
 
+/** What ADKs after 2.0 write into an event. */
+const NEWER_METADATA = { __adk_internal_fc_hmac: { call: 'v1:0f' }, __adk_internal_restored_event: true, shown: 1 };
+const NEWER_ACTIONS = {
+  rewindBeforeInvocationId: 'i2',
+  compaction: { startTimestamp: 1, endTimestamp: 2.5, compactedContent: { role: 'model', parts: [{ text: SECRET }] } },
+};
+
+codecSuite.own('U2', 'codecs, the log, exports and forks carry what newer ADKs store', async (context) => {
+  const { orm, app, scratch } = context;
+  const carried = (event: Event | undefined) => ({ ...event?.actions, metadata: event?.customMetadata });
+  const newer = expect.objectContaining({ ...NEWER_ACTIONS, metadata: NEWER_METADATA }) as unknown;
+  // Whoever makes a file could write the names that ADK trusts.
+  const exported = expect.objectContaining({ ...NEWER_ACTIONS, metadata: { shown: 1 } }) as unknown;
+  for (const options of [{}, { codec: both() }]) {
+    const service = serviceOf(context, options);
+    const session = await service.createSession({ appName: app, userId: `of ${Object.keys(options).join()}` });
+    const event = eventOf({ customMetadata: NEWER_METADATA });
+    Object.assign(event.actions, NEWER_ACTIONS);
+    await service.appendEvent({ session, event });
+    const key = keyOf(session);
+    const fork = await service.forkSession(key, { at: 1 });
+    const [logged] = await read(new EventLog(orm.em, options).session(key).since(0));
+    const target = await scratch();
+    const imported = { ...target, app };
+    await new SessionMaintenance(target.orm.em, options).importSessions(
+      new SessionMaintenance(orm.em, options).exportSessions({ appName: app, userId: session.userId }),
+    );
+    const found = [await again(service, session), fork, await again(serviceOf(imported, options), session)];
+    expect(found.map((each) => carried(each!.events[0]))).toEqual([newer, newer, exported]);
+    expect(carried(logged?.event)).toEqual(newer);
+  }
+});
+
 codecSuite.own('M2', 'a row that was moved, swapped or changed is damage', async (context) => {
   const { query } = context;
   const codec = encrypting('k1');

@@ -209,6 +209,23 @@ describe.each(availableDatabases())('on %s', (name) => {
     );
   });
 
+  test('U2 shows the compaction and the rewind of newer ADKs', async () => {
+    const key = { appName: 'newer', userId: 'u', sessionId: 's' };
+    const session = await served.service.createSession(key);
+    const span = { startTimestamp: Date.UTC(2026, 10, 22, 12), endTimestamp: Date.UTC(2026, 10, 22, 12, 1) };
+    const compactedContent = { role: 'model', parts: [{ text: 'Ada wants a refund.' }] };
+    const compacted = createEvent({ author: 'user' });
+    Object.assign(compacted.actions, { compaction: { ...span, compactedContent } });
+    const rewound = createEvent({ author: 'user' });
+    Object.assign(rewound.actions, { rewindBeforeInvocationId: 'e-2' });
+    await served.service.appendEvents({ session, events: [compacted, rewound] });
+    const page = shown(await site.get(query('/session', { app: 'newer', user: 'u', session: 's' })));
+    expect(page).toMatch(
+      /replaces the events from 2026-11-22 12:00:00 UTC to 2026-11-22 12:01:00 UTC \. Ada wants a refund\./,
+    );
+    expect(page).toContain('goes back to before e-2');
+  });
+
   test('shows the state as of each event, and who wrote it', async () => {
     const before = stateOf(await site.get(`${STORY}&at=1`));
     expect(before).toContain('topic "refund"');

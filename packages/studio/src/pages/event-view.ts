@@ -261,12 +261,21 @@ class EventView {
     return html`<p><a href="${this.#link('/event', { seq: this.#seq })}">${text}</a></p>`;
   }
 
-  #compaction({ isCompacted, compactedContent, startTime, endTime }: Loose): Html[] {
-    if (isCompacted !== true) return [];
+  /** A summary that the model gets in place of older events: ADK 2.0 writes it into the event, later releases into `actions`. */
+  #compaction(event: Loose): Html[] {
+    const newer = recordOf(event['actions'])['compaction'];
+    if (event['isCompacted'] !== true && !isRecord(newer)) return [];
+    const { startTimestamp, endTimestamp, compactedContent } = recordOf(newer);
+    const { startTime = startTimestamp, endTime = endTimestamp } = event;
+    const summary =
+      textOf(event['compactedContent']) ??
+      partsOf({ content: compactedContent })
+        .map(({ text }) => textOf(text) ?? '')
+        .join('');
     const span = html`${time(numberOf(startTime))} to ${time(numberOf(endTime))}`;
     return [
       html`<p class="note">Compaction: for the model this replaces the events from ${span}.</p>`,
-      this.#written(textOf(compactedContent) ?? ''),
+      this.#written(summary),
     ];
   }
 
@@ -388,12 +397,15 @@ class EventView {
       requestedAuthConfigs,
       requestedToolConfirmations,
       endOfAgent,
+      rewindBeforeInvocationId,
     } = recordOf(event['actions']);
     const tokens = tokensText(tokensOf(event) ?? NO_TOKENS);
     const chips = [
       textOf(transferToAgent) !== undefined && chip(html`hands over to <bdi>${textOf(transferToAgent)}</bdi>`),
       escalate === true && chip('escalates'),
       endOfAgent === true && chip('agent has ended'),
+      textOf(rewindBeforeInvocationId) !== undefined &&
+        chip(html`for the model, goes back to before <bdi>${textOf(rewindBeforeInvocationId)}</bdi>`),
       Object.keys(recordOf(requestedToolConfirmations)).length > 0 && chip('asks for a confirmation', 'warn'),
       Object.keys(recordOf(requestedAuthConfigs)).length > 0 && chip('asks for a login', 'warn'),
       ...Object.entries(recordOf(artifactDelta))
