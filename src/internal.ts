@@ -14,6 +14,7 @@ export { layoutOf } from './database/dialects/citus-layout.js';
 export type { Dialect, DialectRepairs, Run, Sql } from './database/dialects/dialect.js';
 export type { ServerSetting } from './database/dialects/server-settings.js';
 export { acceptOtherEngines } from './database/dialects/server-version.js';
+export { installedSqlite } from './database/drivers/installed-sqlite.js';
 export { decodedData, type ChangeKind } from './database/statements/changes.js';
 export { databaseTime } from './database/statements/clock.js';
 export { currentLease, type StoredLease } from './database/statements/leases.js';

@@ -1,6 +1,7 @@
 import { Utils, type MikroORM, type Options } from '@mikro-orm/core';
+import { installedSqlite } from '../database/drivers/installed-sqlite.js';
 import { MikroOrmSessionService, adkEntities, migrate } from '../index.js';
-import { SchemaError, driverCodeOf } from '../model/errors.js';
+import { SchemaError } from '../model/errors.js';
 
 /** A session service for one test, with a database of its own. */
 export interface TestSessionService {
@@ -64,22 +65,15 @@ interface SqlitePackage {
   MikroORM: { init(options: Partial<Options>): Promise<MikroORM> };
 }
 
-const PACKAGES = ['@mikro-orm/sqlite', '@mikro-orm/better-sqlite', '@mikro-orm/libsql'];
-
 async function openInMemory(): Promise<MikroORM> {
-  let cause: unknown;
-  for (const name of PACKAGES) {
-    try {
-      const { MikroORM } = (await import(name)) as SqlitePackage;
-      return await MikroORM.init({ dbName: ':memory:', entities: adkEntities() });
-    } catch (error) {
-      const code = driverCodeOf(error);
-      if (code !== 'ERR_MODULE_NOT_FOUND' && code !== 'MODULE_NOT_FOUND') throw error;
-      cause = error;
-    }
-  }
-  throw new SchemaError(
-    `testSessionService needs a driver for SQLite. Run: npm install --save-dev @mikro-orm/sqlite@${Utils.getORMVersion()}`,
-    { cause },
+  const { MikroORM } = await installedSqlite((name) => import(name) as Promise<SqlitePackage>).catch(
+    (cause: unknown) => {
+      const version = Utils.getORMVersion();
+      throw new SchemaError(
+        `testSessionService needs a driver for SQLite. Run: npm install --save-dev @mikro-orm/libsql@${version}`,
+        { cause },
+      );
+    },
   );
+  return MikroORM.init({ dbName: ':memory:', entities: adkEntities() });
 }

@@ -1,6 +1,7 @@
 import { MikroORM, type Options } from '@mikro-orm/core';
 import type { DialectName } from '../../../migrations/index.js';
 import { adkEntities } from '../../../src/index.js';
+import { installedSqlite } from '../../../src/internal.js';
 import { LAZILY, hostOrm } from './mikro-orm.js';
 import { UsageError } from './errors.js';
 import { checkExists } from './files.js';
@@ -40,13 +41,21 @@ async function open(url: string, options: Partial<Options>, mayCreate: boolean):
 /** By the scheme of a URL, which is also the end of the package's name. */
 const DRIVERS: Readonly<Record<DialectName, (url: string) => Promise<Partial<Options>>>> = {
   sqlite: async (url) => ({
-    driver: (await import('@mikro-orm/sqlite')).SqliteDriver,
+    driver: await sqliteDriver(),
     dbName: url.replace(/^sqlite:(\/\/)?/, ''),
   }),
   postgresql: async (url) => ({ driver: (await import('@mikro-orm/postgresql')).PostgreSqlDriver, clientUrl: url }),
   mysql: async (url) => ({ driver: (await import('@mikro-orm/mysql')).MySqlDriver, clientUrl: url }),
   mariadb: async (url) => ({ driver: (await import('@mikro-orm/mariadb')).MariaDbDriver, clientUrl: url }),
 };
+
+/** Not every package exists for every version of MikroORM. */
+type SqliteExports = Partial<Record<'SqliteDriver' | 'BetterSqliteDriver' | 'LibSqlDriver', Options['driver']>>;
+
+async function sqliteDriver(): Promise<Options['driver']> {
+  const exported = await installedSqlite((name) => import(name) as Promise<SqliteExports>);
+  return exported.LibSqlDriver ?? exported.BetterSqliteDriver ?? exported.SqliteDriver;
+}
 
 const isScheme = (name: string): name is DialectName => Object.hasOwn(DRIVERS, name);
 
@@ -67,8 +76,7 @@ export async function databaseOptions(url: string): Promise<Partial<Options>> {
   try {
     return await DRIVERS[scheme](url);
   } catch (cause) {
-    throw new UsageError(`This URL needs a driver that could not be loaded: npm install @mikro-orm/${scheme}`, {
-      cause,
-    });
+    const name = scheme === 'sqlite' ? 'libsql' : scheme;
+    throw new UsageError(`This URL needs a driver that could not be loaded: npm install @mikro-orm/${name}`, { cause });
   }
 }

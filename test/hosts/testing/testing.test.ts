@@ -78,7 +78,7 @@ test('without a driver, testSessionService says what to install', async () => {
     const call = testSessionService();
     await expect(call).rejects.toMatchObject({ code: 'ADK_SCHEMA' });
     await expect(call).rejects.toThrow(
-      /^testSessionService needs a driver .* npm install --save-dev @mikro-orm\/sqlite@\d/,
+      /^testSessionService needs a driver .* npm install --save-dev @mikro-orm\/libsql@\d/,
     );
   });
 });
