@@ -18,7 +18,11 @@ import { LlmAgent } from '@google/adk';
 export const rootAgent = new LlmAgent({
   name: 'echo',
   model: 'gemini-2.5-flash',
-  beforeAgentCallback: ({ userContent }) => ({ role: 'model', parts: [{ text: 'You said: ' + userContent.parts[0].text }] }),
+  beforeAgentCallback: async (context) => {
+    const [said] = context.userContent.parts;
+    await context.saveArtifact('said.txt', said);
+    return { role: 'model', parts: [{ text: 'You said: ' + said.text }] };
+  },
 });`;
 
 /** An agent whose model gives scripted answers. */
@@ -113,7 +117,7 @@ async function call(method: string, address: string, body?: object): Promise<unk
   return response.json();
 }
 
-test('a conversation of the Dev UI is in our tables, and there again after kill -9', async () => {
+test('a conversation of the Dev UI and its file are in our tables, and there again after kill -9', async () => {
   const first = await start();
   try {
     expect((await fetch(`${url}/dev-ui/`)).status).toBe(200);
@@ -146,6 +150,7 @@ test('a conversation of the Dev UI is in our tables, and there again after kill 
   const second = await start();
   try {
     expect(await call('GET', SESSION)).toMatchObject({ id: 'first', events: [{ author: 'user' }, { author: 'echo' }] });
+    expect(await call('GET', `${SESSION}/artifacts/said.txt`)).toEqual({ text: 'Hello!' });
   } finally {
     await end(second);
   }
