@@ -18,12 +18,14 @@ export const NAVIGATION: readonly { title: string; pages: readonly string[] }[] 
       'event-log.md',
       'projections.md',
       'frameworks.md',
+      'nestjs.md',
       'testing.md',
     ],
   },
   {
     title: 'Operate',
     pages: [
+      'where-it-runs.md',
       'production.md',
       'migrations.md',
       'guides/upgrade.md',

@@ -1,5 +1,4 @@
 import 'reflect-metadata';
-import { MikroORM } from '@mikro-orm/core';
 import { MikroOrmModule } from '@mikro-orm/nestjs';
 import {
   Body,
@@ -16,8 +15,9 @@ import {
   Scope,
 } from '@nestjs/common';
 import { NestFactory, REQUEST } from '@nestjs/core';
-import { EventLog, MikroOrmSessionService, adkServices, type Message } from 'adk-mikro-orm';
+import { EventLog, MikroOrmSessionService, type Message } from 'adk-mikro-orm';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { AdkModule } from './adk-module.js';
 import { appName, ask } from './agent.js';
 import { eventStream } from './event-stream.js';
 import config from './mikro-orm.config.js';
@@ -73,19 +73,10 @@ class HealthController {
   }
 }
 
-/** One service for the process, also in requests: it forks the EntityManager for each call. */
 @Module({
-  imports: [MikroOrmModule.forRoot(config)],
+  imports: [MikroOrmModule.forRoot(config), AdkModule],
   controllers: [SessionsController, HealthController],
-  providers: [
-    Conversations,
-    {
-      provide: MikroOrmSessionService,
-      useFactory: ({ em }: MikroORM) => adkServices(em).sessionService,
-      inject: [MikroORM],
-    },
-    { provide: EventLog, useFactory: ({ em }: MikroORM) => adkServices(em).log, inject: [MikroORM] },
-  ],
+  providers: [Conversations],
 })
 class AppModule {}
 

@@ -28,10 +28,16 @@ export interface Block {
 }
 
 /**
- * Pages whose blocks are run elsewhere: by dev-ui.test.ts, test/hosts/schema and test/hosts/package. The block of docs/README.md
+ * Pages whose blocks are run elsewhere: by dev-ui.test.ts, test/hosts/schema and test/hosts/package, with the examples. The block of docs/README.md
  * is the README's.
  */
-export const OTHER_PAGES = ['docs/README.md', 'docs/dev-ui.md', 'docs/migrations.md', 'docs/testing.md'];
+export const OTHER_PAGES = [
+  'docs/README.md',
+  'docs/dev-ui.md',
+  'docs/migrations.md',
+  'docs/nestjs.md',
+  'docs/testing.md',
+];
 
 /** The pages of docs/, by their path in it. */
 export function docsPages(): string[] {

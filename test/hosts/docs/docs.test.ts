@@ -490,6 +490,13 @@ test('the first page of the site shows the code of the README', () => {
   expect(codeOf('docs/README.md')).toEqual(codeOf('README.md'));
 });
 
+test('docs/nestjs.md shows the module of the example as it is', () => {
+  const [module, use] = blocksOf('docs/nestjs.md');
+  expect(module?.code).toBe(readFileSync('examples/frameworks/adk-module.ts', 'utf8'));
+  const imports = /imports: \[.*?\]/.exec(use?.code ?? '')?.[0];
+  expect(readFileSync('examples/frameworks/nestjs.ts', 'utf8')).toContain(imports);
+});
+
 test('every page of docs/ is listed in the navigation of the site', () => {
   expect(navigationProblems(docsPages())).toEqual([]);
 });
