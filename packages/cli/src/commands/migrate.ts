@@ -4,6 +4,7 @@ import type { EntityManager, MikroORM } from '@mikro-orm/core';
 import { passingOf, migrationStatus, statementsOf, databaseTime, readerOf } from '../../../../src/internal.js';
 import { supportedDialect } from '../../../../entities/dialect-name.js';
 import { migrate } from '../../../../src/index.js';
+import { now } from '../../../../src/model/clock.js';
 import { printableLines } from '../../../studio/src/operations/words.js';
 import type { Work } from '../run.js';
 
@@ -47,9 +48,9 @@ async function throughOutages<T>(em: EntityManager, isReadOnly: boolean, work: (
     try {
       return await work();
     } catch (error) {
-      outageBegan ??= performance.now();
+      outageBegan ??= now();
       const isOutage = passingOf(database.failureOf(error)) === 'outage';
-      if (!isOutage || performance.now() - outageBegan > OUTAGE_MS) throw error;
+      if (!isOutage || now() - outageBegan > OUTAGE_MS) throw error;
     }
   }
 }
