@@ -1,4 +1,4 @@
-import { MikroORM, type Options } from '@mikro-orm/core';
+import { MikroORM, Utils, type Options } from '@mikro-orm/core';
 import type { DialectName } from '../../../migrations/index.js';
 import { adkEntities } from '../../../src/index.js';
 import { installedSqlite } from '../../../src/internal.js';
@@ -77,6 +77,7 @@ export async function databaseOptions(url: string): Promise<Partial<Options>> {
     return await DRIVERS[scheme](url);
   } catch (cause) {
     const name = scheme === 'sqlite' ? 'libsql' : scheme;
-    throw new UsageError(`This URL needs a driver that could not be loaded: npm install @mikro-orm/${name}`, { cause });
+    const driver = `@mikro-orm/${name}@${Utils.getORMVersion()}`;
+    throw new UsageError(`This URL needs a driver that could not be loaded: npm install ${driver}`, { cause });
   }
 }

@@ -1,6 +1,6 @@
 /** What differs in the command lines of MikroORM 6 and 7. */
 import { existsSync } from 'node:fs';
-import type { MikroORM } from '@mikro-orm/core';
+import { Utils, type MikroORM } from '@mikro-orm/core';
 import { UsageError } from './errors.js';
 import { codeOf, defaultExportOf } from './files.js';
 import { isObject } from '../../../src/model/json.js';
@@ -91,7 +91,7 @@ async function load(): Promise<MikroOrmCli> {
     return await import('@mikro-orm/cli');
   } catch (cause) {
     throw new UsageError(
-      'To find the config of MikroORM: npm install @mikro-orm/cli. Or name a config in JavaScript with --config, or the database with --url.',
+      `To find the config of MikroORM: npm install @mikro-orm/cli@${Utils.getORMVersion()}. Or name a config in JavaScript with --config, or the database with --url.`,
       { cause },
     );
   }

@@ -118,6 +118,13 @@ const tarballs = new Map<string, string>();
       const stats = await run(command, ['stats', '--json', '--url', 'sqlite:sessions.db'], { cwd, env });
       expect(JSON.parse(stats.stdout)).toMatchObject({ sessions: 1, events: 4 });
 
+      // The newest driver might be of the other major.
+      const [, version = ''] = /core@(\S+)/.exec(packages.join(' ')) ?? [];
+      const without = run(command, ['stats', '--url', 'mysql://localhost/agents'], { cwd, env });
+      await expect(without).rejects.toMatchObject({
+        stderr: expect.stringContaining(`npm install @mikro-orm/mysql@${version}`) as unknown,
+      });
+
       // As TypeScript, in the way that the README says.
       await writeFile(path.join(cwd, 'first.ts'), code);
       expect(readFileSync(path.join(repository, 'README.md'), 'utf8')).toContain('`npm pkg set type=module`');
