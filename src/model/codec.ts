@@ -17,16 +17,13 @@ export interface CodecContext extends SessionKey {
    */
   name: string;
   /** Of a memory: which column. A codec may keep decoded lists of words, since a search reads those of all memories. */
-  column?: MemoryColumn;
+  column?: 'data' | 'words' | 'embedding';
   /**
    * The same object for all texts of a transaction or a reading, however often it is repeated. A codec keeps here, in a `WeakMap`, the
    * keys for which a call has waited, so that the call finds them even if they have left the codec's cache meanwhile.
    */
   call: object;
 }
-
-/** The columns of a memory that are encoded. */
-type MemoryColumn = 'data' | 'words' | 'embedding';
 
 /** What a codec binds a text to. */
 export type TextPlace = Omit<CodecContext, 'call'>;
@@ -125,7 +122,7 @@ export const ofArtifact = (
 /** @param column of the memory's row. */
 export const ofMemory = (
   { appName, userId, sessionId, memoryId }: SessionKey & { memoryId: string },
-  column: MemoryColumn,
+  column: NonNullable<CodecContext['column']>,
 ): TextPlace => ({
   ...contextOf({ appName, userId, sessionId, origin: '' }, 'memory', `${column} ${memoryId}`),
   column,
