@@ -82,7 +82,7 @@ export { distribute, type DistributeOptions, type DistributeResult } from '../mi
 export { migrate } from '../migrations/migrate.js';
 export type { Codec, CodecContext, CodecData, DecodedData } from './model/codec.js';
 export type { ForkedFrom, SessionKey } from './model/keys.js';
-export type { ImportResult, MaintenanceResult } from './model/results.js';
+export type { DeleteRule, ImportResult, KeptByKey, MaintenanceResult, ReferringRows } from './model/results.js';
 export type {
   CodecOptions,
   CommonOptions,

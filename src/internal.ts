@@ -17,6 +17,7 @@ export { acceptOtherEngines } from './database/dialects/server-version.js';
 export { installedSqlite } from './database/drivers/installed-sqlite.js';
 export { decodedData, type ChangeKind } from './database/statements/changes.js';
 export { databaseTime } from './database/statements/clock.js';
+export { hostKeys, type HostKey } from './database/statements/host-keys.js';
 export { currentLease, type StoredLease } from './database/statements/leases.js';
 export { loggedEvent } from './database/statements/logged-events.js';
 export { stateThen } from './database/statements/past.js';

@@ -1,5 +1,7 @@
 import { callHost } from '../model/host-callbacks.js';
-import type { MaintenanceResult } from '../model/results.js';
+import type { HostKey } from '../database/statements/host-keys.js';
+import type { SessionKey } from '../model/keys.js';
+import type { KeptByKey, MaintenanceResult } from '../model/results.js';
 import { pause } from '../model/signals.js';
 import type { BatchOptions } from './options.js';
 
@@ -16,6 +18,9 @@ const NOTHING = {
   batches: 0,
 };
 
+/** How many sessions that foreign keys keep are named at most. */
+const MOST_NAMED = 100;
+
 /** Counts what one call does, and decides when it must end. */
 export class Batches {
   /** How many rows a transaction deletes or rewrites at most. */
@@ -26,6 +31,8 @@ export class Batches {
   readonly #done: MaintenanceResult = { ...NOTHING, more: false };
   readonly #pauseMs: number;
   #isPauseDue = false;
+  readonly #kept: KeptByKey[] = [];
+  readonly #referring = new Map<HostKey, number>();
 
   /** @param turnMs the pause if the options give none. */
   constructor(options: BatchOptions, size: number, turnMs = 0) {
@@ -37,7 +44,28 @@ export class Batches {
   }
 
   get result(): MaintenanceResult {
-    return { ...this.#done };
+    const referring = [...this.#referring].map(([{ table, constraint, rule }, rows]) => ({
+      table,
+      constraint,
+      rule,
+      rows,
+    }));
+    return {
+      ...this.#done,
+      ...(this.#kept.length > 0 && { kept: [...this.#kept] }),
+      ...(referring.length > 0 && { referring }),
+    };
+  }
+
+  /** Skips a session that a foreign key keeps. */
+  keep(session: SessionKey, { table, constraint }: HostKey): void {
+    this.count({ skipped: 1 });
+    if (this.#kept.length < MOST_NAMED) this.#kept.push({ ...session, table, constraint });
+  }
+
+  /** Counts rows of the host that refer to sessions. */
+  refer(key: HostKey, rows: number): void {
+    this.#referring.set(key, (this.#referring.get(key) ?? 0) + rows);
   }
 
   /** Called before each transaction and each page; waits for the pause. @returns whether the work may continue. */

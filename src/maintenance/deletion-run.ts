@@ -2,6 +2,7 @@ import { ForeignKeyConstraintViolationException } from '@mikro-orm/core';
 import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { hostKeys, referringTo, type HostKey } from '../database/statements/host-keys.js';
 import {
   keptSession,
   lockKeptSession,
@@ -12,8 +13,9 @@ import {
   type Walk,
 } from '../database/statements/walk.js';
 import { DatabaseError } from '../model/errors.js';
-import { givenKey, type SessionKey } from '../model/keys.js';
+import { givenKey, sessionIdentity, type SessionKey } from '../model/keys.js';
 import { namesOf, pagesOf } from '../model/pages.js';
+import type { DeleteRule } from '../model/results.js';
 import { Batches } from './batches.js';
 import { batchSizeOf, type BatchOptions } from './options.js';
 
@@ -24,8 +26,8 @@ export interface Task {
   events: number;
   /** How many rows to delete. */
   rows: number;
-  /** How many sessions; 1 by default. */
-  sessions?: number;
+  /** The sessions that are deleted: this one, and those of its tools. Left out if it stays. */
+  sessions?: readonly SessionKey[];
 }
 
 /** What a transaction did. */
@@ -53,11 +55,18 @@ export interface Deletion {
 /** The app, the user or the session to which a call may be restricted. */
 type Owner = { readonly [K in keyof SessionKey]?: string | undefined };
 
+/** The rules with which a row that refers to another one keeps it. */
+const KEEPING = new Set<DeleteRule>(['restrict', 'no action']);
+
 /** How many sessions one query reads. */
 const PAGE = 500;
 
 /** A call that deletes from app to app and from session to session, in transactions of limited size. */
 export class DeletionRun extends CallInParts {
+  /** The foreign keys of the host that refer to sessions, once they are needed. */
+  #keys: readonly HostKey[] | undefined;
+  /** The rows that refer to sessions whose deletion they do not prevent, by the session's identity. */
+  readonly #referring = new Map<string, { key: HostKey; rows: number }[]>();
   readonly batches: Batches;
   readonly isOfAllApps: boolean;
 
@@ -96,7 +105,7 @@ export class DeletionRun extends CallInParts {
     let batch: Task[] = [];
     let rows = 0;
     const end = async () => {
-      const tasks = batch;
+      const tasks = await this.#withoutKept(batch);
       if (tasks.length > 0) await this.#unlessKept(tasks, (some) => this.#deleteBatch(deletion, some));
       batch = [];
       rows = 0;
@@ -111,7 +120,11 @@ export class DeletionRun extends CallInParts {
       if (rows + task.rows > batches.size) await end();
       if (!(await batches.mayBegin())) return;
       if (task.rows > batches.size && !batches.isDryRun) {
-        await this.#unlessKept([task], () => deletion.deleteLarge(task));
+        // Before its first event is deleted: the key would refuse only the last transaction.
+        const tasks = await this.#withoutKept([task]);
+        const { sessions } = batches.result;
+        if (tasks.length > 0) await this.#unlessKept(tasks, () => deletion.deleteLarge(task));
+        if (batches.result.sessions > sessions) this.#countReferring(task);
         continue;
       }
       batch.push(task);
@@ -121,8 +134,42 @@ export class DeletionRun extends CallInParts {
   }
 
   /**
-   * Skips the sessions that a foreign key of the host keeps. If there is one in a batch, its transaction was rolled back, and the
-   * sessions are deleted one by one. `onError` gets the driver's error, which names table and constraint if the database does.
+   * Finds the rows of the host that refer to the sessions of tasks.
+   *
+   * @returns the tasks that no key refuses. The others are skipped, and named with their key.
+   */
+  async #withoutKept(tasks: readonly Task[]): Promise<readonly Task[]> {
+    const sessions = tasks.flatMap((task) => task.sessions ?? []);
+    if (sessions.length === 0) return tasks;
+    this.#keys ??= await this.read(hostKeys);
+    const refused = new Map<string, HostKey>();
+    for (const key of this.#keys)
+      for (const { session, rows } of await this.read((sql) => referringTo(sql, key, sessions))) {
+        const id = sessionIdentity(session);
+        if (KEEPING.has(key.rule)) {
+          refused.set(id, key);
+          this.batches.refer(key, rows);
+        } else this.#referring.set(id, [...(this.#referring.get(id) ?? []), { key, rows }]);
+      }
+    return tasks.filter(({ session, sessions = [] }) => {
+      const key = sessions.flatMap((each) => refused.get(sessionIdentity(each)) ?? [])[0];
+      if (key) this.batches.keep(session.key, key);
+      return !key;
+    });
+  }
+
+  /** Counts the rows that the database has deleted, or changed, with the sessions of a task. */
+  #countReferring({ sessions = [] }: Task): void {
+    for (const id of sessions.map(sessionIdentity)) {
+      for (const { key, rows } of this.#referring.get(id) ?? []) this.batches.refer(key, rows);
+      this.#referring.delete(id);
+    }
+  }
+
+  /**
+   * Skips the sessions that a foreign key of the host keeps: a row may have come since `#withoutKept`, or refer to a part of a session
+   * otherwise. If there is one in a batch, its transaction was rolled back, and the sessions are deleted one by one. `onError` gets the
+   * driver's error, which names table and constraint if the database does.
    */
   async #unlessKept(tasks: readonly Task[], remove: (tasks: readonly Task[]) => Promise<void>): Promise<void> {
     try {
@@ -130,27 +177,35 @@ export class DeletionRun extends CallInParts {
     } catch (error) {
       if (!(error instanceof DatabaseError) || error.reason !== ForeignKeyConstraintViolationException.name)
         throw error;
-      if (tasks.length === 1) this.batches.count({ skipped: 1 });
-      else for (const task of tasks) if (await this.batches.mayBegin()) await this.#unlessKept([task], remove);
+      if (tasks.length === 1) {
+        // Rows that refer to a host's row that goes along are not looked for, so this may name none.
+        if ((await this.#withoutKept(tasks)).length > 0) this.batches.count({ skipped: 1 });
+      } else for (const task of tasks) if (await this.batches.mayBegin()) await this.#unlessKept([task], remove);
     }
   }
 
   async #deleteBatch(deletion: Deletion, tasks: readonly Task[]): Promise<void> {
     if (this.batches.isDryRun) {
       const sum = (of: (task: Task) => number) => tasks.reduce((total, task) => total + of(task), 0);
-      this.batches.add({ sessions: sum(({ sessions = 1 }) => sessions), events: sum(({ events }) => events) });
+      this.batches.add({ sessions: sum(({ sessions }) => sessions?.length ?? 1), events: sum(({ events }) => events) });
+      for (const task of tasks) this.#countReferring(task);
       return;
     }
+    let deleted: Task[] = [];
     const done = await this.write(async (sql) => {
       const all = { ...NOTHING_DONE };
+      // It may run again.
+      deleted = [];
       for (const task of tasks) {
         const { sessions, events, skipped } = await deletion.delete(sql, task);
+        if (sessions > 0) deleted.push(task);
         all.sessions += sessions;
         all.events += events;
         all.skipped += skipped;
       }
       return all;
     });
+    for (const task of deleted) this.#countReferring(task);
     this.batches.add(done);
   }
 

@@ -27,16 +27,16 @@ export class WholeSessions implements Deletion {
   async plan(session: KeptSession): Promise<Task | undefined> {
     if (!this.#isDue(session)) return undefined;
     let events = eventsOf(session);
-    let sessions = 1;
+    const sessions = [session.key];
     const { read, batches, isOfAllApps } = this.#run;
     for (const key of this.#toolsOf(session)) {
       const tool = await read((sql) => keptSession(sql, key));
       // A dry run must not count it here and in its own app.
       if (!tool || (batches.isDryRun && isOfAllApps && this.#isDue(tool))) continue;
       events += eventsOf(tool);
-      sessions++;
+      sessions.push(key);
     }
-    return { session, events, sessions, rows: events + sessions };
+    return { session, events, sessions, rows: events + sessions.length };
   }
 
   async delete(sql: Sql, { session }: Task): Promise<Done> {

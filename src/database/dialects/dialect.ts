@@ -206,6 +206,16 @@ export interface DialectSql {
    */
   catalog(tables: number): string;
 
+  /**
+   * Selects the columns of the foreign keys that refer to tables, in the order of keys and columns: `schema_name` (null for that of the
+   * tables), `table_name`, `key_id`, `name` (empty if the database keeps none), `rule` on deletion (as PostgreSQL's letter, or in
+   * words), the table `target`, `column_name`, `target_column`, and `indexed`, 1 if an index begins with the key's columns. Its values
+   * are the schema, or null for that of the connection, and the names of the tables.
+   *
+   * @param tables the number of names.
+   */
+  hostKeys(tables: number): string;
+
   /** Orders rows of any table by insertion. Left out if there is no such order. */
   readonly insertionOrder?: string;
 

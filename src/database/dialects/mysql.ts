@@ -276,6 +276,16 @@ export const mysql: Dialect = {
           from information_schema.referential_constraints where ${ours('constraint')}`;
     },
 
+    // InnoDB makes an index for each foreign key.
+    hostKeys: (tables) =>
+      `select nullif(k.table_schema, k.referenced_table_schema) as schema_name, k.table_name as table_name,
+          k.constraint_name as key_id, k.constraint_name as name, lower(r.delete_rule) as rule,
+          k.referenced_table_name as target, k.column_name as column_name, k.referenced_column_name as target_column, 1 as indexed
+        from information_schema.key_column_usage as k join information_schema.referential_constraints as r
+          on r.constraint_schema = k.constraint_schema and r.constraint_name = k.constraint_name and r.table_name = k.table_name
+        where k.referenced_table_schema = coalesce(?, database()) and k.referenced_table_name in (${placeholders(tables)})
+        order by k.table_schema, k.table_name, k.constraint_name, k.ordinal_position`,
+
     asText: (column) => `cast(${column} as char)`,
 
     contains: (column) => `instr(cast(${column} as binary), cast(? as binary)) > 0`,

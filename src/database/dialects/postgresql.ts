@@ -190,6 +190,20 @@ const onOneServer: Dialect = {
           from ${classes} join pg_constraint as f on f.conrelid = c.oid and f.contype = 'f' where ${ours}`;
     },
 
+    hostKeys: (tables) =>
+      `select nullif(n.nspname, tn.nspname)::text as schema_name, r.relname::text as table_name, f.oid::text as key_id,
+          f.conname::text as name, f.confdeltype::text as rule, t.relname::text as target, a.attname::text as column_name,
+          ta.attname::text as target_column, case when exists (select 1 from pg_index as x
+            where x.indrelid = f.conrelid and x.indisvalid and x.indpred is null
+              and (string_to_array(x.indkey::text, ' ')::int2[])[1:cardinality(f.conkey)] @> f.conkey) then 1 else 0 end as indexed
+        from pg_constraint as f join pg_class as r on r.oid = f.conrelid join pg_namespace as n on n.oid = r.relnamespace
+        join pg_class as t on t.oid = f.confrelid join pg_namespace as tn on tn.oid = t.relnamespace
+        cross join lateral unnest(f.conkey, f.confkey) with ordinality as k (attnum, target, place)
+        join pg_attribute as a on a.attrelid = r.oid and a.attnum = k.attnum
+        join pg_attribute as ta on ta.attrelid = t.oid and ta.attnum = k.target
+        where f.contype = 'f' and f.conparentid = 0 and tn.nspname = coalesce(?, current_schema())
+          and t.relname in (${placeholders(tables)}) order by schema_name, table_name, name, f.oid, k.place`,
+
     skipLocked: ' for update skip locked',
 
     // The order makes the planner use the primary key, see `isFromNumber`.

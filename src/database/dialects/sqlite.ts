@@ -137,6 +137,16 @@ export const sqlite: Dialect = {
           from sqlite_master as t join pragma_foreign_key_list(t.name) as f where ${ours}`;
     },
 
+    hostKeys: (tables) =>
+      `select null as schema_name, t.name as table_name, f.id as key_id, '' as name, lower(f.on_delete) as rule, f."table" as target,
+          f."from" as column_name, coalesce(f."to", (select name from pragma_table_info(f."table") where pk = f.seq + 1)) as target_column,
+          exists (select 1 from pragma_index_list(t.name) as i where not i.partial and not exists (
+            select 1 from pragma_foreign_key_list(t.name) as g where g.id = f.id and g."from" not in (
+              select name from pragma_index_info(i.name) as x where x.seqno <
+                (select count(*) from pragma_foreign_key_list(t.name) as h where h.id = f.id)))) as indexed
+        from sqlite_master as t join pragma_foreign_key_list(t.name) as f
+        where ? is null and t.type = 'table' and f."table" in (${placeholders(tables)}) order by t.name, f.id, f.seq`,
+
     insertionOrder: 'rowid',
 
     turnMs: TURN_MS,

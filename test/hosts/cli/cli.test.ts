@@ -611,6 +611,37 @@ describe('in general', () => {
     expect(await json(prune)).toMatchObject({ sessions: 60 - sessions, more: false });
   });
 
+  test('prune says what happens to rows of the host, and names what they keep', async () => {
+    const { orm, service, url } = await open();
+    for (const sessionId of ['1', '2']) await service.createSession({ ...support, sessionId });
+    const execute = (sql: string) => orm.em.getConnection().execute(sql);
+    for (const [table, rule] of [
+      ['ticket', 'cascade'],
+      ['bill', 'restrict'],
+    ])
+      await execute(
+        `create table ${table} (a text, u text, s text,
+          foreign key (a, u, s) references adk_sessions (app_name, user_id, session_id) on delete ${rule})`,
+      );
+    await execute("insert into ticket values ('support', 'ada', '1')");
+    await execute("insert into bill values ('support', 'ada', '2')");
+    const ticket = '1 row of ticket: deleted, too ((a, u, s), on delete cascade).';
+    const bill = '1 row of bill: each keeps its session ((a, u, s), on delete restrict).';
+    const err = expect.stringContaining('Kept by bill ((a, u, s)): support / ada / 2\n');
+    const prune = ['prune', '--idle-for', '0s', '--url', url];
+    for (const [option, verb] of [
+      ['--dry-run', 'This would delete'],
+      ['--yes', 'Deleted'],
+    ]) {
+      const { out, ...ended } = await run([...prune, option!]);
+      expect(ended).toEqual({ code: 0, err });
+      expect(out.split('\n').toSorted()).toEqual(['', bill, ticket, `${verb} 0 events in 1 session.`].toSorted());
+    }
+    const { out } = await run(['doctor', '--url', url]);
+    expect(out).toContain('bill to adk_sessions ((a, u, s), on delete restrict)');
+    expect(out).toContain('create index `bill_app_name_user_id_session_id` on `bill` (`a`, `u`, `s`);');
+  });
+
   test('a file that cannot be opened ends the command at once, in words', async () => {
     const { orm, url } = await open();
     await conversation(orm);

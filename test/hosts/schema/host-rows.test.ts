@@ -5,6 +5,7 @@ import { MikroORM, defineEntity, p, type Options } from '@mikro-orm/core';
 import { AdkEvent, AdkSession, adkEntities } from '../../../entities/index.js';
 import { AdkMigrator, adkMigrations } from '../../../migrations/index.js';
 import { migrate } from '../../../migrations/migrate.js';
+import { examine } from '../../../packages/studio/src/internal.js';
 import { MikroOrmSessionService, SessionMaintenance } from '../../../src/index.js';
 import { isMikroOrm7 } from '../../support/mikro-orm.js';
 import { availableDatabases, databasesOf, type TestDatabase } from '../../support/servers.js';
@@ -13,6 +14,7 @@ import {
   appliedMigrations,
   checkMigrations,
   createMigration,
+  dialectOf,
   emptyDatabase,
   emptyFolder,
   later,
@@ -87,35 +89,162 @@ const readRows = ({ em }: MikroORM) =>
       join adk_events e on e.session_id = m.session_id and e.seq = m.seq`,
   );
 
-describe.each(availableDatabases())('K1 sessions that a key of the host keeps, on %s', (name) => {
-  test('are skipped and counted by prune and eraseUser, and the others go', async () => {
+/** A host's table whose rows refer to sessions, with a rule, as MikroORM makes them. */
+const referringWith = (name: string, rule: 'cascade' | 'set null' | 'restrict' | 'no action') =>
+  defineEntity({
+    name,
+    properties: {
+      id: p.integer().primary(),
+      session: () =>
+        comparedAsOurs(
+          p
+            .manyToOne(AdkSession)
+            .joinColumns('app_name', 'user_id', 'session_id')
+            .foreignKeyName(`${name}_session`)
+            .nullable()
+            .updateRule('no action')
+            .deleteRule(rule),
+        ),
+    },
+  });
+
+describe.each(availableDatabases())('K1 K3 foreign keys of the host, on %s', (name) => {
+  const RULES = { gone: 'cascade', loose: 'set null', strict: 'restrict', plain: 'no action' } as const;
+  const tables = Object.keys(RULES) as (keyof typeof RULES)[];
+  const key = { appName: 'app', userId: 'ada' };
+
+  async function open() {
     const database = await emptyDatabase(name);
-    const Ticket = defineEntity({
-      name: 'Ticket',
+    const marking = defineEntity({
+      name: 'marking',
       properties: {
         id: p.integer().primary(),
-        session: () => comparedAsOurs(p.manyToOne(AdkSession).joinColumns('app_name', 'user_id', 'session_id')),
+        event: () =>
+          comparedAsOurs(
+            p
+              .manyToOne(AdkEvent)
+              .joinColumns('of_app', 'of_user', 'of_session', 'of_seq')
+              .foreignKeyName('marking_event')
+              .deleteRule('restrict'),
+          ),
       },
     });
-    const told: unknown[] = [];
-    const orm = await openHost(database, { entities: [Ticket] });
+    const [gone, ...others] = tables.map((table) => referringWith(table, RULES[table]));
+    const note = defineEntity({
+      name: 'note',
+      properties: { id: p.integer().primary(), gone: () => p.manyToOne(gone!).deleteRule('no action') },
+    });
+    const entities = [gone!, ...others, marking, note];
+    const orm = await openHost(database, { entities });
     await updateSchema(orm);
+    const told: unknown[] = [];
     const service = new MikroOrmSessionService(orm.em);
-    for (const sessionId of ['1', '2', 'kept', 'large', '3']) {
-      const session = await service.createSession({ appName: 'app', userId: 'ada', sessionId });
-      const count = sessionId === 'large' ? 20 : 1;
+    const maintenance = new SessionMaintenance(orm.em, { onError: (error) => told.push(error) });
+    const create = async (sessionId: string, count = 1) => {
+      const session = await service.createSession({ ...key, sessionId });
       const events = Array.from({ length: count }, (_, i) => createEvent({ author: 'agent', timestamp: i + 1 }));
       await service.appendEvents({ session, events });
-    }
-    await query(orm.em, "insert into ticket (id, app_name, user_id, session_id) values (1, 'app', 'ada', 'kept')");
-    const maintenance = new SessionMaintenance(orm.em, { onError: (error) => told.push(error) });
+    };
+    let id = 0;
+    const refer = (table: string, sessionId: string) =>
+      query(
+        orm.em,
+        `insert into ${table} (id, app_name, user_id, session_id) values (${++id}, 'app', 'ada', '${sessionId}')`,
+      );
+    const left = async () =>
+      (await query<{ session_id: string }>(orm.em, 'select session_id from adk_sessions order by 1')).map(
+        ({ session_id }) => session_id,
+      );
+    return { orm, told, service, maintenance, create, refer, left };
+  }
+
+  const named = (table: string, constraint: string) => ({
+    table,
+    constraint: dialectOf(name) === 'sqlite' ? expect.stringMatching(/^\(.*session.*\)$/) : constraint,
+  });
+  const rows = (table: keyof typeof RULES, count: number) => ({
+    ...named(table, `${table}_session`),
+    // InnoDB calls both rules by one name or the other.
+    rule: RULES[table] === 'no action' ? expect.stringMatching(/^(no action|restrict)$/) : RULES[table],
+    rows: count,
+  });
+
+  test('are counted by their rule, and what they keep is left whole and named', async () => {
+    const { orm, told, service, maintenance, create, refer, left } = await open();
+    for (const id of ['1', '2', 'strict', 'plain', 'marked', '3']) await create(id);
+    await create('large', 25);
+    await create('large strict', 25);
+    for (const table of tables) if (table === 'strict' || table === 'plain') await refer(table, table);
+    await refer('strict', 'large strict');
+    for (const id of ['1', 'large']) for (const table of ['gone', 'gone', 'loose']) await refer(table, id);
+    await query(
+      orm.em,
+      "insert into marking (id, of_app, of_user, of_session, of_seq) values (1, 'app', 'ada', 'marked', 1)",
+    );
+
+    const kept = (sessionId: string, table: string) => ({ ...key, sessionId, ...named(table, `${table}_session`) });
+    const expected = {
+      ...{ sessions: 4, events: 28, skipped: 4, more: false },
+      kept: expect.arrayContaining([
+        kept('strict', 'strict'),
+        kept('plain', 'plain'),
+        kept('large strict', 'strict'),
+        { ...kept('marked', 'marking'), ...named('marking', 'marking_event') },
+      ]),
+      referring: expect.arrayContaining([rows('gone', 4), rows('loose', 2), rows('strict', 2), rows('plain', 1)]),
+    };
+    expect(await maintenance.prune({ idleFor: 0, batchSize: 10, dryRun: true })).toMatchObject(expected);
+    expect(await left()).toHaveLength(8);
     const pruned = await maintenance.prune({ idleFor: 0, batchSize: 10 });
-    expect(pruned).toMatchObject({ sessions: 4, skipped: 1, more: false });
+    expect(pruned).toMatchObject(expected);
+    expect(pruned.kept).toHaveLength(4);
+    expect(pruned.referring).toHaveLength(5);
+    expect(await left()).toEqual(['large strict', 'marked', 'plain', 'strict']);
+    expect((await service.getSession({ ...key, sessionId: 'large strict' }))?.events).toHaveLength(25);
+    expect(await query(orm.em, 'select id from gone')).toEqual([]);
+    expect(await query(orm.em, 'select session_id from loose')).toEqual([{ session_id: null }, { session_id: null }]);
+    // No statement was tried that a key refuses.
+    expect(told).toEqual([]);
+
+    await expect(maintenance.eraseUser({ userId: 'ada' })).rejects.toMatchObject({
+      code: 'ADK_USER_NOT_ERASED',
+      done: { skipped: 4, kept: { length: 4 } },
+    });
+    for (const table of ['strict', 'plain', 'marking']) await query(orm.em, `delete from ${table}`);
+    const erased = await maintenance.eraseUser({ userId: 'ada' });
+    expect(erased).toMatchObject({ sessions: 4, skipped: 0 });
+    expect(erased).not.toHaveProperty('kept');
+    expect(erased).not.toHaveProperty('referring');
+  });
+
+  test('a row that refers to one of the host’s rows keeps the session, and the rest of the batch goes', async () => {
+    const { orm, told, maintenance, create, refer, left } = await open();
+    for (const id of ['1', '2', 'kept', '3']) await create(id);
+    await refer('gone', 'kept');
+    await query(orm.em, 'insert into note (id, gone_id) values (1, 1)');
+    const pruned = await maintenance.prune({ idleFor: 0, batchSize: 100 });
+    expect(pruned).toMatchObject({ sessions: 3, events: 3, skipped: 1, more: false });
+    expect(pruned).not.toHaveProperty('kept');
+    expect(await left()).toEqual(['kept']);
     expect(told).not.toEqual([]);
-    expect((await service.getSession({ appName: 'app', userId: 'ada', sessionId: 'kept' }))?.events).toHaveLength(1);
-    await expect(maintenance.eraseUser({ userId: 'ada' })).rejects.toMatchObject({ code: 'ADK_USER_NOT_ERASED' });
-    await query(orm.em, 'delete from ticket');
-    expect(await maintenance.eraseUser({ userId: 'ada' })).toMatchObject({ sessions: 1, skipped: 0 });
+  });
+
+  test('doctor lists them with their rules, and the indexes that they lack', async () => {
+    const { orm } = await open();
+    const found = async () => {
+      for await (const finding of examine(orm.em)) if (finding.check.startsWith('foreign keys')) return finding;
+      return undefined;
+    };
+    const { state, found: text, advice = '' } = (await found())!;
+    for (const table of tables)
+      expect(text).toMatch(new RegExp(`${table} to adk_sessions \\(.*on delete (${RULES[table]}|no action|restrict)`));
+    expect(text).toContain('marking to adk_events');
+    const statements = advice.split('\n').slice(1);
+    expect(state).toBe(statements.length > 0 ? 'advice' : 'ok');
+    for (const statement of statements) await query(orm.em, statement);
+    expect(await found()).toMatchObject({ state: 'ok' });
+    // MikroORM makes none on PostgreSQL; InnoDB makes its own.
+    expect(statements.length > 0).toBe(/postgresql|pglite/.test(name));
   });
 });
 

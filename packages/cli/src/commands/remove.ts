@@ -6,8 +6,9 @@ import {
   SessionMaintenance,
   UserNotErasedError,
   type MaintenanceResult,
+  type ReferringRows,
 } from '../../../../src/index.js';
-import { counted, quoted } from '../../../studio/src/operations/words.js';
+import { counted, printable, quoted } from '../../../studio/src/operations/words.js';
 import { Unfinished } from '../errors.js';
 import { Progress } from '../progress.js';
 import type { Context, Work } from '../run.js';
@@ -38,8 +39,12 @@ async function remove(
 ): Promise<void> {
   const maintenance = new SessionMaintenance(em, codec);
   const planned = await work(maintenance, { signal, dryRun: true });
-  if (dryRun) return terminal.result(planned, () => [`This would delete ${amount(planned)}.`]);
-  await confirm(`This deletes ${amount(planned)}. Continue?`);
+  if (dryRun) {
+    await terminal.result(planned, () => [`This would delete ${amount(planned)}.`, ...referring(planned)]);
+    noteKept(terminal, planned);
+    return;
+  }
+  await confirm([`This deletes ${amount(planned)}.`, ...referring(planned), 'Continue?'].join(' '));
   const progress = new Progress(planned.sessions + planned.events);
   let left: UserNotErasedError | undefined;
   const onProgress = (done: MaintenanceResult) => progress.show(done.sessions + done.events, amount(done));
@@ -49,11 +54,12 @@ async function remove(
     left = error;
     return error.done;
   });
-  await terminal.result(result, () => [`Deleted ${amount(result)}.`]);
+  await terminal.result(result, () => [`Deleted ${amount(result)}.`, ...referring(result)]);
+  noteKept(terminal, result);
   if (left) throw new Unfinished(left.message);
   if (result.skipped > 0)
     terminal.note(
-      `Left: ${counted(result.skipped, 'session')}. Somebody is at work in them; the same command again takes them up.`,
+      `Left: ${counted(result.skipped, 'session')}. Somebody is at work in them, or a foreign key keeps them; the same command again takes them up.`,
     );
   noteMore(terminal, result, signal);
 }
@@ -65,6 +71,28 @@ export function noteMore(terminal: Context['terminal'], { more }: MaintenanceRes
   if (signal.aborted) throw new Unfinished(text);
   terminal.note(text);
 }
+
+/** How many kept sessions are named. */
+const NAMED = 10;
+
+function noteKept(terminal: Context['terminal'], { kept = [] }: MaintenanceResult): void {
+  for (const { appName, userId, sessionId, table, constraint } of kept.slice(0, NAMED))
+    terminal.note(printable(`Kept by ${table} (${constraint}): ${[appName, userId, sessionId].join(' / ')}`));
+}
+
+/** What happens to rows of the host's tables. */
+const referring = ({ referring = [] }: MaintenanceResult): string[] =>
+  referring.map(({ table, constraint, rule, rows }) =>
+    printable(`${counted(rows, 'row')} of ${table}: ${HAPPENS[rule]} (${constraint}, on delete ${rule}).`),
+  );
+
+const HAPPENS: Readonly<Record<ReferringRows['rule'], string>> = {
+  cascade: 'deleted, too',
+  'set null': 'changed',
+  'set default': 'changed',
+  restrict: 'each keeps its session',
+  'no action': 'each keeps its session',
+};
 
 function amount(done: MaintenanceResult): string {
   const more = [

@@ -2,6 +2,7 @@ import { version as adkVersion } from '@google/adk';
 import { Utils, type EntityManager } from '@mikro-orm/core';
 import {
   migrationStatus,
+  hostKeys,
   layoutOf,
   type Dialect,
   type Run,
@@ -86,6 +87,7 @@ const checksOf = ({ connections, distributed }: Dialect, readsAll: boolean): [st
   ['clock', clock],
   ['tables', tables],
   ['indexes, keys and collations', schema],
+  ['foreign keys to our tables', references],
   ...(distributed ? [['distribution', distribution] satisfies [string, Check]] : []),
   ['event log', eventLog],
   ...(readsAll ? READING_ALL : []),
@@ -136,6 +138,22 @@ const schema: Check = async ({ em, dialect, read }) => {
   if (statements.length === 0) return { state: 'ok', found: 'as the entities have them' };
   const advice = ['Run:', ...statements].join('\n');
   return { state: 'wrong', found: 'the tables lack what the entities have', advice };
+};
+
+const references: Check = async ({ read }) => {
+  const keys = await read(hostKeys);
+  if (keys.length === 0) return { state: 'ok', found: 'no other table refers to ours' };
+  const named = keys.map(
+    ({ table, constraint, target, rule }) => `${table} to ${target} (${constraint}, on delete ${rule})`,
+  );
+  const found = named.join('; ');
+  const advice = keys.flatMap(({ missingIndex }) => missingIndex ?? []);
+  if (advice.length === 0) return { state: 'ok', found };
+  return {
+    state: 'advice',
+    found,
+    advice: ['For each session that is deleted, the whole table is read. Make an index:', ...advice].join('\n'),
+  };
 };
 
 const distribution: Check = async ({ read }) => {
