@@ -60,7 +60,7 @@ export interface AdkServices<Em extends EntityManager = EntityManager> {
    * deadlock or a lost connection runs `work` again; what the earlier attempt wrote is rolled back.
    *
    * ```ts
-   * execute: ({ euros }, toolContext) => exactlyOnce(toolContext!, async (tx) => tx.create(Payment, { euros }).id),
+   * execute: ({ euros }, toolContext) => exactlyOnce(toolContext, async (tx) => tx.create(Payment, { euros }).id),
    * ```
    *
    * Until `work` has ended, nothing else is appended to the session and its lease is not renewed: do in it only what is in
@@ -75,7 +75,7 @@ export interface AdkServices<Em extends EntityManager = EntityManager> {
    * @throws InsideTransactionError inside a transaction, or if `work` begins another one.
    * @throws SessionNotFoundError, LeaseLostError, LeaseHeldError as `appendEvent`; and what `work` throws.
    */
-  exactlyOnce<T>(this: void, toolContext: Context, work: (tx: Em) => Promise<T>): Promise<T>;
+  exactlyOnce<T>(this: void, toolContext: Context | undefined, work: (tx: Em) => Promise<T>): Promise<T>;
 }
 
 /**
@@ -109,9 +109,12 @@ export function adkServices<Em extends EntityManager>(em: Em, options: AdkServic
     log: new EventLog(em, { ...following, ...log }),
     maintenance: new SessionMaintenance(em, { ...common, toolApps: sessions?.toolApps }),
     async exactlyOnce(toolContext, work) {
-      const { sessionService } = toolContext.invocationContext;
-      if (sessionService instanceof MikroOrmSessionService) return sessionService.exactlyOnce(em, toolContext, work);
-      throw new InvalidArgumentError('The run of exactlyOnce needs a MikroOrmSessionService. Nothing was written.');
+      const sessionService = toolContext?.invocationContext.sessionService;
+      if (toolContext && sessionService instanceof MikroOrmSessionService)
+        return sessionService.exactlyOnce(em, toolContext, work);
+      throw new InvalidArgumentError(
+        'exactlyOnce needs the toolContext of a run with a MikroOrmSessionService. Nothing was written.',
+      );
     },
   };
 }

@@ -8,6 +8,7 @@ import { confirm } from '../database/calls/confirm.js';
 import { asThrown } from '../database/calls/public-error.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { isOpen } from '../database/orm/host-transaction.js';
 import { findEvent, seqOfEvent } from '../database/statements/events.js';
 import { lockSession } from '../database/statements/sessions.js';
 import {
@@ -20,7 +21,7 @@ import {
 import { decodeEvent, encode } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { Appender, type Done } from './append.js';
-import { handleOf, keyOf, revisionOf, type Revision } from './handle.js';
+import { handleOf, keyOf, revisionOf, tentativeOf, type Revision } from './handle.js';
 import { pendingEvent } from './pending-event.js';
 import { SessionCalls } from './session-calls.js';
 
@@ -37,8 +38,10 @@ export async function exactlyOnce<Em extends EntityManager, T>(
   work: (tx: Em) => Promise<T>,
 ): Promise<T> {
   const { database, leases, options } = calls;
-  if (database.isJoined) throw new InsideTransactionError();
   const handle = toolContext.invocationContext.session;
+  // That transaction has the session's lock, and may end only after this call.
+  const around = tentativeOf(handle);
+  if (database.isJoined || (around && isOpen(around.transaction))) throw new InsideTransactionError();
   const key = keyOf(handle);
   // A workflow runs a tool while its call is being appended. After this, that append is in the queue of the session.
   if (!runningCall(toolContext)) await turnOfEventLoop();

@@ -395,6 +395,22 @@ const counted = async (store: OwnStore, work: () => Promise<unknown>) => ({
   statements: (await store.recorded(work)).length,
 });
 
+outcomeSuite.own('H6', 'exactlyOnce waits for a call that a workflow is still storing', async (context) => {
+  const bank = await banking(context);
+  const { services, pay, rows, fresh } = bank;
+  const session = await bank.create();
+  // The same ids in each turn, as models have them that number their calls.
+  for (let i = 0; i < 2; i++) {
+    const node = clerk(model(calling('charge')), { charge: (toolContext) => services.exactlyOnce(toolContext, pay) });
+    const agent = new Workflow({ name: 'flow', edges: [['START', node]] });
+    await run(session, { agent: agent as unknown as BaseAgent, sessionService: services.sessionService });
+  }
+  expect(await rows()).toEqual([11, 12]);
+  const { events } = await fresh(session);
+  const responses = events.flatMap(getFunctionResponses).map(({ response }) => response);
+  expect(responses).toEqual([{ receipt: 11 }, { receipt: 12 }]);
+});
+
 outcomeSuite.own('H6', 'of an exactlyOnce whose work throws nothing is stored', async (context) => {
   const bank = await banking(context);
   const { services, pay, rows, fresh } = bank;
@@ -570,6 +586,12 @@ outcomeSuite.own(
     await expectCode(services.exactlyOnce(toolContext, nested), 'ADK_INSIDE_TRANSACTION');
     const append = () => sessionService.appendEvent({ session, event: eventOf() });
     await expectCode(services.exactlyOnce(toolContext, append), 'ADK_INSIDE_TRANSACTION');
+    const tx = store.orm.em.fork();
+    await tx.begin();
+    await sessionService.withEntityManager(tx).appendEvent({ session, event: eventOf() });
+    await expectCode(services.exactlyOnce(toolContext, pay), 'ADK_INSIDE_TRANSACTION');
+    await tx.rollback();
+    await expectCode(services.exactlyOnce(undefined, pay), 'ADK_INVALID_ARGUMENT', 'toolContext');
     const foreign = contextOf(session, undefined as unknown as MikroOrmSessionService);
     await expectCode(services.exactlyOnce(foreign, pay), 'ADK_INVALID_ARGUMENT', 'MikroOrmSessionService');
     expect(await rows()).toEqual([]);

@@ -17,6 +17,7 @@ import {
   SessionProjection,
   adkEntities,
   adkServices,
+  toolJournal,
   migrate,
 } from '../../../src/index.js';
 import { createStudio } from '../../../packages/studio/src/index.js';
@@ -81,6 +82,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
     known: 'attempts, forMs, baseDelayMs, maxDelayMs',
     call: (retry) => new MikroOrmSessionService(orm.em, { retry }),
   },
+  toolJournal: { known: 'exactlyOnce', call: (options) => toolJournal(options) },
   SessionLeases: {
     known:
       'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, toolApps, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, ttlMs',

@@ -139,6 +139,25 @@ describe.each(availableDatabases())('on %s', (name) => {
     }
   });
 
+  testOfPages('H6 shows what a tool returned in its call, until its response is stored', async () => {
+    const { service } = served;
+    const key = { appName: 'returned', userId: 'ada', sessionId: 's' };
+    const session = await service.createSession(key);
+    const add = (params: Parameters<typeof createEvent>[0]) =>
+      service.appendEvent({ session, event: createEvent({ author: 'clerk', ...params }) });
+    const parts = ['pay', 'mail'].map((id) => ({ functionCall: { id, name: id, args: { to: id } } }));
+    await add({ content: { role: 'model', parts } });
+    await add({ customMetadata: { adk_mikro_orm_tool_result: { id: 'pay', result: 17 } } });
+    const page = query('/session', { app: 'returned', user: 'ada', session: 's' });
+    const before = shown(await site.get(page));
+    expect(before).toMatch(/Call pay to: "pay" Arguments \{ "to": "pay" \} Answer #2 \{ "result": 17 \}/);
+    expect(before).toMatch(/Call mail to: "mail" no answer yet .*Answer of pay to #1/);
+    const responses = ['pay', 'mail'].map((id) => ({ functionResponse: { id, name: id, response: { result: 17 } } }));
+    await add({ content: { role: 'user', parts: responses } });
+    const after = shown(await site.get(page));
+    expect(after).toMatch(/Call pay to: "pay" Arguments \{ "to": "pay" \} Answer #3 \{ "result": 17 \} Call/);
+  });
+
   test('folds each answer into the call of its own branch, whatever the ids', async () => {
     const key = { ...KEY, sessionId: 'branches' };
     const session = await served.service.createSession(key);
