@@ -1,0 +1,69 @@
+import { createEvent } from '@google/adk';
+import { MikroORM } from '@mikro-orm/core';
+import { fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { adkEntities } from '../../../entities/index.js';
+import { MikroOrmSessionService, migrate, unansweredFunctionCalls } from '../../../src/index.js';
+import { range } from '../../contract/tools.js';
+import { availableDatabases, createDatabase } from '../../support/servers.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
+import type { Job, Report } from './outcome-worker.js';
+
+const bundle = new WorkerBundle('test/faults/processes/outcome-worker.ts');
+const children: ChildProcess[] = [];
+
+beforeAll(() => bundle.build());
+
+afterAll(async () => {
+  for (const child of children) child.kill('SIGKILL');
+  await bundle.remove();
+});
+
+/** Starts a process. @returns the process and its first report. */
+async function run(job: Job): Promise<{ child: ChildProcess; report: Report }> {
+  const child = fork(bundle.path, { execArgv: [] });
+  children.push(child);
+  child.send(job);
+  const [report] = (await once(child, 'message')) as [Report];
+  return { child, report };
+}
+
+test.each(availableDatabases())(
+  'H6 of sixteen processes that run one call, of which the first is killed in its work, one does it on %s',
+  async (name) => {
+    const database = await createDatabase(name);
+    const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
+    const rows = async () => (await orm.em.getConnection().execute('select pid from ledger')) as { pid: number }[];
+    const service = new MikroOrmSessionService(orm.em);
+    const read = async () => (await service.getSession({ appName: 'app', userId: 'ada', sessionId: 's' }))!;
+    try {
+      await migrate(orm);
+      await orm.em.getConnection().execute('create table ledger (pid integer not null)', [], 'run');
+      const session = await service.createSession({ appName: 'app', userId: 'ada', sessionId: 's' });
+      const parts = [{ functionCall: { id: 'call_0', name: 'pay', args: {} } }];
+      await service.appendEvent({
+        session,
+        event: createEvent({ author: 'clerk', content: { role: 'model', parts } }),
+      });
+
+      const killed = await run({ database, hangs: true });
+      expect(killed.report).toBe('hangs');
+      const others = range(15).map(() => run({ database, hangs: false }));
+      expect(await rows()).toEqual([]);
+      killed.child.kill('SIGKILL');
+
+      const reports = (await Promise.all(others)).map(({ child, report }) => {
+        child.disconnect();
+        return report;
+      });
+      const [row] = await rows();
+      expect(await rows()).toEqual([row]);
+      expect(reports).toEqual(range(15).map(() => ({ result: row!.pid })));
+      expect(unansweredFunctionCalls(await read())).toMatchObject([{ response: { result: row!.pid } }]);
+    } finally {
+      await orm.close(true);
+      await database.drop();
+    }
+  },
+  240_000,
+);
