@@ -18,6 +18,8 @@ const NOTHING = {
   batches: 0,
 };
 
+const COUNTED = Object.keys(NOTHING) as (keyof typeof NOTHING)[];
+
 /** How many sessions that foreign keys keep are named at most. */
 const MOST_NAMED = 100;
 
@@ -28,7 +30,8 @@ export class Batches {
   readonly isDryRun: boolean;
   readonly includesLeased: boolean;
   readonly #options: BatchOptions;
-  readonly #done: MaintenanceResult = { ...NOTHING, more: false };
+  readonly #done = { ...NOTHING, more: false };
+  readonly #owned: Record<string, number> = {};
   readonly #pauseMs: number;
   #isPauseDue = false;
   readonly #kept: KeptByKey[] = [];
@@ -52,6 +55,7 @@ export class Batches {
     }));
     return {
       ...this.#done,
+      owned: { ...this.#owned },
       ...(this.#kept.length > 0 && { kept: [...this.#kept] }),
       ...(referring.length > 0 && { referring }),
     };
@@ -84,13 +88,14 @@ export class Batches {
   }
 
   /** Counts what needed no transaction. */
-  count(found: Partial<typeof NOTHING>): void {
+  count({ owned = {}, ...found }: Partial<MaintenanceResult>): void {
     // Only these names: `found` may have others.
-    for (const name of Object.keys(NOTHING) as (keyof typeof NOTHING)[]) this.#done[name] += found[name] ?? 0;
+    for (const name of COUNTED) this.#done[name] += found[name] ?? 0;
+    for (const [name, rows] of Object.entries(owned)) this.#owned[name] = (this.#owned[name] ?? 0) + rows;
   }
 
   /** Adds what a transaction did. */
-  add(done: Partial<typeof NOTHING> = {}): void {
+  add(done: Partial<MaintenanceResult> = {}): void {
     this.count({ ...done, batches: 1 });
     callHost(this.#options.onProgress, this.result);
     this.#isPauseDue = this.#pauseMs > 0 && !this.isDryRun;

@@ -3,19 +3,19 @@ import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { hostKeys, referringTo, type HostKey } from '../database/statements/host-keys.js';
+import type { MeantRows, OwnedRows } from '../database/statements/owned-rows.js';
 import {
   keptSession,
   lockKeptSession,
   nextApp,
   walkedSessions,
-  type AppTable,
   type KeptSession,
   type Walk,
 } from '../database/statements/walk.js';
 import { DatabaseError } from '../model/errors.js';
 import { givenKey, sessionIdentity, type SessionKey } from '../model/keys.js';
 import { namesOf, pagesOf } from '../model/pages.js';
-import type { DeleteRule } from '../model/results.js';
+import type { DeleteRule, MaintenanceResult } from '../model/results.js';
 import { Batches } from './batches.js';
 import { batchSizeOf, type BatchOptions } from './options.js';
 
@@ -83,13 +83,49 @@ export class DeletionRun extends CallInParts {
   }
 
   /** The requested app, or all apps. */
-  apps(appName: string | undefined, table: AppTable): AsyncGenerator<string> {
-    return namesOf(appName, (after) => this.read((sql) => nextApp(sql, after, table)));
+  #apps(appName: string | undefined, next: OwnedRows['nextApp']): AsyncGenerator<string> {
+    return namesOf(appName, (after) => this.read((sql) => next(sql, after)));
+  }
+
+  /**
+   * Deletes what a list has, each page of it in a transaction of its own, until the list is empty or the work must end.
+   *
+   * @param page returns what to delete next.
+   * @param remove returns what it has done.
+   */
+  async drain<Row>(
+    page: () => readonly Row[] | Promise<readonly Row[]>,
+    remove: (sql: Sql, rows: readonly Row[]) => Promise<Partial<MaintenanceResult>>,
+  ): Promise<void> {
+    for (;;) {
+      const rows = await page();
+      if (rows.length === 0 || !(await this.batches.mayBegin())) return;
+      this.batches.add(await this.write((sql) => remove(sql, rows)));
+    }
+  }
+
+  /** Deletes the rows of one kind that an owner has, or counts them. */
+  async deleteRows(
+    { rows, counted, nextApp }: OwnedRows,
+    { appName, ...owner }: Omit<MeantRows, 'appName'> & Pick<Owner, 'appName'>,
+  ): Promise<void> {
+    const { batches } = this;
+    if (!rows || (batches.isDryRun && !counted)) return;
+    const count = (deleted: number) => counted?.(deleted) ?? {};
+    for await (const app of this.#apps(appName, nextApp)) {
+      const meant = { ...owner, appName: app, includesLeased: batches.includesLeased };
+      if (batches.isDryRun) batches.count(count(await this.read((sql) => rows.count(sql, meant))));
+      else
+        await this.drain(
+          () => this.read((sql) => rows.page(sql, meant, batches.size)),
+          async (sql, keys) => count(await rows.erase(sql, meant, keys)),
+        );
+    }
   }
 
   /** Applies a deletion to the sessions of a walk, in one app or in all. */
   async walk(deletion: Deletion, { appName, ...way }: Omit<Walk, 'appName'> & Pick<Owner, 'appName'>): Promise<void> {
-    for await (const app of this.apps(appName, 'sessions')) {
+    for await (const app of this.#apps(appName, (sql, after) => nextApp(sql, after, 'sessions'))) {
       const walk = { appName: app, ...way };
       const read = (after?: KeptSession) => this.read((sql) => walkedSessions(sql, walk, after, PAGE));
       for await (const page of pagesOf(PAGE, read)) {

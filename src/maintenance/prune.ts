@@ -1,9 +1,9 @@
 import { oldTokens, removeTokens } from '../database/calls/retry-tokens.js';
 import { databaseTime } from '../database/statements/clock.js';
+import type { OwnedRows } from '../database/statements/owned-rows.js';
 import type { KeptSession, Walk } from '../database/statements/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
-import { deleteMemories } from './memories.js';
 import type { PruneOptions } from './options.js';
 import { WholeSessions } from './whole-sessions.js';
 
@@ -14,7 +14,11 @@ const ABANDONED_MS = 86_400_000;
 const MOST_TOKENS = 1_000;
 
 /** See `SessionMaintenance.prune`. */
-export async function prune(run: DeletionRun, options: PruneOptions): Promise<MaintenanceResult> {
+export async function prune(
+  run: DeletionRun,
+  options: PruneOptions,
+  kinds: readonly OwnedRows[],
+): Promise<MaintenanceResult> {
   const { appName, userId, idleFor, sessionsOlderThan, deletedFor } = options;
   const now = await run.read(databaseTime);
   const before = (ms: number | undefined) => (ms === undefined ? undefined : now - ms);
@@ -35,9 +39,17 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
         appName,
         ...way,
       });
-      for await (const app of run.apps(appName, 'memories'))
-        await deleteMemories(run, app, { userId, areExpired: true });
-      await removeRetryTokens(run, now);
+      for (const kind of kinds)
+        if (kind.rows?.expire) await run.deleteRows(kind, { appName, userId, areExpired: true });
+      if (run.batches.isDryRun) return;
+      const tokensAtOnce = Math.min(run.batches.size, MOST_TOKENS);
+      await run.drain(
+        () => run.read((sql) => oldTokens(sql, now, tokensAtOnce)),
+        async (sql, tokens) => {
+          await removeTokens(sql, tokens);
+          return {};
+        },
+      );
     },
   );
 }
@@ -45,14 +57,3 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
 /** @returns whether nobody continues the import of a session; undefined if it is not being imported. @param now by the database's clock. */
 const isAbandoned = ({ status, deletedAt }: KeptSession, now: number) =>
   status === 'importing' ? (deletedAt ?? now) <= now - ABANDONED_MS : undefined;
-
-/** @param now by the database's clock, in ms. */
-async function removeRetryTokens({ read, write, batches }: DeletionRun, now: number): Promise<void> {
-  if (batches.isDryRun) return;
-  for (;;) {
-    const tokens = await read((sql) => oldTokens(sql, now, Math.min(batches.size, MOST_TOKENS)));
-    if (tokens.length === 0 || !(await batches.mayBegin())) return;
-    await write((sql) => removeTokens(sql, tokens));
-    batches.add();
-  }
-}

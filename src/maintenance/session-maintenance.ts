@@ -3,6 +3,7 @@ import { CallInParts } from '../database/calls/call-in-parts.js';
 import { Database } from '../database/calls/database.js';
 import { onceOnRows } from '../database/calls/once.js';
 import type { Run } from '../database/dialects/dialect.js';
+import type { OwnedRows } from '../database/statements/owned-rows.js';
 import { beginEpoch } from '../log/log-head.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import { EventLog } from '../log/event-log.js';
@@ -10,6 +11,7 @@ import type { LogCursor } from '../model/log-history.js';
 import type { ErrorContext } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import { exportRecords, type ExportOptions } from '../transfer/export.js';
+import { OWNED_ROWS } from '../transfer/owned-kinds.js';
 import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
 import { DeletionRun } from './deletion-run.js';
@@ -66,6 +68,7 @@ export class SessionMaintenance {
   readonly #database: Database;
   readonly #log: () => EventLog;
   readonly #toolApps: MaintenanceOptions['toolApps'];
+  readonly #kinds: readonly OwnedRows[];
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
@@ -77,6 +80,7 @@ export class SessionMaintenance {
     this.#database = new Database(em, common);
     this.#log = () => new EventLog(em, common);
     this.#toolApps = toolApps;
+    this.#kinds = OWNED_ROWS;
   }
 
   /**
@@ -91,7 +95,7 @@ export class SessionMaintenance {
    */
   async prune(options: PruneOptions): Promise<MaintenanceResult> {
     const checked = checkPrune(options);
-    return prune(new DeletionRun(this.#database, 'prune', checked, this.#toolApps), checked);
+    return prune(new DeletionRun(this.#database, 'prune', checked, this.#toolApps), checked, this.#kinds);
   }
 
   /**
@@ -118,7 +122,7 @@ export class SessionMaintenance {
    */
   async eraseUser(options: EraseUserOptions): Promise<MaintenanceResult> {
     const checked = checkErase(options);
-    return eraseUser(new DeletionRun(this.#database, 'eraseUser', checked, this.#toolApps), checked);
+    return eraseUser(new DeletionRun(this.#database, 'eraseUser', checked, this.#toolApps), checked, this.#kinds);
   }
 
   /**
@@ -195,7 +199,7 @@ export class SessionMaintenance {
    * @returns what was done. Once a call returns 0 for `texts`, `skipped` and `unreadable`, an old key is no longer needed.
    */
   async reencode(options: ReencodeOptions = {}): Promise<MaintenanceResult> {
-    return reencode(this.#database, checkReencode(options));
+    return reencode(this.#database, checkReencode(options), this.#kinds);
   }
 
   /**

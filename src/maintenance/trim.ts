@@ -90,20 +90,17 @@ class FirstEvents implements Deletion {
   }
 
   async deleteLarge({ session, events }: Task): Promise<void> {
-    const { batches, write } = this.#run;
     const firstKept = session.firstSeq + events;
-    /** The session after the last transaction. The next one does nothing if it finds another. */
-    let left = session;
-    let dropped = 0;
-    for (let isOver = false; !isOver && (await batches.mayBegin());) {
-      const found = left;
-      const done = await write((sql) => this.#trim(sql, found, firstKept));
-      dropped += done.events;
-      left = { ...left, firstSeq: done.firstSeq };
-      isOver = done.isOver;
-      const { events, skipped } = done;
-      batches.add({ events, skipped, sessions: isOver && skipped === 0 && dropped > 0 ? 1 : 0 });
-    }
+    /** The session after the last transaction, while there is more to do. The next one does nothing if it finds another. */
+    let left = [session];
+    await this.#run.drain(
+      () => left,
+      async (sql, [found = session]) => {
+        const { firstSeq, isOver, events, skipped } = await this.#trim(sql, found, firstKept);
+        left = isOver ? [] : [{ ...found, firstSeq }];
+        return { events, skipped, sessions: isOver && skipped === 0 && firstSeq > session.firstSeq ? 1 : 0 };
+      },
+    );
   }
 
   /** @returns the first events that one transaction deletes; undefined if there are none. */

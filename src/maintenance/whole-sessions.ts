@@ -54,14 +54,15 @@ export class WholeSessions implements Deletion {
       if (sessions.length === 0) return;
     }
     // The caller's session is the last one, so that an interrupted deletion is continued with all of them.
-    for (const key of [...this.#toolsOf(session), session.key]) {
-      for (let isOver = false; !isOver;) {
-        if (!(await batches.mayBegin())) return;
-        const { isOver: isLast, ...counts } = await write((sql) => this.#deletePart(sql, key));
-        batches.add(counts);
-        isOver = isLast;
-      }
-    }
+    let left = [...this.#toolsOf(session), session.key];
+    await this.#run.drain(
+      () => left,
+      async (sql, [key = session.key, ...others]) => {
+        const { isOver, ...done } = await this.#deletePart(sql, key);
+        left = isOver ? others : [key, ...others];
+        return done;
+      },
+    );
   }
 
   /** An interrupted deletion is continued whatever the conditions: nobody else would finish it. */

@@ -3,7 +3,7 @@ import { aFunction, object, rule, someText } from '../model/arguments.js';
 import { Undecodable } from '../model/stored-texts.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import type { ErrorContext } from '../model/options.js';
-import { decodedMemory, memoriesWithVectors, memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
+import { decodedMemory, memoriesWithVectors, memoryIdentity, type MemoryKey } from './stored-memories.js';
 import type { NewMemory } from './memory-content.js';
 import { storedVector, unitVector } from './vectors.js';
 

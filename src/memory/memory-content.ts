@@ -3,7 +3,7 @@ import type { Database } from '../database/calls/database.js';
 import { isDate } from '../model/arguments.js';
 import { decode, encode, isRecord } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
-import type { MemoryKey, MemoryTexts } from '../transfer/stored-memories.js';
+import type { MemoryKey, MemoryTexts } from './stored-memories.js';
 import { wordList, wordsOf } from './words.js';
 
 /** Returns the text of an event to remember, if any. */

@@ -38,7 +38,7 @@ import {
   type ErrorContext,
 } from '../model/options.js';
 import { pagesOf } from '../model/pages.js';
-import { aContent, encodedMemory, memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
+import { aContent, encodedMemory, memoryIdentity, type MemoryKey } from './stored-memories.js';
 import { Embedder, anEmbedding, withStoredVectors, type MemoryEmbedding } from './embedding.js';
 import {
   memoryOfEvent,

@@ -26,7 +26,7 @@ import {
   memoryValues,
   type MemoryKey,
   type MemoryKeyRow,
-} from '../transfer/stored-memories.js';
+} from './stored-memories.js';
 import { memoryDataOf, type MemoryData, type MemoryOwner, type NewMemory } from './memory-content.js';
 import type { Ranked } from './ranking.js';
 import { isVector } from './vectors.js';

@@ -1,4 +1,4 @@
-import type { MemoryKey } from '../transfer/stored-memories.js';
+import type { MemoryKey } from './stored-memories.js';
 import { countWords, lengthOf, questionOf, type Question } from './words.js';
 
 /** The usual constants of BM25: how soon repetitions of a word stop counting, and how much longer texts lose. */

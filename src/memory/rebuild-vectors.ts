@@ -5,13 +5,7 @@ import { nextApp } from '../database/statements/walk.js';
 import { Undecodable } from '../model/stored-texts.js';
 import { givenKey } from '../model/keys.js';
 import { namesOf, pagesOf } from '../model/pages.js';
-import {
-  decodedMemory,
-  encodedMemory,
-  memoryPage,
-  recodeMemory,
-  type TransferredMemory,
-} from '../transfer/stored-memories.js';
+import { decodedMemory, encodedMemory, memoryPage, recodeMemory, type TransferredMemory } from './stored-memories.js';
 import { TEXTS_AT_ONCE, type Embedder } from './embedding.js';
 import { memoryDataOf, textOf } from './memory-content.js';
 

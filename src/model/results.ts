@@ -32,6 +32,8 @@ export interface MaintenanceResult {
   memories: number;
   /** How many credentials `eraseUser` has deleted. */
   credentials: number;
+  /** How many rows of the host's own tables (`owned`) `eraseUser` has deleted, by the names of their entities. */
+  owned: Record<string, number>;
   /**
    * How many texts `reencode` has rewritten: contents of events, values of state, other entries of the log, versions of artifacts,
    * and memories.

@@ -9,7 +9,7 @@ import type { Run, Sql } from '../database/dialects/dialect.js';
 import { pastChangeOf, recordedChanges, type RecordedChange } from '../database/statements/changes.js';
 import { loggedEventsOfSession, type LoggedEvent } from '../database/statements/logged-events.js';
 import { isWhole } from '../database/statements/stored-session.js';
-import { walkedSessions, type KeptSession } from '../database/statements/walk.js';
+import { nextApp, walkedSessions, type KeptSession } from '../database/statements/walk.js';
 import { labelsIn } from '../model/description.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent, given } from '../model/json.js';
@@ -29,13 +29,8 @@ import type {
   TransferRecord,
 } from './records.js';
 import { transferredVersion } from './stored-artifacts.js';
-import { memoryPage, transferredMemories, type TransferredMemory } from './stored-memories.js';
-import {
-  nextAppWithState,
-  nextUserWithState,
-  transferredSession,
-  type TransferredSession,
-} from './transferred-sessions.js';
+import { memoryPage, transferredMemories, type TransferredMemory } from '../memory/stored-memories.js';
+import { nextUserWithState, transferredSession, type TransferredSession } from './transferred-sessions.js';
 
 /** How an export reads. */
 interface Reading {
@@ -54,6 +49,8 @@ export interface ExportOptions {
   userId?: string;
 }
 
+const APP_TABLES = ['sessions', 'userStates', 'appStates', 'artifacts', 'memories'] as const;
+
 /** How many sessions one query reads. */
 const PAGE = 200;
 
@@ -70,7 +67,7 @@ export async function* exportRecords(
     run: (work) => database.call(call, () => database.run(work)),
     snapshot: (work) => database.call(call, () => database.snapshot(work)),
   };
-  for await (const app of namesOf(appName, (after) => reading.run((sql) => nextAppWithState(sql, after))))
+  for await (const app of namesOf(appName, (after) => reading.run((sql) => nextApp(sql, after, ...APP_TABLES))))
     yield* exportApp(reading, app, userId);
 }
 

@@ -20,7 +20,7 @@ import { byScope, prefixed, type StateEntry } from '../model/state.js';
 import { planOf, type ImportPlan, type ImportRules } from './import-plan.js';
 import { storableRecord, type NumberedEvent, type SessionRecord, type StorableRecord } from './records.js';
 import { encodedImport, importVersion, nameOf } from './stored-artifacts.js';
-import { encodedMemory, importMemory, type TransferredMemory } from './stored-memories.js';
+import { encodedMemory, importMemory, type TransferredMemory } from '../memory/stored-memories.js';
 import {
   describeTransferred,
   hideImported,

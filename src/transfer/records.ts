@@ -24,7 +24,7 @@ import { MAX_SEQ } from '../model/seq-ranges.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 import { beginsTurn, type LooseEvent } from '../model/turn.js';
 import type { VersionKey } from '../artifacts/stored-version.js';
-import { aContent, type TransferredMemory } from './stored-memories.js';
+import { aContent, type TransferredMemory } from '../memory/stored-memories.js';
 
 /** A value of the state. Its key has no prefix, since the record names the owner. */
 export interface StateRecord {

@@ -30,18 +30,6 @@ const columnsOf = ({
 }: Sql) => `${STORED_SESSION_COLUMNS}, title, ${tables.select.labels} as labels_json,
   (lease_expires is not null and lease_expires > ${dialect.sql.now}) as leased`;
 
-/** @returns the next app by name that has sessions, state, artifacts or memories; undefined if there is none. */
-export async function nextAppWithState(sql: Sql, after: string): Promise<string | undefined> {
-  const { sessions, userStates, appStates, artifacts, memories } = sql.tables;
-  const first = [sessions, userStates, appStates, artifacts, memories].map(
-    (table) => `select min(app_name) as name from ${table} where app_name > ?`,
-  );
-  const text = `select min(name) as name from (${first.join(' union all ')}) as apps`;
-  const values = first.map(() => after);
-  const [row] = await sql.all(text, values);
-  return row && (optionalTextOf(row['name']) ?? undefined);
-}
-
 /** @returns the next user of an app by id that has `user:` state; undefined if there is none. */
 export async function nextUserWithState(sql: Sql, appName: string, after: string): Promise<string | undefined> {
   const [row] = await sql.all(

@@ -11,10 +11,7 @@ import {
   SESSION_COLUMNS,
   SESSION_WHERE,
   originOfSession,
-  isSameSession,
-  sessionKeyOf,
   sessionValues,
-  type SessionKeyRow,
   numberOf,
   optionalTextOf,
 } from '../sql/tables.js';
@@ -49,14 +46,6 @@ export interface NewChange {
 
 /** State of more bytes of JSON than this is recorded in several changes; a larger single value has a change to itself. */
 const MOST_RECORDED = 1_000_000;
-
-/** SQLite refuses conditions that are nested too deeply. */
-const DELETED_AT_ONCE = 100;
-
-/** The columns that name a change. */
-interface ChangeKeyRow extends SessionKeyRow {
-  change_id: number | string;
-}
 
 // Appends record no change: the rows of the events are their entries in the event log (contract J1).
 
@@ -200,32 +189,6 @@ export async function emptyChange(sql: Sql, session: KnownSession, { id, kind, s
 export async function forgetChangesAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
   const text = `${deleteOfSession(sql)} and (kind = 'state' and seq > ? or event_seq > ?)`;
   await sql.run(text, [...sessionValues(session), seq, seq]);
-}
-
-/**
- * Deletes the changes of a user in an app, except those of sessions that still exist; at most `limit` rows.
- *
- * @returns how many rows were deleted.
- */
-export async function forgetChangesOfUser(sql: Sql, appName: string, userId: string, limit: number): Promise<number> {
-  const { changes, sessions } = sql.tables;
-  const rows = await sql.all<ChangeKeyRow>(
-    `select ${SESSION_COLUMNS}, change_id from ${changes} as c where app_name = ? and user_id = ? and not exists
-      (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?`,
-    [appName, userId, limit],
-  );
-  await deleteChanges(sql, rows);
-  return rows.length;
-}
-
-/** Deletes rows by the primary key, since a range would lock the gaps between its rows, where others write. */
-async function deleteChanges(sql: Sql, rows: readonly ChangeKeyRow[]): Promise<void> {
-  for (let start = 0; start < rows.length; start += DELETED_AT_ONCE) {
-    const some = rows.slice(start, start + DELETED_AT_ONCE);
-    const where = some.map(() => `(${SESSION_WHERE} and change_id = ?)`).join(' or ');
-    const values = some.flatMap((row) => [...sessionValues(sessionKeyOf(row)), numberOf(row.change_id)]);
-    await sql.run(`${sql.dialect.sql.deleteThrough(sql.tables.changes, 'primary')} where ${where}`, values);
-  }
 }
 
 const deleteOfSession = ({ dialect, tables }: Sql) =>

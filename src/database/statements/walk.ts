@@ -18,8 +18,8 @@ export interface KeptSession extends StoredSession {
 }
 
 /** A table in which to look for apps. */
-export type AppTable =
-  'sessions' | 'userStates' | 'artifacts' | 'memories' | 'forgottenMemories' | 'credentials' | 'changes';
+type AppTable =
+  'sessions' | 'userStates' | 'appStates' | 'artifacts' | 'memories' | 'forgottenMemories' | 'credentials' | 'changes';
 
 /** A walk through the sessions of an app, in the order of an index. */
 export interface Walk {
@@ -38,11 +38,16 @@ const columnsOf = ({ dialect }: Sql) =>
  * Walks from app to app by the primary key, with one search of the index for each. An index by user only, or by time only, would be
  * one more that each append writes.
  *
- * @returns the next app by name in this table; undefined if there is none.
+ * @returns the next app by name in these tables; undefined if there is none.
  */
-export async function nextApp(sql: Sql, after: string, table: AppTable): Promise<string | undefined> {
-  const text = `select min(app_name) as name from ${sql.tables[table]} where app_name > ?`;
-  const [row] = await sql.all<{ name: string | null }>(text, [after]);
+export async function nextApp(sql: Sql, after: string, ...tables: readonly AppTable[]): Promise<string | undefined> {
+  const first = tables.map((table) => `select min(app_name) as name from ${sql.tables[table]} where app_name > ?`);
+  const text =
+    first.length === 1 ? first.join('') : `select min(name) as name from (${first.join(' union all ')}) as apps`;
+  const [row] = await sql.all<{ name: string | null }>(
+    text,
+    first.map(() => after),
+  );
   return row && (optionalTextOf(row.name) ?? undefined);
 }
 

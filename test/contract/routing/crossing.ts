@@ -42,11 +42,11 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
     'prune takes together what is left of several sessions',
   ],
   [
-    /^select app_name, user_id, session_id, change_id from adk_changes as c where/,
+    /^select user_id as k0, session_id as k1, change_id as k2 from adk_changes as e where app_name = \? and user_id = \? and not exists/,
     'eraseUser reads what is recorded of sessions that are gone; one user, but once',
   ],
   [/^select distinct app_name, user_id, session_id from adk_changes where app_name = \?/, 'the same, of one table'],
-  [/^select min\(app_name\) as name from/, 'maintenance goes from app to app'],
+  [/^select min\((app_)?name\) as name from/, 'maintenance goes from app to app'],
   [/^select user_id from adk_user_states where app_name = \? and user_id >/, 'exports go from user to user'],
   [/ as content\b.* from adk_\w+ as t where app_name = \?/, 'reencode reads the texts of an app'],
   [
@@ -57,7 +57,10 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
     /^select app_name, user_id, session_id, memory_id, seq, .* from adk_memories where app_name = \?/,
     'reencode and exports walk through the memories of an app',
   ],
-  [/from adk_memories where app_name = \? and expires <=/, 'prune looks for memories of an app that have expired'],
+  [
+    / from adk_memories as e where app_name = \? and expires <=/,
+    'prune looks for memories of an app that have expired',
+  ],
   [
     /^insert into adk_memories .* do update set seq =/,
     'a projection adds memories of several users; its cursor takes every node into the transaction, and an insert a user is slower',
@@ -74,7 +77,7 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
   [/^select (app_name|user_id) as name, max\(/, 'the names of all apps, or of all users of one, on distributed tables'],
   [/^delete from adk_changes where \(/, 'prune deletes what is left of several sessions'],
   [
-    /^select (count\(\*\) as total|session_id, filename) from adk_artifacts as e where app_name = \? and user_id = \? and not exists/,
+    /^select (count\(\*\) as total|user_id as k0, session_id as k1, filename as k2) from adk_artifacts as e where app_name = \? and user_id = \? and not exists/,
     'eraseUser reads the artifacts of a user, once; `not exists` is a join by the same user',
   ],
   [

@@ -34,7 +34,7 @@ test('the linter refuses an import of a room above or of the inside of a package
     ['src/database/statements/sessions.ts', '../calls/database.js'],
     ['src/database/calls/transaction.ts', '../../sessions/session-service.js'],
     ['src/log/watch/poller.ts', '../../../migrations/migrate.js'],
-    ['src/maintenance/repair.ts', '../sessions/damage.js'],
+    ['src/sessions/damage.ts', '../maintenance/repair.js'],
     ['src/index.ts', '../packages/cli/src/program.js'],
     ['packages/studio/src/studio.ts', '../../cli/src/run.js'],
     ['src/sessions/session-service.ts', '../credentials/credential-service.js'],

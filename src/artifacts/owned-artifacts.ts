@@ -1,0 +1,73 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import { leaseIsFree } from '../database/dialects/session-rows.js';
+import { ARTIFACT_WHERE, isSameSession, textOf } from '../database/sql/tables.js';
+import { ownedTable, type EncodedRows, type OwnedRows, type Recoded } from '../database/statements/owned-rows.js';
+import { nextApp } from '../database/statements/walk.js';
+import { encodingOf, encodingOfBytes } from '../model/stored-texts.js';
+import { inRow, readContent, valuesOf, versionPage } from './artifact-store.js';
+import { Damaged, encodedVersion, withEncoding, type EncodedVersion, type VersionKey } from './stored-version.js';
+
+const rows = ownedTable({
+  table: ({ tables }) => tables.artifacts,
+  key: ['session_id', 'filename'],
+  // Before the sessions, whose deletion would delete them without counting them.
+  precedeSessions: true,
+  // The session stays, and whoever has its lease reads them.
+  only: ({ tables, dialect }, { includesLeased }) =>
+    includesLeased
+      ? undefined
+      : `not exists (select 1 from ${tables.sessions} as s where ${isSameSession('s', 'e')} and not ${leaseIsFree(dialect.sql)})`,
+});
+
+const texts: EncodedRows<VersionKey> = {
+  together: 1,
+  page: versionPage,
+  recoded: ({ read, isLenient }, keys) =>
+    Promise.all(keys.map((key) => read((sql) => recodedVersion(sql, key, isLenient)))),
+};
+
+/** Artifacts with all their versions. */
+export const ownedArtifacts: OwnedRows = {
+  name: 'artifacts',
+  counted: (artifacts) => ({ artifacts }),
+  nextApp: (sql, after) => nextApp(sql, after, 'artifacts'),
+  rows,
+  texts: [texts],
+};
+
+async function recodedVersion(sql: Sql, key: VersionKey, isLenient: boolean): Promise<Recoded> {
+  const found = await readContent(sql, key, key.version, { isLenient });
+  if (!found) return undefined;
+  const { content, row, parts } = found;
+  if (content instanceof Damaged) return 'unreadable';
+  const isFramed = !sql.texts.codec.isNone;
+  const encoded = encodedVersion(sql.texts, key, withEncoding(content, isFramed));
+  const read = textOf(row.info);
+  const { info } = content;
+  const isSame =
+    encodingOf(encoded.info) === encodingOf(read) &&
+    (info.content?.isEncoded ?? isFramed) === isFramed &&
+    (!isFramed || parts.every((each, i) => encodingOfBytes(each) === encodingOfBytes(encoded.parts[i])));
+  return isSame
+    ? undefined
+    : { bytes: info.content?.size ?? 0, replace: (tx: Sql) => replaceVersion(tx, key, read, encoded) };
+}
+
+/** @param read the stored row without its content. It contains the content's hash, so if the row is equal, so is the content. */
+async function replaceVersion(
+  sql: Sql,
+  key: VersionKey,
+  read: string,
+  { info, parts }: EncodedVersion,
+): Promise<boolean> {
+  const { artifactVersions, artifactParts, select } = sql.tables;
+  const where = `${ARTIFACT_WHERE} and version = ?`;
+  const id = [...valuesOf(key), key.version];
+  const lock = `select ${select.info} as info from ${artifactVersions} where ${where}${sql.dialect.sql.skipLocked ?? ''}`;
+  const [row] = await sql.all<{ info: string }>(lock, id);
+  if (row?.info !== read) return false;
+  await sql.run(`update ${artifactVersions} set info = ?, data = ? where ${where}`, [info, inRow(parts), ...id]);
+  const updatePart = `update ${artifactParts} set data = ? where ${where} and part = ?`;
+  if (parts.length > 1) for (const [part, data] of parts.entries()) await sql.run(updatePart, [data, ...id, part]);
+  return true;
+}

@@ -1,0 +1,150 @@
+import type { MaintenanceResult } from '../../model/results.js';
+import type { StoredTexts } from '../../model/stored-texts.js';
+import type { Run, Sql } from '../dialects/dialect.js';
+import { allOf, ifGiven, placeholders } from '../sql/tables.js';
+import { chunksOf } from '../../model/pages.js';
+import { countRows } from './count.js';
+
+/** An app, or one user in it. */
+export interface Owner {
+  appName: string;
+  userId?: string | undefined;
+}
+
+/** Which rows of an owner to delete. */
+export interface MeantRows extends Owner {
+  /** Only those that have expired, by the database's clock. */
+  areExpired?: boolean;
+  /** Whether to delete those of sessions whose lease somebody holds, too. */
+  includesLeased?: boolean;
+}
+
+/** The values of a row's primary key after those that name its app. */
+type RowKey = readonly unknown[];
+
+/** Rows that are deleted by their primary keys, since a range would lock the gaps between them, where others write. */
+interface DeletedRows {
+  /** Whether they go before the sessions, which would delete them uncounted, or to which they refer. */
+  precedeSessions?: boolean;
+  /** Whether they have a time at which they expire. */
+  expire?: boolean;
+  count(sql: Sql, meant: MeantRows): Promise<number>;
+  /** @returns the keys of the next rows to delete. */
+  page(sql: Sql, meant: MeantRows, limit: number): Promise<readonly RowKey[]>;
+  /** Needs a transaction. @returns how many of them it has deleted. */
+  erase(sql: Sql, meant: MeantRows, keys: readonly RowKey[]): Promise<number>;
+}
+
+/** What `reencode` does with a row: nothing, or count it as unreadable, or replace its text. */
+export type Recoded = undefined | 'unreadable' | Replacement;
+
+export interface Replacement {
+  /** How large the texts are, if that matters. */
+  bytes: number;
+  /** Needs a transaction. @returns false if the row has changed since it was read, or another transaction has locked it. */
+  replace(sql: Sql): Promise<boolean>;
+}
+
+/** How `reencode` reads, and how it decodes and encodes what it has read, without a connection. */
+export interface Recoding {
+  readonly read: Run;
+  readonly code: <T>(work: (texts: StoredTexts) => T) => Promise<T>;
+  /** Whether to accept texts that lack a required codec. */
+  readonly isLenient: boolean;
+}
+
+/** Rows with texts that codecs encode. */
+export interface EncodedRows<Row = unknown> {
+  /** Whether they belong to the app, and to none of its users. */
+  areOfApp?: boolean;
+  /** How many are in memory at a time; a page by default. */
+  together?: number;
+  /** @returns the rows of an owner after one, in the order of their keys. */
+  page(sql: Sql, owner: Owner, after: Row | undefined, limit: number): Promise<readonly Row[]>;
+  recoded(recoding: Recoding, rows: readonly Row[]): Promise<readonly Recoded[]>;
+}
+
+/**
+ * Rows of one kind that belong to people. `prune`, `eraseUser` and `reencode` do with each kind what it has here, and know none by its
+ * name: a new kind is a file in its room, and a line in `OWNED_ROWS`.
+ */
+export interface OwnedRows {
+  readonly name: string;
+  /** How a result counts them; absent if it does not. */
+  readonly counted?: (rows: number) => Partial<MaintenanceResult>;
+  /** @returns the next app by name that has some; undefined if there is none. */
+  readonly nextApp: (sql: Sql, after: string) => Promise<string | undefined>;
+  readonly rows?: DeletedRows;
+  readonly texts?: readonly EncodedRows[];
+}
+
+/** A table whose rows name their app and their user. */
+interface OwnedTable extends Pick<DeletedRows, 'precedeSessions'> {
+  table: (sql: Sql) => string;
+  /** The columns that name app and user. */
+  owner?: readonly [app: string, user: string];
+  /** The other columns of the primary key. */
+  key: readonly string[];
+  /** The condition for rows that have expired. */
+  expired?: (sql: Sql) => string;
+  /** A condition for rows `e` that are found. */
+  only?: (sql: Sql, meant: MeantRows) => string | undefined;
+}
+
+/** How many lists of keys one statement names. SQLite allows 1,000 conditions in one. */
+const LISTS = 200;
+
+/** Finds and deletes rows of a table by their keys, those that differ in the last column alone as one list. */
+export function ownedTable({ table, key, expired, only, precedeSessions, ...names }: OwnedTable): DeletedRows {
+  const [app, user] = names.owner ?? ['app_name', 'user_id'];
+  // Without a user, the rows of several users are found.
+  const columns = [user, ...key.filter((column) => column !== user)];
+  const [last = ''] = columns.slice(-1);
+  const whereMeant = (sql: Sql, { appName, userId, areExpired = false }: MeantRows) =>
+    allOf([`${app} = ?`, appName], ifGiven(`${user} = ?`, userId), areExpired && expired ? [expired(sql)] : undefined);
+  const found = (sql: Sql, meant: MeantRows) => {
+    const { where, values } = whereMeant(sql, meant);
+    const more = only?.(sql, meant);
+    return { from: `${table(sql)} as e where ${where}${more ? ` and ${more}` : ''}`, values };
+  };
+  return {
+    ...(precedeSessions && { precedeSessions }),
+    ...(expired && { expire: true }),
+    count(sql, meant) {
+      const { from, values } = found(sql, meant);
+      return countRows(sql, from, values);
+    },
+    async page(sql, meant, limit) {
+      const { from, values } = found(sql, meant);
+      const selected = columns.map((column, i) => `${column} as k${i}`).join(', ');
+      // The index by expiry has another order.
+      const order = meant.areExpired ? '' : ` order by ${columns.join(', ')}`;
+      const rows = await sql.all(`select ${selected} from ${from}${order} limit ?`, [...values, limit]);
+      return rows.map((row) => columns.map((_, i) => row[`k${i}`]));
+    },
+    async erase(sql, meant, keys) {
+      const { where, values } = whereMeant(sql, meant);
+      const inList = columns.slice(0, -1).map((column) => `${column} = ? and `);
+      let deleted = 0;
+      for (const some of chunksOf(listsOf(keys), LISTS)) {
+        const any = some.map((list) => `(${inList.join('')}${last} in (${placeholders(list.length)}))`).join(' or ');
+        const named = some.flatMap((list) => [...(list[0] ?? []).slice(0, -1), ...list.map((each) => each.at(-1))]);
+        const text = `${sql.dialect.sql.deleteThrough(table(sql), 'primary')} where ${where} and (${any})`;
+        deleted += (await sql.run(text, [...values, ...named])).affectedRows;
+      }
+      return deleted;
+    },
+  };
+}
+
+/** @returns the keys in lists of those that differ in the last value alone. */
+function listsOf(keys: readonly RowKey[]): RowKey[][] {
+  const lists = new Map<string, RowKey[]>();
+  for (const key of keys) {
+    const others = JSON.stringify(key.slice(0, -1));
+    const list = lists.get(others);
+    if (list) list.push(key);
+    else lists.set(others, [key]);
+  }
+  return [...lists.values()];
+}

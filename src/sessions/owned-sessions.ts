@@ -1,0 +1,33 @@
+import { readParts, replaceParts } from '../database/dialects/event-parts.js';
+import { SESSION_KEY, originOf, textOf } from '../database/sql/tables.js';
+import { encodedTable, ownerIn, type TextRow } from '../database/statements/encoded-rows.js';
+import type { OwnedRows } from '../database/statements/owned-rows.js';
+import { nextApp } from '../database/statements/walk.js';
+import { ofEvent } from '../model/codec.js';
+import type { SessionKey } from '../model/keys.js';
+import { encodedState } from './owned-state.js';
+
+/** Sessions with their events and state. Maintenance deletes them by itself, under their locks (`WholeSessions`). */
+export const ownedSessions: OwnedRows = {
+  name: 'sessions',
+  nextApp: (sql, after) => nextApp(sql, after, 'sessions'),
+  texts: [
+    encodedTable({
+      of: ({ tables }) => ({
+        table: tables.events,
+        columns: [...SESSION_KEY, 'seq'],
+        content: 'data',
+        selected: tables.select.data,
+        more: `, event_id, ${originOf(tables, 't')} as origin`,
+      }),
+      contextOf: (row) => ofEvent(ownerIn(row), textOf(row['event_id'])),
+      rest: async (sql, key) => (await readParts(sql, ...eventOf(key), { isLocked: sql.isInTransaction })) ?? null,
+      replaceRest: (sql, key, text) => replaceParts(sql, ...eventOf(key), text),
+    }),
+    encodedState('session'),
+  ],
+};
+
+function eventOf([appName, userId, sessionId, seq]: TextRow['key']): [SessionKey, number] {
+  return [{ appName: String(appName), userId: String(userId), sessionId: String(sessionId) }, Number(seq)];
+}
