@@ -2,6 +2,7 @@ import { sessionHead } from '../database/statements/sessions.js';
 import { currentLease, nextToken, releaseLease, renewLease, takeLease } from '../database/statements/leases.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import { aBoolean, aDuration, aWait, object, rule } from '../model/arguments.js';
 import { now } from '../model/clock.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
@@ -181,44 +182,28 @@ export class SessionLeases {
       telemetry,
       ...(onError && { onError }),
     });
-    return new Lease(
-      session,
-      token,
-      this.#service({ session, token, created: new Set() }),
-      { ttlMs: this.#ttlMs, askedAt },
-      {
-        refuseTransaction: () => releasing.refuseTransaction(),
-        renew: () => renewing.statement((sql) => renewLease(sql, session, token, this.#ttlMs)),
-        release: () =>
-          releasing.call({ operation: 'release', key: session }, () =>
-            releasing.statement((sql) => releaseLease(sql, session, token)),
-          ),
-        releaseLost: () => renewing.statement((sql) => releaseLease(sql, session, token)),
-        report: (error, operation) => this.#database.report(error, { operation, key: session }),
-        lost: () => this.#database.telemetry?.lostLease(this.#database.system),
-      },
-    );
+    return new Lease(session, token, this.#service({ session, token, created: new Set() }), {
+      ...{ ttlMs: this.#ttlMs, askedAt, database: this.#database, renewing, releasing },
+    });
   }
 }
 
-interface LeaseActions {
-  /** @throws InsideTransactionError inside a transaction: the lease cannot be released there. */
-  refuseTransaction(): void;
-  /** @returns whether this lease is still the current one. */
-  renew(): Promise<boolean>;
-  release(): Promise<void>;
-  /** Releases a lease that is lost for this process, but still stands in the database. Without retries. */
-  releaseLost(): Promise<void>;
-  /** Reports a failed renewal, or a failed release of a lost lease. */
-  report(error: unknown, operation: 'renew' | 'release'): void;
-  lost(): void;
+/** What a lease needs to end in time. */
+interface LeaseParts {
+  ttlMs: number;
+  /** When it was taken, by `clock`. */
+  askedAt: number;
+  /** Reports failures. */
+  database: Database;
+  /** Does not retry. */
+  renewing: Database;
+  releasing: Database;
 }
 
 /** A lease that is held. `SessionLeases.acquire` returns it. */
 export class Lease {
   readonly #abort = new AbortController();
-  readonly #actions: LeaseActions;
-  readonly #ttlMs: number;
+  readonly #parts: LeaseParts;
   readonly #endRenewals: () => void;
   #endsAt: number;
   #endDeadline: () => void;
@@ -237,13 +222,11 @@ export class Lease {
      * `runEphemeral` needs. For any other session it throws `InvalidArgumentError`.
      */
     readonly sessionService: MikroOrmSessionService,
-    { ttlMs, askedAt }: { ttlMs: number; askedAt: number },
-    actions: LeaseActions,
+    parts: LeaseParts,
   ) {
-    this.#actions = actions;
-    this.#ttlMs = ttlMs;
-    [this.#endsAt, this.#endDeadline] = this.#expectRenewal(askedAt);
-    this.#endRenewals = clock.every(ttlMs / RENEWALS_PER_TTL, () => {
+    this.#parts = parts;
+    [this.#endsAt, this.#endDeadline] = this.#expectRenewal(parts.askedAt);
+    this.#endRenewals = clock.every(parts.ttlMs / RENEWALS_PER_TTL, () => {
       this.#renewing = this.#renewing.then(() => this.#renew());
     });
   }
@@ -262,15 +245,21 @@ export class Lease {
    */
   async release(): Promise<void> {
     if (this.#isReleased) return;
-    this.#actions.refuseTransaction();
+    const { renewing, releasing } = this.#parts;
+    releasing.refuseTransaction();
     this.#isReleased = true;
     const isLost = this.#isOver;
     this.#end();
     // The host may close its connections after this call, so wait for a running renewal.
     await this.#renewing;
-    if (!isLost) return this.#actions.release();
+    const release = (sql: Sql) => releaseLease(sql, this.session, this.token);
+    if (!isLost) return releasing.call({ operation: 'release', key: this.session }, () => releasing.statement(release));
     // The lease may be lost only for this process. If it still stands in the database, others would wait until it expires.
-    await this.#actions.releaseLost().catch((error: unknown) => this.#actions.report(error, 'release'));
+    await renewing.statement(release).catch((error: unknown) => this.#report(error, 'release'));
+  }
+
+  #report(error: unknown, operation: 'renew' | 'release'): void {
+    this.#parts.database.report(error, { operation, key: this.session });
   }
 
   async #renew(): Promise<void> {
@@ -279,27 +268,29 @@ export class Lease {
       // In a busy process this timer may fire before that of the deadline. A renewal would make others wait for another `ttlMs`.
       if (askedAt >= this.#endsAt) this.#lose();
       if (this.#isOver) return;
-      const isOurs = await this.#actions.renew();
+      const { renewing, ttlMs } = this.#parts;
+      const isOurs = await renewing.statement((sql) => renewLease(sql, this.session, this.token, ttlMs));
       if (!isOurs) this.#lose();
       if (this.#isOver) return;
       this.#endDeadline();
       [this.#endsAt, this.#endDeadline] = this.#expectRenewal(askedAt);
     } catch (error) {
-      this.#actions.report(error, 'renew');
+      this.#report(error, 'renew');
       // The next renewal tries again; the deadline does not move.
     }
   }
 
   /** The lease ends in this process one renewal interval before it expires in the database (contract H3). */
   #expectRenewal(askedAt: number): [endsAt: number, endDeadline: () => void] {
-    const endsAt = askedAt + this.#ttlMs * (1 - 1 / RENEWALS_PER_TTL);
+    const endsAt = askedAt + this.#parts.ttlMs * (1 - 1 / RENEWALS_PER_TTL);
     return [endsAt, clock.after(Math.max(0, endsAt - clock.now()), () => this.#lose())];
   }
 
   #lose(): void {
     if (this.#isOver) return;
     this.#end();
-    this.#actions.lost();
+    const { telemetry, system } = this.#parts.database;
+    telemetry?.lostLease(system);
   }
 
   #end(): void {
