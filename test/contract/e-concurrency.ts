@@ -771,9 +771,9 @@ const CALLS: Record<string, (context: OwnContext, session: Session) => () => Pro
     () =>
       service.getSession(keyOf(session)),
   'reads of the log':
-    ({ orm }) =>
+    ({ orm, app }) =>
     () =>
-      read(new EventLog(orm.em).since(0, { limit: 1 })),
+      read(new EventLog(orm.em).since(0, { appName: app, limit: 1 })),
   'changes of state':
     ({ service }, session) =>
     () =>
