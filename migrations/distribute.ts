@@ -91,12 +91,13 @@ export async function distribute(orm: MikroORM, options: DistributeOptions = {})
   const places = await database.run((sql) => placesOf(sql, location, by));
   refuseOthers(places);
   const missing = places.filter(({ found }) => found === undefined);
-  const [withRows] = move ? [] : await database.run((sql) => tablesWithRows(sql, missing));
-  if (withRows !== undefined)
+  for (const { table, query } of move ? [] : missing) {
+    if (!(await database.run((sql) => hasRows(sql, query)))) continue;
     throw new SchemaError(
-      `Table ${withRows} has rows, and would be locked until they are moved. Nothing was changed. Stop what writes to it, ` +
+      `Table ${table} has rows, and would be locked until they are moved. Nothing was changed. Stop what writes to it, ` +
         'and run npx adk-mikro-orm distribute --move, or distribute(orm, { move: true }).',
     );
+  }
   if (by === 'schema' && missing.length > 0) {
     if (schema === undefined || schema === 'public')
       throw new SchemaError(
@@ -142,10 +143,4 @@ function refuseOthers(places: readonly Place[]): void {
     `Table ${other.table} is distributed already, ${other.found === 'otherwise' ? 'in another way' : other.found}. Nothing was ` +
       'changed. Give the other --by, or undistribute the tables first (undistribute_table, citus_schema_undistribute).',
   );
-}
-
-async function tablesWithRows(sql: Sql, places: readonly Place[]): Promise<string[]> {
-  const found: string[] = [];
-  for (const { table, query } of places) if (await hasRows(sql, query)) found.push(table);
-  return found;
 }

@@ -139,7 +139,7 @@ export class LockedAppend {
       contents.set(id, { seq: existing?.seq ?? lastSeq, id, json });
       if (existing) {
         const isUnseen = existing.seq > this.#revision.seq && existing.seq <= head.lastSeq;
-        if (await this.#replaceOwn(sql, existing, event, encoded, lastSeq)) {
+        if (await this.#replace(sql, existing, event, encoded, lastSeq)) {
           isRewritten ||= before.length > 0 || concernsCalls(decodeEvent(json) ?? {});
           lastChange++;
           if (!isUnseen) ownChanges++;
@@ -150,7 +150,9 @@ export class LockedAppend {
     }
     await this.#writeCalls(sql, { before, calls, added, isRewritten });
     // Checked last: only now it is known which unseen events are the caller's own. The error rolls everything back.
-    if (!isDone) this.#refuseIfStale(head, unseen > 0 || wentBack);
+    const isStale = unseen > 0 || wentBack || head.incarnation !== this.#revision.incarnation;
+    if (isStale && !isDone && this.#calls.options.onStaleSession === 'reject')
+      throw new StaleSessionError(this.#session.sessionId);
     return {
       incarnation: head.incarnation,
       origin: head.origin,
@@ -186,22 +188,6 @@ export class LockedAppend {
       state,
     });
     if (appended !== seq) throw new Error(`The session's lock did not hold: ${appended} instead of ${seq}.`);
-  }
-
-  /** Replaces a stored event, unless an earlier attempt of this call did and somebody else replaced it since: keep their content. */
-  async #replaceOwn(
-    sql: Sql,
-    existing: EventContent,
-    event: EventWrite,
-    encoded: EncodedWrite,
-    lastSeq: number,
-  ): Promise<boolean> {
-    const { id, json } = event.stored;
-    const isOthers = this.#met.has(id) && this.#met.get(id) !== existing.json;
-    if (isOthers && existing.json !== json && this.#outcome.lostAnswer !== undefined)
-      throw this.#calls.database.errorOf(this.#outcome.lostAnswer);
-    this.#met.set(id, existing.json);
-    return this.#replace(sql, existing, event, encoded, lastSeq);
   }
 
   /**
@@ -243,7 +229,8 @@ export class LockedAppend {
   }
 
   /**
-   * Writes the new content of a stored event. State changes only for the keys that differ in its delta and, if it is not the newest
+   * Writes the new content of a stored event, unless an earlier attempt of this call did and somebody else replaced it since: theirs
+   * stays. State changes only for the keys that differ in its delta and, if it is not the newest
    * event, only for keys that it wrote last (contract A5).
    *
    * @returns whether it recorded a change.
@@ -255,7 +242,12 @@ export class LockedAppend {
     encoded: EncodedWrite,
     lastSeq: number,
   ): Promise<boolean> {
-    if (existing.json === stored.json) return false;
+    const isSame = existing.json === stored.json;
+    const isOthers = this.#met.has(stored.id) && this.#met.get(stored.id) !== existing.json;
+    if (isOthers && !isSame && this.#outcome.lostAnswer !== undefined)
+      throw this.#calls.database.errorOf(this.#outcome.lostAnswer);
+    this.#met.set(stored.id, existing.json);
+    if (isSame) return false;
     const isNewest = existing.seq === lastSeq;
     const event = decodeEvent(existing.json);
     if (event && this.#calls.options.onRewrittenEvent === 'reject') throw new EventConflictError(stored.id);
@@ -283,11 +275,6 @@ export class LockedAppend {
     const before = await supersededKeys(sql, this.#session, { from: seq, upTo: seq });
     const again = keysIn(superseded).filter((key) => before.get(seq)?.includes(key));
     return again.length > 0 ? JSON.stringify(again) : undefined;
-  }
-
-  #refuseIfStale({ incarnation }: SessionHead, isBehind: boolean): void {
-    if (this.#calls.options.onStaleSession !== 'reject') return;
-    if (isBehind || incarnation !== this.#revision.incarnation) throw new StaleSessionError(this.#session.sessionId);
   }
 }
 
