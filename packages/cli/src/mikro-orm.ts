@@ -23,8 +23,13 @@ interface MikroOrmCli {
  */
 const NO_CONFIG = /config file .*not found|No driver specified|needs to be installed as a local dependency/;
 
-/** The codes of Node.js if nothing in the process loads TypeScript. */
-const NO_TYPESCRIPT = new Set(['ERR_UNKNOWN_FILE_EXTENSION', 'ERR_UNSUPPORTED_NODE_MODULES_TYPE_STRIPPING']);
+/** The codes of Node.js if nothing in the process loads TypeScript, or only by leaving out types, as with enums and decorators. */
+const NO_TYPESCRIPT = new Set([
+  'ERR_UNKNOWN_FILE_EXTENSION',
+  'ERR_UNSUPPORTED_NODE_MODULES_TYPE_STRIPPING',
+  'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX',
+  'ERR_INVALID_TYPESCRIPT_SYNTAX',
+]);
 
 const TYPESCRIPT = 'mikro-orm.config.ts';
 const LOADED_BY_TSX = "Install tsx, and run NODE_OPTIONS='--import tsx' npx adk-mikro-orm";
