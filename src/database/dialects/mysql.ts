@@ -1,88 +1,59 @@
 import { EventTooLargeError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
-import type { Failure } from '../../model/failures.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { insertIntoArtifacts, isSameSession, placeholders, numberOf } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
 import { appendsByInsertId, lockBySelect } from './session-rows.js';
 import { longEnough, required, roomForPool, setting, unless, type ServerSetting } from './server-settings.js';
 import { wrongServer } from './server-version.js';
+import { failuresByCode } from './failures-by-code.js';
 import type { Setting } from './settings.js';
 
 /** By the codes that the drivers mysql2 and mariadb give to the errors of both servers. */
-const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
-  PROTOCOL_CONNECTION_LOST: 'lostConnection',
-  PROTOCOL_SEQUENCE_TIMEOUT: 'lostConnection',
-  ER_SERVER_SHUTDOWN: 'lostConnection',
-  ER_CONNECTION_KILLED: 'lostConnection',
-  ER_CLIENT_INTERACTION_TIMEOUT: 'lostConnection',
-  ER_SOCKET_UNEXPECTED_CLOSE: 'lostConnection',
-  ER_SOCKET_TIMEOUT: 'lostConnection',
-  ER_CMD_CONNECTION_CLOSED: 'lostConnection',
-  ER_CONNECTION_TIMEOUT: 'unreachable',
-  // The mariadb driver reports these if a connection ends during its set-up with options, and also if the options are wrong.
-  ER_WRONG_IANA_TIMEZONE: 'unreachable',
-  ER_SETTING_SESSION_ERROR: 'unreachable',
-  ER_INITIAL_SQL_ERROR: 'unreachable',
-  // A node of Galera is not ready, or not part of its cluster.
-  ER_UNKNOWN_COM_ERROR: 'unreachable',
-  // A server of group replication is not a member any more, or has not caught up with the others yet.
-  ER_SERVER_OFFLINE_MODE: 'lostConnection',
-  // The same with a reason or a user, for which mysql2 has no names: ER_SERVER_OFFLINE_MODE_REASON and …_USER.
-  6400: 'lostConnection',
-  6401: 'lostConnection',
-  ER_GRP_TRX_CONSISTENCY_NOT_ALLOWED: 'unreachable',
-  ER_GRP_TRX_CONSISTENCY_BEFORE: 'unreachable',
-  ER_GRP_TRX_CONSISTENCY_AFTER_ON_TRX_BEGIN: 'unreachable',
-  ER_GRP_TRX_CONSISTENCY_BEGIN_NOT_ALLOWED: 'unreachable',
-  ER_CON_COUNT_ERROR: 'tooManyConnections',
-  ER_TOO_MANY_USER_CONNECTIONS: 'tooManyConnections',
-  ER_USER_LIMIT_REACHED: 'tooManyConnections',
-  ER_ACCESS_DENIED_ERROR: 'authentication',
-  ER_ACCESS_DENIED_NO_PASSWORD_ERROR: 'authentication',
-  ER_NOT_SUPPORTED_AUTH_MODE: 'authentication',
-  ER_HOST_NOT_PRIVILEGED: 'authentication',
-  ER_ACCOUNT_HAS_BEEN_LOCKED: 'authentication',
-  ER_BAD_DB_ERROR: 'unknownDatabase',
-  ER_NO_DB_ERROR: 'unknownDatabase',
-  ER_DBACCESS_DENIED_ERROR: 'notAllowed',
-  ER_TABLEACCESS_DENIED_ERROR: 'notAllowed',
-  ER_COLUMNACCESS_DENIED_ERROR: 'notAllowed',
-  ER_SPECIFIC_ACCESS_DENIED_ERROR: 'notAllowed',
+const FAILURES_BY_CODE = failuresByCode({
+  // A server of group replication that is not a member any more has the error ER_SERVER_OFFLINE_MODE; with a reason or a user it is
+  // 6400 or 6401, for which mysql2 has no names.
+  lostConnection: `PROTOCOL_CONNECTION_LOST PROTOCOL_SEQUENCE_TIMEOUT ER_SERVER_SHUTDOWN ER_CONNECTION_KILLED
+    ER_CLIENT_INTERACTION_TIMEOUT ER_SOCKET_UNEXPECTED_CLOSE ER_SOCKET_TIMEOUT ER_CMD_CONNECTION_CLOSED
+    ER_SERVER_OFFLINE_MODE 6400 6401`,
+  // The mariadb driver reports the second line if a connection ends during its set-up with options, and also if the options are
+  // wrong. With the third, a node of Galera is not ready, or not part of its cluster. With the others, a server of group
+  // replication has not caught up with the others yet.
+  unreachable: `ER_CONNECTION_TIMEOUT
+    ER_WRONG_IANA_TIMEZONE ER_SETTING_SESSION_ERROR ER_INITIAL_SQL_ERROR
+    ER_UNKNOWN_COM_ERROR
+    ER_GRP_TRX_CONSISTENCY_NOT_ALLOWED ER_GRP_TRX_CONSISTENCY_BEFORE ER_GRP_TRX_CONSISTENCY_AFTER_ON_TRX_BEGIN
+    ER_GRP_TRX_CONSISTENCY_BEGIN_NOT_ALLOWED`,
+  tooManyConnections: 'ER_CON_COUNT_ERROR ER_TOO_MANY_USER_CONNECTIONS ER_USER_LIMIT_REACHED',
+  authentication: `ER_ACCESS_DENIED_ERROR ER_ACCESS_DENIED_NO_PASSWORD_ERROR ER_NOT_SUPPORTED_AUTH_MODE
+    ER_HOST_NOT_PRIVILEGED ER_ACCOUNT_HAS_BEEN_LOCKED`,
+  unknownDatabase: 'ER_BAD_DB_ERROR ER_NO_DB_ERROR',
+  notAllowed: `ER_DBACCESS_DENIED_ERROR ER_TABLEACCESS_DENIED_ERROR ER_COLUMNACCESS_DENIED_ERROR
+    ER_SPECIFIC_ACCESS_DENIED_ERROR`,
   // A replica, a server with `read_only`, a read-only transaction.
-  ER_OPTION_PREVENTS_STATEMENT: 'readOnly',
-  ER_READ_ONLY_MODE: 'readOnly',
-  ER_OPEN_AS_READONLY: 'readOnly',
-  ER_INNODB_READ_ONLY: 'readOnly',
-  ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: 'readOnly',
+  readOnly: `ER_OPTION_PREVENTS_STATEMENT ER_READ_ONLY_MODE ER_OPEN_AS_READONLY ER_INNODB_READ_ONLY
+    ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION`,
   // While a group changes its primary by `group_replication_set_as_primary`, the old one refuses to write to tables with cascading
   // foreign keys. If all servers may take writes, one can refuse such writes for good with the same error
   // (docs/high-availability.md).
-  ER_BEFORE_DML_VALIDATION_ERROR: 'refusedByGroup',
-  ER_DISK_FULL: 'diskFull',
-  ER_RECORD_FILE_FULL: 'diskFull',
-  ER_LOCK_DEADLOCK: 'deadlock',
+  refusedByGroup: 'ER_BEFORE_DML_VALIDATION_ERROR',
+  diskFull: 'ER_DISK_FULL ER_RECORD_FILE_FULL',
+  deadlock: 'ER_LOCK_DEADLOCK',
   // MariaDB, with innodb_snapshot_isolation.
-  ER_CHECKREAD: 'changedSinceSnapshot',
+  changedSinceSnapshot: 'ER_CHECKREAD',
   // Group replication finds some conflicts at the commit, which is then rolled back. A commit that waits while the server leaves
   // its group is also rolled back, but the other servers may have it.
-  ER_TRANSACTION_ROLLBACK_DURING_COMMIT: 'commitRolledBack',
-  ER_LOCK_WAIT_TIMEOUT: 'lockTimeout',
-  ER_LOCK_NOWAIT: 'lockTimeout',
-  ER_QUERY_INTERRUPTED: 'statementTimeout',
-  ER_QUERY_TIMEOUT: 'statementTimeout',
-  ER_STATEMENT_TIMEOUT: 'statementTimeout',
-  ER_NET_PACKET_TOO_LARGE: 'tooLarge',
-  ER_CRASHED_ON_USAGE: 'damagedFile',
-  ER_NOT_KEYFILE: 'damagedFile',
-  ER_ERROR_ON_READ: 'inputOutput',
-  ER_ERROR_ON_WRITE: 'inputOutput',
-  // Not always a rollback: a node of Galera reports this if it loses its cluster while it waits for its write set, which the others
-  // may have. Of 96 commits of a node that was cut off, 22 were stored (wsrep-lib: e_error_during_commit after
-  // error_connection_failed). Without a cluster it is reported if one engine has failed and another may have committed.
-  ER_ERROR_DURING_COMMIT: 'commitFailed',
-  // Group replication reports this if the server leaves its group.
-  ER_RUN_HOOK_ERROR: 'commitFailed',
-};
+  commitRolledBack: 'ER_TRANSACTION_ROLLBACK_DURING_COMMIT',
+  lockTimeout: 'ER_LOCK_WAIT_TIMEOUT ER_LOCK_NOWAIT',
+  statementTimeout: 'ER_QUERY_INTERRUPTED ER_QUERY_TIMEOUT ER_STATEMENT_TIMEOUT',
+  tooLarge: 'ER_NET_PACKET_TOO_LARGE',
+  damagedFile: 'ER_CRASHED_ON_USAGE ER_NOT_KEYFILE',
+  inputOutput: 'ER_ERROR_ON_READ ER_ERROR_ON_WRITE',
+  // Not always a rollback: a node of Galera reports the first if it loses its cluster while it waits for its write set, which the
+  // others may have. Of 96 commits of a node that was cut off, 22 were stored (wsrep-lib: e_error_during_commit after
+  // error_connection_failed). Without a cluster it is reported if one engine has failed and another may have committed. Group
+  // replication reports the second if the server leaves its group.
+  commitFailed: 'ER_ERROR_DURING_COMMIT ER_RUN_HOOK_ERROR',
+});
 
 /**
  * In UTF-16 code units. Each has at most three bytes of UTF-8, and each byte two hexadecimal digits: at most 3 MB. The smallest

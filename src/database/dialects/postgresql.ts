@@ -9,47 +9,35 @@ import { postgresqlAppends } from './postgresql-append.js';
 import { returningOperations, returningSql } from './returning.js';
 import { longEnough, required, roomForPool, setting, unless } from './server-settings.js';
 import { wrongServer } from './server-version.js';
+import { failuresByCode } from './failures-by-code.js';
 import type { Setting } from './settings.js';
 import { isObject } from '../../model/json.js';
 
-const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
-  '08000': 'lostConnection',
-  '08003': 'lostConnection',
-  '08006': 'lostConnection',
-  // PgBouncer sends this if the server is gone or does not answer.
-  '08P01': 'lostConnection',
-  // The server closes the connection: it shuts down, has crashed, or a session or transaction was idle or too long.
-  '57P01': 'lostConnection',
-  '57P02': 'lostConnection',
-  '57P05': 'lostConnection',
-  '25P03': 'lostConnection',
-  '25P04': 'lostConnection',
-  // The server is starting, shutting down or recovering.
-  '57P03': 'unreachable',
-  '08001': 'unreachable',
-  '08004': 'unreachable',
-  '53300': 'tooManyConnections',
-  '28000': 'authentication',
-  '28P01': 'authentication',
-  '3D000': 'unknownDatabase',
-  '42501': 'notAllowed',
+const FAILURES_BY_CODE = failuresByCode({
+  // PgBouncer sends 08P01 if the server is gone or does not answer. With the second line, the server closes the connection: it
+  // shuts down, has crashed, or a session or transaction was idle or too long.
+  lostConnection: `08000 08003 08006 08P01
+    57P01 57P02 57P05 25P03 25P04`,
+  // With 57P03 the server is starting, shutting down or recovering.
+  unreachable: '57P03 08001 08004',
+  tooManyConnections: '53300',
+  authentication: '28000 28P01',
+  unknownDatabase: '3D000',
+  notAllowed: '42501',
   // A replica, or a read-only transaction.
-  '25006': 'readOnly',
-  '53100': 'diskFull',
-  '40001': 'changedSinceSnapshot',
-  '40P01': 'deadlock',
-  // A statement that another connection behind the pooler has prepared has ended the transaction.
-  '26000': 'deadlock',
-  '42P05': 'deadlock',
-  '25P02': 'rolledBack',
-  '55P03': 'lockTimeout',
-  '57014': 'statementTimeout',
-  '58030': 'inputOutput',
-  XX001: 'damagedFile',
-  XX002: 'damagedFile',
+  readOnly: '25006',
+  diskFull: '53100',
+  changedSinceSnapshot: '40001',
+  // With 26000 and 42P05, a statement that another connection behind the pooler has prepared has ended the transaction.
+  deadlock: '40P01 26000 42P05',
+  rolledBack: '25P02',
+  lockTimeout: '55P03',
+  statementTimeout: '57014',
+  inputOutput: '58030',
+  damagedFile: 'XX001 XX002',
   // It is not known whether the statement completed.
-  '40003': 'unknown',
-};
+  unknown: '40003',
+});
 
 const SETTINGS: readonly Setting[] = [
   {

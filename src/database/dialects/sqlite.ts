@@ -1,9 +1,9 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { SchemaError, driverCodeOf } from '../../model/errors.js';
-import type { Failure } from '../../model/failures.js';
 import { ormConnectionOf } from '../orm/orm-connection.js';
 import { placeholders, numberOf } from '../sql/tables.js';
 import type { Dialect, Sql } from './dialect.js';
+import { failuresByCode } from './failures-by-code.js';
 import { returningOperations, returningSql } from './returning.js';
 import { setting, unless } from './server-settings.js';
 import { appendsByReturning } from './session-rows.js';
@@ -14,24 +14,17 @@ const BUSY_TIMEOUT_MS = 10_000;
 /** A waiting connection checks every 100 ms whether the lock is free, more often only at first. */
 const TURN_MS = 125;
 
-const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
-  SQLITE_BUSY: 'lockTimeout',
-  SQLITE_LOCKED: 'lockTimeout',
-  SQLITE_READONLY: 'readOnlyFile',
-  SQLITE_FULL: 'diskFull',
-  SQLITE_IOERR: 'inputOutput',
-  SQLITE_CORRUPT: 'damagedFile',
-  SQLITE_NOTADB: 'damagedFile',
-  SQLITE_CANTOPEN: 'fileNotOpened',
-  SQLITE_PERM: 'notAllowed',
-  SQLITE_AUTH: 'notAllowed',
-  SQLITE_INTERRUPT: 'statementTimeout',
-  // Node.js throws these when MikroORM creates the file's folder.
-  ENOTDIR: 'fileNotOpened',
-  EACCES: 'fileNotOpened',
-  EPERM: 'fileNotOpened',
-  EROFS: 'readOnlyFile',
-};
+/** Node.js throws the codes that begin with E when MikroORM creates the file's folder. */
+const FAILURES_BY_CODE = failuresByCode({
+  lockTimeout: 'SQLITE_BUSY SQLITE_LOCKED',
+  readOnlyFile: 'SQLITE_READONLY EROFS',
+  diskFull: 'SQLITE_FULL',
+  inputOutput: 'SQLITE_IOERR',
+  damagedFile: 'SQLITE_CORRUPT SQLITE_NOTADB',
+  fileNotOpened: 'SQLITE_CANTOPEN ENOTDIR EACCES EPERM',
+  notAllowed: 'SQLITE_PERM SQLITE_AUTH',
+  statementTimeout: 'SQLITE_INTERRUPT',
+});
 
 /** better-sqlite3 gives extended codes such as `SQLITE_READONLY_DIRECTORY`, sqlite3 gives `SQLITE_READONLY`. */
 function primaryCode(error: unknown): string {
