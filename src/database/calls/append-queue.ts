@@ -6,7 +6,7 @@ import { appendBatch, appendsOf } from '../statements/events.js';
 import { Deadline, type AttemptConnection } from './connection.js';
 import type { Database } from './database.js';
 import { isOwn } from './public-error.js';
-import { Tries, type Attempt, type AttemptOptions } from './retry.js';
+import type { Attempt, AttemptOptions } from './retry.js';
 
 export type NonEmpty<T> = readonly [T, ...T[]];
 
@@ -156,25 +156,21 @@ export class AppendQueue {
   async write(database: Database, batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
     if (database.isJoined) return database.transaction((sql) => appendBatch(sql, batch), options);
     let isShared = this.#appends.most > 1 && this.#appends.shares?.(batch) !== false;
-    let tries: Tries | undefined;
-    for (;;) {
-      const attempt = { isSent: false, waited: database.telemetry?.current?.waiting('lock') };
+    const attempted = async (attempt: Attempt): Promise<number | undefined> => {
       const member: Member = { batch, attempt, isAsking: false };
       try {
-        const preparing = database.connections.prepare(false);
-        if (preparing) await preparing;
         await this.#attempt(database, member, { isShared, signal: options.signal });
-        const { result } = member;
-        if (result && 'error' in result) throw result.error;
-        if (result) return result.lastSeq;
-      } catch (error) {
-        tries ??= new Tries(database.retry, options);
-        await tries.failed(error, attempt);
+      } finally {
+        // After a failed statement each batch is tried alone, since one of them may end the connection each time. After a failed
+        // transaction that is not needed: each batch had a savepoint.
+        if (this.#appends.isStatement?.(batch)) isShared = false;
       }
-      // After a failed statement each batch is tried alone, since one of them may end the connection each time. After a failed
-      // transaction that is not needed: each batch had a savepoint.
-      if (this.#appends.isStatement?.(batch)) isShared = false;
-    }
+      const { result } = member;
+      if (!result) return attempted(Object.assign(attempt, { isSent: false }));
+      if ('error' in result) throw result.error;
+      return result.lastSeq;
+    };
+    return database.tried(attempted, options);
   }
 
   /** Writes a batch, if it is shared with others that wait for a connection; or waits until one of those has written it. */

@@ -172,7 +172,7 @@ export class Database {
   ): Promise<T> {
     // Not the `EntityManager` of a `RequestContext`, which may have other tables.
     const begun = () => em.fork({ disableContextResolution: true });
-    return this.#tried((attempt) => {
+    return this.tried((attempt) => {
       const deadline = new Deadline({ timeoutMs: this.connections.timeoutMs });
       return this.connections.use(deadline, (connection) =>
         connection.ofHost(
@@ -211,16 +211,16 @@ export class Database {
   /** Runs statements that need no transaction around them, on one connection. */
   async run<T>(work: (sql: Sql) => Promise<T>, options?: AttemptOptions): Promise<T> {
     const coded = this.#coded(work);
-    return this.#tried((_, signal) => this.#once(coded, signal), options);
+    return this.tried((_, signal) => this.#once(coded, signal), options);
   }
 
   /** Runs `work` in its own transaction, or in a savepoint of the host's transaction, which a failure does not end. */
   async transaction<T>(work: (sql: Sql) => Promise<T>, options?: TransactionOptions): Promise<T> {
     const { joined, rollbackFailed } = this;
     const coded = this.#coded(work);
-    if (joined) return this.#tried(() => joined.savepoint(coded, rollbackFailed), options);
+    if (joined) return this.tried(() => joined.savepoint(coded, rollbackFailed), options);
     const run = (driver: Driver) => coded(this.connections.sql(driver, { isInTransaction: true }));
-    return this.#tried((attempt, signal) => {
+    return this.tried((attempt, signal) => {
       const beforeCommit = () => {
         attempt.isSent = true;
       };
@@ -240,7 +240,7 @@ export class Database {
    */
   async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     const coded = this.#coded(work);
-    return this.#tried((_, signal) =>
+    return this.tried((_, signal) =>
       this.#onConnection(signal, (connection, prefix) => {
         const sql = this.connections.sql(connection.driver, { isInTransaction: true });
         const all: Sql['all'] = async (text, values) => {
@@ -260,14 +260,14 @@ export class Database {
       attempt.isSent = true;
       return coded(sql);
     };
-    return this.#tried((attempt, signal) => this.#once(send(attempt), signal), options);
+    return this.tried((attempt, signal) => this.#once(send(attempt), signal), options);
   }
 
   /** Decodes or encodes texts outside of a transaction, and waits for keys. @throws CodecError. */
   code<T>(work: (texts: StoredTexts) => T): Promise<T> {
     if (this.codec.isNone) return Promise.resolve(PLAIN).then(work);
     const texts = new StoredTexts(this.codec);
-    return this.#tried(() => Promise.resolve(texts).then(work));
+    return this.tried(() => Promise.resolve(texts).then(work));
   }
 
   /**
@@ -310,7 +310,7 @@ export class Database {
   }
 
   /** Runs attempts until one succeeds or fails for good. */
-  async #tried<T>(
+  async tried<T>(
     work: (attempt: Attempt, signal: AbortSignal | undefined) => Promise<T>,
     options: AttemptOptions = {},
   ): Promise<T> {
