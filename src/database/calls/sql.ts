@@ -8,7 +8,7 @@ import {
   type LogContext,
   type Logger,
 } from '@mikro-orm/core';
-import type { BoundStatement, Driver, DriverResult, StatementContext } from '../drivers/driver.js';
+import type { Bound, Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import { now, setImmediate } from '../../model/clock.js';
 import { callHost } from '../../model/host-callbacks.js';
 import { isObject } from '../../model/json.js';
@@ -120,23 +120,23 @@ export class Statements {
   }
 
   /** Sends statements at once, or one by one where the driver cannot. @returns the results of all. */
-  async sendAll(driver: Driver, given: readonly BoundStatement[], context: SentContext): Promise<DriverResult[]> {
+  async sendAll(driver: Driver, given: readonly Bound[], context: SentContext): Promise<DriverResult[]> {
     if (!driver.sendAll) {
       const results: DriverResult[] = [];
-      for (const { text, values } of given) results.push(await this.send(driver, text, values, context));
+      for (const [text, values] of given) results.push(await this.send(driver, text, values, context));
       return results;
     }
     context.refuse?.();
     const onQuery = this.#config.get('onQuery');
-    const sent = given.map(({ text, values }) => ({ text: onQuery?.(text, [...values]) ?? text, values }));
+    const sent = given.map(([text, values]) => [onQuery?.(text, [...values]) ?? text, values] as const);
     const start = now();
     try {
       const results = await driver.sendAll(sent, context);
-      for (const { text, values } of sent) this.#log(text, values, start, {});
+      for (const [text, values] of sent) this.#log(text, values, start, {});
       return results;
     } catch (error) {
-      for (const { text, values } of sent) this.#log(text, values, start, { level: 'error' });
-      throw this.#converted(error, sent.map(({ text }) => text).join('; '));
+      for (const [text, values] of sent) this.#log(text, values, start, { level: 'error' });
+      throw this.#converted(error, sent.map(([text]) => text).join('; '));
     }
   }
 

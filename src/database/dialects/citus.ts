@@ -1,7 +1,7 @@
 import { now } from '../../model/clock.js';
 import { driverCodeOf, driverMessageOf } from '../../model/errors.js';
-import { SCOPES, perScope } from '../../model/state.js';
 import {
+  IN_SESSION,
   SESSION_COLUMNS,
   SESSION_WHERE,
   perTables,
@@ -9,8 +9,10 @@ import {
   type Tables,
   numberOf,
   textOf,
+  named,
+  type Named,
 } from '../sql/tables.js';
-import type { BoundStatement } from '../drivers/driver.js';
+import type { Bound } from '../drivers/driver.js';
 import type {
   AppendBatch,
   Dialect,
@@ -21,16 +23,7 @@ import type {
   Sql,
 } from './dialect.js';
 import { MOST, columns, givenSessions, lastSeqsOf, takeSeveral, waitsForSessionOnly } from './postgresql-append.js';
-import {
-  addToLastSeq,
-  appendCondition,
-  countChange,
-  eventRows,
-  insertTexts,
-  stateRows,
-  statementsFor,
-  type RowValues,
-} from './session-rows.js';
+import { addToLastSeq, appendStatement, countChange, insertsOf } from './session-rows.js';
 
 /** Messages of errors that have only the code of an internal error: the first is from Citus, the others from its client library. */
 const LOST_NODE = [
@@ -100,8 +93,8 @@ export function onCitus(postgresql: Dialect): DistributedTables {
   };
 }
 
-const BEGIN: BoundStatement = { text: 'begin', values: [] };
-const COMMIT: BoundStatement = { text: 'commit', values: [] };
+const BEGIN: Bound = ['begin', []];
+const COMMIT: Bound = ['commit', []];
 
 /** The most events and state keys of a batch that shares a transaction: a statement has at most 65,535 values. */
 const MOST_SHARED = 64;
@@ -122,6 +115,7 @@ const NODE_OF_USER = `select groupid as node from pg_dist_placement
 /** If the rows of a user are on one node. Appends to users of one node share the transaction. */
 function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
   const known = new Map<string, { node: number; until: number }>();
+  const appends = appendTexts(tables, dialectSql);
   const nodeOf = ({ session }: AppendBatch) => {
     const user = known.get(session.userId);
     return user && user.until > now() ? user.node : undefined;
@@ -134,8 +128,8 @@ function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
     commits: true,
     async write(sql, batches) {
       const unknown = batches.filter((batch) => shares(batch) && nodeOf(batch) === undefined);
-      const asked = unknown.map(({ session }) => ({ text: NODE_OF_USER, values: [tables.sessions, session.userId] }));
-      const { lastSeqs, answers } = await append(sql, batches, { tables, dialectSql, asked });
+      const asked = unknown.map(({ session }): Bound => [NODE_OF_USER, [tables.sessions, session.userId]]);
+      const { lastSeqs, answers } = await append(sql, batches, appends, asked);
       const until = now() + NODE_MS;
       if (known.size > MOST_NODES) known.clear();
       for (const [i, { session }] of unknown.entries()) {
@@ -150,49 +144,49 @@ function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
 /** If the rows of all sessions are on one node. Appends to several sessions share the statements. */
 function appendsOnOneNode(tables: Tables, dialectSql: DialectSql): DialectAppends {
   const { locked, take } = takeSeveral(tables, dialectSql);
+  const several = named(`${locked} ${take}`);
+  const appends = appendTexts(tables, dialectSql);
   return {
     most: MOST,
     shares,
     isStatement: () => true,
     commits: true,
     write: async (sql, batches) =>
-      batches.length > 1
-        ? appendSeveral(sql, batches, `${locked} ${take}`)
-        : (await append(sql, batches, { tables, dialectSql })).lastSeqs,
+      batches.length > 1 ? appendSeveral(sql, batches, several) : (await append(sql, batches, appends)).lastSeqs,
   };
 }
 
-async function appendSeveral(sql: Sql, batches: readonly AppendBatch[], take: string) {
-  const [, taken = []] = await sql.together([BEGIN, { text: take, values: givenSessions(batches) }]);
+async function appendSeveral(sql: Sql, batches: readonly AppendBatch[], several: Named) {
+  const [, taken = []] = await sql.together([BEGIN, several(givenSessions(batches))]);
   const lastSeqs = lastSeqsOf(batches, taken);
   await sql.together([...insertsOf(sql, batches, lastSeqs), COMMIT]);
   return lastSeqs;
 }
 
-interface AppendOptions {
-  tables: Tables;
-  dialectSql: DialectSql;
-  /** Queries to send with the first statements. */
-  asked?: readonly BoundStatement[];
+/** The statements that take the numbers of a session alone, and of one that is skipped if somebody has locked its row. */
+function appendTexts(tables: Tables, sql: DialectSql) {
+  const { sessions } = tables;
+  const take = (end = '') =>
+    appendStatement(sql, (condition) => `${addToLastSeq(tables)}${condition}${end} returning last_seq`);
+  const isUnlocked = `(select session_id from ${sessions} where ${IN_SESSION} for no key update skip locked)`;
+  return { alone: take(), shared: take(` and session_id = ${isUnlocked}`) };
 }
 
 /**
  * Appends by a transaction of plain statements, since the parts of a `with` may not insert. The client waits for two answers
- * only: for the numbers, and for all that comes after them. Citus passes on one statement after another.
+ * only: for the numbers, and for all that comes after them. Citus passes on one statement after another. It inserts by `values`: an
+ * `insert … select` is a two-phase commit.
+ *
+ * @param asked queries to send with the first statements.
  */
 async function append(
   sql: Sql,
   batches: readonly AppendBatch[],
-  { tables, dialectSql, asked = [] }: AppendOptions,
+  { alone, shared }: ReturnType<typeof appendTexts>,
+  asked: readonly Bound[] = [],
 ): Promise<{ lastSeqs: (number | undefined)[]; answers: readonly (readonly object[])[] }> {
   const [begin, commit] = sql.isInTransaction ? [[], []] : [[BEGIN], [COMMIT]];
-  const isShared = batches.length > 1;
-  const takes = batches.map((batch) => {
-    const { where, values } = appendCondition(batch, dialectSql);
-    const text = `${addToLastSeq(tables)}${where}${isShared ? notLocked(tables) : ''} returning last_seq`;
-    const key = isShared ? sessionValues(batch.session) : [];
-    return { text, values: [batch.events.length, batch.lastUpdateTime, ...values, ...key] };
-  });
+  const takes = batches.map((batch) => (batches.length > 1 ? shared : alone)(batch));
   const answers = (await sql.together([...begin, ...takes, ...asked])).slice(begin.length);
   const lastSeqs = batches.map((_, i) => {
     const [row] = answers[i] ?? [];
@@ -200,28 +194,6 @@ async function append(
   });
   await sql.together([...batches.flatMap((batch, i) => insertsOf(sql, [batch], [lastSeqs[i]])), ...commit]);
   return { lastSeqs, answers: answers.slice(batches.length) };
-}
-
-/** Skips the session if somebody has locked its row. */
-const notLocked = ({ sessions }: Tables) =>
-  ` and session_id = (select session_id from ${sessions} where ${SESSION_WHERE} for no key update skip locked)`;
-
-/** The statements that write rows of batches. They insert by `values`: an `insert … select` is a two-phase commit. */
-function insertsOf(sql: Sql, batches: readonly AppendBatch[], lastSeqs: readonly (number | undefined)[]) {
-  const { dialect } = sql;
-  const inserts = insertTexts(sql);
-  const events: RowValues[] = [];
-  const state = perScope((): RowValues[] => []);
-  for (const [i, batch] of batches.entries()) {
-    const lastSeq = lastSeqs[i];
-    if (lastSeq === undefined) continue;
-    events.push(...eventRows(batch.session, lastSeq - batch.events.length + 1, batch.events));
-    for (const scope of SCOPES) state[scope].push(...stateRows(batch.session, scope, batch.state[scope]));
-  }
-  return [
-    ...statementsFor(dialect, inserts.events, events),
-    ...SCOPES.flatMap((scope) => statementsFor(dialect, inserts.state[scope], state[scope])),
-  ];
 }
 
 const changeTexts = perTables(({ dialect, tables: { sessions } }: Sql) => {

@@ -3,7 +3,7 @@ import type { Failure } from '../../model/failures.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StateEntries } from '../../model/state.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
-import type { BoundStatement } from '../drivers/driver.js';
+import type { Bound } from '../drivers/driver.js';
 import type { Tables } from '../sql/tables.js';
 import type { ServerSetting } from './server-settings.js';
 import type { Setting } from './settings.js';
@@ -28,7 +28,7 @@ export interface Sql {
   /** @returns how many rows matched, and the number that MySQL's `last_insert_id(…)` returned. */
   run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
   /** Runs statements at once, if the driver can. After one that fails none is run. @returns the rows of each. */
-  together(statements: readonly BoundStatement[]): Promise<readonly object[][]>;
+  together(statements: readonly Bound[]): Promise<readonly object[][]>;
 }
 
 /** Runs statements, with the retries of the caller. */

@@ -1,7 +1,7 @@
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import { MAX_SEQ } from '../../model/seq-ranges.js';
-import { SESSION_COLUMNS, SESSION_WHERE, perTables, sessionValues, numberOf } from '../sql/tables.js';
-import type { Sql } from './dialect.js';
+import { IN_SESSION, SESSION_COLUMNS, perTables, numberOf, keyed, named } from '../sql/tables.js';
+import type { Dialect, Sql } from './dialect.js';
 
 /** For a read that may be in the transaction that has locked the session. */
 export interface UnderLock {
@@ -13,25 +13,39 @@ export function underLock({ behind, dialect }: Sql, session: SessionKey, { isLoc
   return isLocked || behind?.get(sessionIdentity(session)) ? dialect.sql.underLock : '';
 }
 
-/** @returns the text with this end in each select in brackets, since a lock around it does not hold for it. */
-export function lockingInside(text: string, end: string): string {
-  const areSelects: boolean[] = [];
-  return text.replace(/\((select )?|\)/g, (bracket) => {
-    if (bracket === ')') return areSelects.pop() ? end + bracket : bracket;
-    areSelects.push(bracket !== '(');
-    return bracket;
-  });
+/** A statement as it is, and with the lock. */
+interface PerLock<Statement> {
+  readonly plain: Statement;
+  readonly locking: Statement;
+}
+
+/** @param build gets the end of each select of the session's rows, since a lock around a select does not hold inside of it. */
+export function perLock<Statement>({ sql }: Dialect, build: (end: string) => Statement): PerLock<Statement> {
+  const plain = build('');
+  return { plain, locking: sql.underLock === '' ? plain : build(sql.underLock) };
+}
+
+/** Chooses like `underLock`. */
+export function lockedFor<Statement>(
+  { plain, locking }: PerLock<Statement>,
+  ...read: Parameters<typeof underLock>
+): Statement {
+  return underLock(...read) === '' ? plain : locking;
 }
 
 // If an event is too large for one packet, its content is in rows of `adk_event_parts`.
 
 const texts = perTables(({ dialect, tables: { events, eventParts, select } }: Sql) => ({
-  insert: `insert into ${eventParts} (${SESSION_COLUMNS}, seq, part, text) values (?, ?, ?, ?, ?, ?)`,
-  selectNumbers: `select seq from ${eventParts} ${dialect.sql.fromIndex('primary')}
-    where ${SESSION_WHERE} and seq >= ? and seq <= ?`,
-  delete: `delete from ${eventParts} where ${SESSION_WHERE} and seq = ?`,
-  select: `select part, coalesce(text, ${select.data}) as text from ${events}
-    left join ${eventParts} using (${SESSION_COLUMNS}, seq) where ${SESSION_WHERE} and seq = ? order by part`,
+  insert: named(
+    `insert into ${eventParts} (${SESSION_COLUMNS}, seq, part, text) values (:app, :user, :session, :seq, :part, :text)`,
+  ),
+  selectNumbers: named(`select seq from ${eventParts} ${dialect.sql.fromIndex('primary')}
+    where ${IN_SESSION} and seq >= :first and seq <= :last`),
+  delete: named(`delete from ${eventParts} where ${IN_SESSION} and seq = :seq`),
+  select: perLock(dialect, (end) =>
+    named(`select part, coalesce(text, ${select.data}) as text from ${events}
+      left join ${eventParts} using (${SESSION_COLUMNS}, seq) where ${IN_SESSION} and seq = :seq order by part${end}`),
+  ),
 }));
 
 const maxLength = ({ dialect }: Sql) => dialect.limits?.maxTextLength ?? Infinity;
@@ -48,13 +62,13 @@ export async function insertParts(sql: Sql, session: SessionKey, seq: number, js
     let end = Math.min(start + maxLength(sql), json.length);
     // Half of a surrogate pair would not survive on its own.
     if (/[\uD800-\uDBFF]/.test(json.charAt(end - 1)) && end < json.length) end--;
-    await sql.run(texts(sql).insert, [...sessionValues(session), seq, part, json.slice(start, end)]);
+    await sql.run(...texts(sql).insert({ ...keyed(session), seq, part, text: json.slice(start, end) }));
     start = end;
   }
 }
 
 export async function deleteParts(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-  if (sql.dialect.limits) await sql.run(texts(sql).delete, [...sessionValues(session), seq]);
+  if (sql.dialect.limits) await sql.run(...texts(sql).delete({ ...keyed(session), seq }));
 }
 
 /**
@@ -75,7 +89,7 @@ export async function replaceParts(sql: Sql, session: SessionKey, seq: number, j
 export async function deletePartsFrom(sql: Sql, session: SessionKey, first: number, last = MAX_SEQ): Promise<void> {
   if (!sql.dialect.limits) return;
   // Select the numbers first: by a range InnoDB would also lock the gap after it, where another session's parts are inserted.
-  const rows = await sql.all<{ seq: number }>(texts(sql).selectNumbers, [...sessionValues(session), first, last]);
+  const rows = await sql.all<{ seq: number }>(...texts(sql).selectNumbers({ ...keyed(session), first, last }));
   for (const seq of new Set(rows.map((row) => numberOf(row.seq)))) await deleteParts(sql, session, seq);
 }
 
@@ -91,8 +105,8 @@ export async function readParts(
   seq: number,
   options?: UnderLock,
 ): Promise<string | null | undefined> {
-  const text = texts(sql).select + underLock(sql, session, options);
-  const rows = await sql.all<PartRow>(text, [...sessionValues(session), seq]);
+  const select = lockedFor(texts(sql).select, sql, session, options);
+  const rows = await sql.all<PartRow>(...select({ ...keyed(session), seq }));
   const [first] = rows;
   if (!first) return undefined;
   // The event was replaced by one without parts, or its parts are missing.

@@ -1,25 +1,26 @@
 import type { Failure } from '../../model/failures.js';
-import { SCOPES, type Scope } from '../../model/state.js';
+import { SCOPES } from '../../model/state.js';
 import {
   STATE_KEYS,
-  eventRow,
   insertIntoEvents,
   insertIntoState,
-  placeholderRows,
   stateTable,
   type Tables,
   optionalNumberOf,
 } from '../sql/tables.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
-import type { AppendBatch, Dialect, Sql } from './dialect.js';
+import type { AppendBatch, Dialect } from './dialect.js';
 import {
   NEXT_SEQ,
   addToLastSeq,
-  appendCondition,
+  appendStatement,
   appendsByInsertId,
+  eventRow,
   eventRows,
+  stateRow,
   stateRows,
   textLength,
+  type RowValues,
 } from './session-rows.js';
 import { mysql, mysqlServerSettings, mysqlSettings, MAX_TEXT_LENGTH } from './mysql.js';
 import { wrongServer } from './server-version.js';
@@ -101,66 +102,71 @@ export const mariadb: Dialect = {
 
     appends(tables) {
       const byRows = appendsByInsertId(mariadb, tables);
-      const isBlock = (batch: AppendBatch) => {
-        const rows = blockRows(batch);
-        return rows.length <= MAX_ROWS && rows.reduce((sum, row) => sum + textLength(row), 0) <= MAX_TEXT_LENGTH;
-      };
+      const block = appendStatement(mariadb.sql, (condition, batch) => blockText(tables, condition, batch), rowCounts);
       return {
         ...byRows,
-        isStatement: isBlock,
+        isStatement(batch) {
+          const rows = SCOPES.reduce((sum, scope) => sum + batch.state[scope].length, batch.events.length);
+          return rows <= MAX_ROWS && textLength(blockValues(batch)) <= MAX_TEXT_LENGTH;
+        },
         write: (sql, batches) =>
           // The block begins and commits a transaction, which would commit the one around it.
           sql.isInTransaction
             ? byRows.write(sql, batches)
-            : Promise.all(batches.map((batch) => appendBlock(sql, tables, batch))),
+            : Promise.all(
+                batches.map(async (batch) => {
+                  const [row] = await sql.all<{ last_seq: number | null }>(...block(batch, blockValues(batch)));
+                  return optionalNumberOf(row?.last_seq);
+                }),
+              ),
       };
     },
   },
 };
 
-async function appendBlock(sql: Sql, tables: Tables, batch: AppendBatch): Promise<number | undefined> {
-  const { events, lastUpdateTime } = batch;
-  const { where, values } = appendCondition(batch, mariadb.sql);
-  const [row] = await sql.all<{ last_seq: number | null }>(blockText(tables, where, events.length, batch), [
-    ...[events.length, lastUpdateTime, ...values],
-    ...blockRows(batch).flat(),
-  ]);
-  return optionalNumberOf(row?.last_seq);
-}
-
 /** A statement may have 65,535 values, and a row has nine. */
 const MAX_ROWS = 7_000;
 
-/** The values of a block's rows. Their numbers count back from the last one, which is 0. */
-const blockRows = ({ session, events, state }: AppendBatch) => [
-  ...eventRows(session, 1 - events.length, events),
-  ...SCOPES.flatMap((scope) => stateRows(session, scope, state[scope])),
-];
+/** The text depends on the number of rows. */
+const rowCounts = ({ events, state }: AppendBatch) =>
+  ` ${events.length} ${SCOPES.map((scope) => state[scope].length).join(' ')}`;
+
+/** The values of a block's rows, with the place of the row in their names. */
+function blockValues({ session, events, state }: AppendBatch): RowValues {
+  const values: Record<string, unknown> = {};
+  const add = (rows: readonly RowValues[], of: string) => {
+    for (const [i, row] of rows.entries())
+      for (const [name, value] of Object.entries(row)) values[`${name}_${of}${i}`] = value;
+  };
+  // The numbers count back from the last one, which is 0.
+  add(eventRows(session, 1 - events.length, events), 'event');
+  for (const scope of SCOPES) add(stateRows(session, state[scope]), scope);
+  return values;
+}
 
 /**
  * The handler rolls back: an error in a block leaves the transaction open, and the next append would be a part of it. With
  * `completion_type = 2` a plain `rollback` would close the connection before the error is sent.
  */
-function blockText(tables: Tables, where: string, events: number, { state }: AppendBatch): string {
-  const upsert = (scope: Scope) => {
-    const table = stateTable(tables, scope);
-    const keys = STATE_KEYS[scope];
-    return `${insertIntoState(tables, scope)} values ${placeholderRows(state[scope].length, keys.length + 2)}
-      ${mysql.sql.onConflict(table, keys)};`;
-  };
+function blockText(tables: Tables, condition: string, { events, state }: AppendBatch): string {
+  const upserts = SCOPES.filter((scope) => state[scope].length > 0).map(
+    (
+      scope,
+    ) => `${insertIntoState(tables, scope)} values ${state[scope].map((_, i) => stateRow(scope, `_${scope}${i}`)).join(', ')}
+      ${mysql.sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope])};`,
+  );
+  const rows = events.map((_, i) => eventRow(`last_insert_id() + :seq_event${i}`, `_event${i}`));
   return `begin not atomic
     declare exit handler for sqlexception begin rollback and no chain no release; resignal; end;
     start transaction;
-    ${addToLastSeq(tables, NEXT_SEQ)}${where};
+    ${addToLastSeq(tables, NEXT_SEQ)}${condition};
     if row_count() = 0 then
       rollback and no chain no release;
       select null as last_seq;
     else
       ${insertIntoEvents(tables)}
-        values ${Array(events).fill(eventRow('last_insert_id() + ?')).join(', ')};
-      ${SCOPES.filter((scope) => state[scope].length > 0)
-        .map(upsert)
-        .join('\n')}
+        values ${rows.join(', ')};
+      ${upserts.join('\n')}
       commit and no chain no release;
       select last_insert_id() as last_seq;
     end if;

@@ -5,14 +5,17 @@ import {
   insertIntoEvents,
   insertIntoState,
   isSameSession,
+  ownerNames,
   sessionColumnsOf,
   stateTable,
   type Tables,
   numberOf,
+  named,
+  type Named,
 } from '../sql/tables.js';
 import type { AppendBatch, DialectAppends, DialectSql, Sql } from './dialect.js';
 import { returningSql } from './returning.js';
-import { addToLastSeq, appendCondition, leaseIsFree } from './session-rows.js';
+import { addToLastSeq, appendStatement, leaseIsFree } from './session-rows.js';
 
 /** The most appends that share a statement: none of them is acknowledged before all are written. */
 export const MOST = 32;
@@ -25,7 +28,12 @@ const NOT_SUPERSEDED = '';
 
 /** Writes appends by a `with`, each part of which writes to one table. */
 export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): DialectAppends {
-  const texts = new Map<string, string>();
+  const writtenScopes = ({ state }: AppendBatch) => SCOPES.filter((scope) => state[scope].length > 0);
+  const append = appendStatement(
+    dialectSql,
+    (condition, batch) => appendText(tables, writtenScopes(batch), condition),
+    (batch) => writtenScopes(batch).join(' '),
+  );
   const together = togetherText(tables, dialectSql);
   return {
     most: MOST,
@@ -37,32 +45,17 @@ export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): Diale
     async write(sql, batches) {
       const [batch, ...others] = batches;
       if (!batch || others.length > 0) return writeTogether(sql, together, batches);
-      const { session, incarnation, expectedSeq, expectedChange, lease, isLocked, events, state } = batch;
-      const key = [session.appName, session.userId, session.sessionId];
-      // As in `appendCondition`.
-      const condition: Element[] = [...key, incarnation];
-      if (expectedSeq !== undefined) condition.push(expectedSeq);
-      if (expectedChange !== undefined) condition.push(expectedChange);
-      if (lease && lease !== 'unleased') condition.push(lease.token);
       const appended: Element[][] = [];
-      for (const { id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn } of events)
+      for (const { id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn } of batch.events)
         appended.push([id, timestamp, json, superseded, beginsTurn]);
-      const bound = [events.length, batch.lastUpdateTime, ...condition, ...key, events.length, ...columns(5, appended)];
-      let variant = `${isLocked} ${expectedSeq === undefined} ${expectedChange === undefined} ${lease && (lease === 'unleased' || 'leased')}`;
-      for (const scope of SCOPES) {
+      const [ids, times, contents, superseded, begin] = columns(5, appended);
+      const values: Record<string, unknown> = { ids, times, contents, superseded, begin };
+      for (const scope of writtenScopes(batch)) {
         const written: Element[][] = [];
-        for (const { key, json, eventId } of state[scope]) written.push([key, json, eventId]);
-        if (written.length === 0) continue;
-        variant += ` ${scope}`;
-        bound.push(...key.slice(0, STATE_KEYS[scope].length - 1), ...columns(3, written));
+        for (const { key, json, eventId } of batch.state[scope]) written.push([key, json, eventId]);
+        [values[`${scope}Keys`], values[`${scope}Values`], values[`${scope}Events`]] = columns(3, written);
       }
-      let text = texts.get(variant);
-      if (!text) {
-        const scopes = SCOPES.filter((scope) => state[scope].length > 0);
-        const { where } = appendCondition(batch, dialectSql);
-        texts.set(variant, (text = appendText(tables, scopes, where)));
-      }
-      const [row] = await sql.all<{ last_seq: number }>(text, bound);
+      const [row] = await sql.all<{ last_seq: number }>(...append(batch, values));
       return [row && numberOf(row.last_seq)];
     },
   };
@@ -74,7 +67,7 @@ export const waitsForSessionOnly = ({ state }: AppendBatch): boolean =>
 
 async function writeTogether(
   sql: Sql,
-  text: string,
+  together: Named,
   batches: readonly AppendBatch[],
 ): Promise<readonly (number | undefined)[]> {
   const events = batches.flatMap(({ events }, i) =>
@@ -86,12 +79,34 @@ async function writeTogether(
   const state = batches.flatMap(({ state }, i) =>
     state.session.map(({ key, json, eventId }) => [i, key, json, eventId]),
   );
-  const rows = await sql.all(text, [...givenSessions(batches), ...columns(7, events), ...columns(4, state)]);
-  return lastSeqsOf(batches, rows);
+  const written = { ...arrays(EVENTS, events), ...arrays(STATE, state) };
+  return lastSeqsOf(batches, await sql.all(...together({ ...givenSessions(batches), ...written })));
+}
+
+/** The columns of the arrays that `takeSeveral` and `togetherText` take, with their types. */
+const SESSIONS = {
+  ...{ app: 'text', user: 'text', session: 'text', incarnation: 'text', expectedSeq: 'int', token: 'bigint' },
+  ...{ unleased: 'boolean', expectedChange: 'bigint', count: 'int', time: 'float8', number: 'int' },
+};
+const EVENTS = { eventOf: 'int', nth: 'int', id: 'text', at: 'float8', data: 'text', lost: 'text', begins: 'boolean' };
+const STATE = { stateOf: 'int', key: 'text', value: 'text', eventId: 'text' };
+
+const unnested = (types: Readonly<Record<string, string>>) =>
+  `unnest(${Object.entries(types)
+    .map(([name, type]) => `:${name}::${type}[]`)
+    .join(', ')})`;
+
+function arrays(
+  types: Readonly<Record<string, string>>,
+  rows: readonly (readonly Element[])[],
+): Record<string, unknown> {
+  const names = Object.keys(types);
+  const literals = columns(names.length, rows);
+  return Object.fromEntries(names.map((name, i) => [name, literals[i]]));
 }
 
 /** The values of `takeSeveral`. */
-export function givenSessions(batches: readonly AppendBatch[]): string[] {
+export function givenSessions(batches: readonly AppendBatch[]): Record<string, unknown> {
   const rows = batches.map(
     ({ session, incarnation, expectedSeq, expectedChange, lease, events, lastUpdateTime }, i) => [
       ...[session.appName, session.userId, session.sessionId, incarnation, expectedSeq ?? ANY],
@@ -99,7 +114,7 @@ export function givenSessions(batches: readonly AppendBatch[]): string[] {
       ...[expectedChange ?? ANY, events.length, lastUpdateTime, i],
     ],
   );
-  return columns(11, rows);
+  return arrays(SESSIONS, rows);
 }
 
 /** @param rows with the `number` of a batch and the `last_seq` of its session. */
@@ -117,41 +132,40 @@ function appendText(tables: Tables, scopes: readonly Scope[], where: string): st
     )`,
     `events as (
       ${insertIntoEvents(tables)}
-      select ?, ?, ?, last_seq - ? + number, id, at, data::json, nullif(lost, ''), begins
-      from taken, unnest(?::text[], ?::float8[], ?::text[], ?::text[], ?::boolean[]) with ordinality
-        as appended (id, at, data, lost, begins, number)
+      select ${ownerNames('session')}, last_seq - :count + number, id, at, data::json, nullif(lost, ''), begins
+      from taken, unnest(:ids::text[], :times::float8[], :contents::text[], :superseded::text[], :begin::boolean[])
+        with ordinality as appended (id, at, data, lost, begins, number)
     )`,
-    ...scopes.map((scope) => {
-      const table = stateTable(tables, scope);
-      const keys = STATE_KEYS[scope];
-      return `${scope}_state as (
+    ...scopes.map(
+      (scope) => `${scope}_state as (
       ${insertIntoState(tables, scope)}
-      select ${'?, '.repeat(keys.length - 1)}key, value::json, event_id
-      from taken, unnest(?::text[], ?::text[], ?::text[]) as written (key, value, event_id)
-      ${returningSql.onConflict(table, keys)}
-    )`;
-    }),
+      select ${ownerNames(scope)}, key, value::json, event_id
+      from taken, unnest(:${scope}Keys::text[], :${scope}Values::text[], :${scope}Events::text[])
+        as written (key, value, event_id)
+      ${returningSql.onConflict(stateTable(tables, scope), STATE_KEYS[scope])}
+    )`,
+    ),
   ];
   return `with ${parts.join(', ')} select last_seq from taken`;
 }
 
 /** The same for several sessions. */
-function togetherText(tables: Tables, sql: DialectSql): string {
+function togetherText(tables: Tables, sql: DialectSql): Named {
   const { sessionStates } = tables;
   const { locked, take } = takeSeveral(tables, sql);
-  return `${locked}, taken as (
+  return named(`${locked}, taken as (
       ${take}
     ), events as (
       ${insertIntoEvents(tables)}
       select ${SESSION_COLUMNS}, before + nth, id, at, data::json, nullif(lost, ''), begins
-      from taken join unnest(?::int[], ?::int[], ?::text[], ?::float8[], ?::text[], ?::text[], ?::boolean[])
+      from taken join ${unnested(EVENTS)}
         as appended (number, nth, id, at, data, lost, begins) using (number)
     ), session_state as (
       ${insertIntoState(tables, 'session')}
       select ${SESSION_COLUMNS}, key, value::json, event_id
-      from taken join unnest(?::int[], ?::text[], ?::text[], ?::text[]) as written (number, key, value, event_id) using (number)
+      from taken join ${unnested(STATE)} as written (number, key, value, event_id) using (number)
       ${returningSql.onConflict(sessionStates, STATE_KEYS.session)}
-    ) select number, last_seq from taken`;
+    ) select number, last_seq from taken`);
 }
 
 /**
@@ -161,8 +175,7 @@ function togetherText(tables: Tables, sql: DialectSql): string {
  */
 export function takeSeveral({ sessions }: Tables, sql: DialectSql): { locked: string; take: string } {
   const locked = `with given as (
-      select * from unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::int[], ?::bigint[], ?::boolean[], ?::bigint[],
-        ?::int[], ?::float8[], ?::int[])
+      select * from ${unnested(SESSIONS)}
         as given (${SESSION_COLUMNS}, expected_incarnation, expected_seq, token, is_unleased, expected_change, events, time, number)
     ), locked as (
       select given.number, given.events, given.time, session.place from given cross join lateral (

@@ -1,18 +1,22 @@
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
-import type { BoundStatement } from '../drivers/driver.js';
+import { LastUsed } from '../../model/last-used.js';
+import { KEPT_STATEMENTS, type Bound } from '../drivers/driver.js';
 import {
+  IN_SESSION,
   SESSION_WHERE,
   STATE_KEYS,
-  eventRow,
   insertIntoEvents,
   insertIntoState,
+  ownerNames,
   perTables,
-  placeholderRows,
   sessionValues,
   stateTable,
   type Tables,
   numberOf,
+  keyed,
+  named,
+  type Named,
 } from '../sql/tables.js';
 import type { AppendBatch, Dialect, DialectAppends, DialectSql, SessionLock, Sql, StoredEvent } from './dialect.js';
 import { insertParts, needsParts } from './event-parts.js';
@@ -20,13 +24,12 @@ import { insertParts, needsParts } from './event-parts.js';
 // The row of a session, and the rows of its events and state: what the dialects share that write them by several statements.
 
 /**
- * The start of an `update` that locks a session's row and adds to its `last_seq`; a condition follows. Its values are the number
- * to add and the time.
+ * The start of an `update` that locks a session's row and adds to its `last_seq`; a condition follows.
  *
  * @param sum the new `last_seq`; on MySQL an expression that also returns it to the client.
  */
-export function addToLastSeq({ sessions }: Tables, sum = 'last_seq + ?'): string {
-  return `update ${sessions} set last_seq = ${sum}, last_update_time = ? where `;
+export function addToLastSeq({ sessions }: Tables, sum = 'last_seq + :count'): string {
+  return `update ${sessions} set last_seq = ${sum}, last_update_time = :time where `;
 }
 
 /** For `lockSession` on servers; on InnoDB it reads the newest version of the row. */
@@ -44,127 +47,148 @@ export async function lockBySelect<Row extends object>(
 export const countChange = ({ now }: DialectSql, touches: boolean): string =>
   `last_change = last_change + 1${touches ? `, touched_at = ${now}` : ''}`;
 
-/** A condition; its value is the token. */
-export const LEASE_IS_CURRENT = 'lease_token = ? and lease_holder is not null';
+/** A condition on the lease with this token. */
+export const LEASE_IS_CURRENT = 'lease_token = :token and lease_holder is not null';
 
 export function leaseIsFree({ now }: DialectSql): string {
   return `(lease_expires is null or lease_expires <= ${now})`;
 }
 
 /** The condition for an append to a session: its incarnation, numbers and lease are as the batch says. */
-export function appendCondition(
-  { session, incarnation, expectedSeq, expectedChange, lease, isLocked }: AppendBatch,
-  sql: DialectSql,
-): { where: string; values: unknown[] } {
-  let where = `${SESSION_WHERE} and incarnation = ? and status = 'active'`;
+function appendCondition({ expectedSeq, expectedChange, lease, isLocked }: AppendBatch, sql: DialectSql): string {
+  let where = `${IN_SESSION} and incarnation = :incarnation and status = 'active'`;
   if (!isLocked) where += ' and not has_pending_calls';
-  const values: unknown[] = [session.appName, session.userId, session.sessionId, incarnation];
-  if (expectedSeq !== undefined) {
-    where += ' and last_seq = ?';
-    values.push(expectedSeq);
-  }
-  if (expectedChange !== undefined) {
-    where += ' and last_change = ?';
-    values.push(expectedChange);
-  }
-  if (lease === 'unleased') {
-    where += ` and ${leaseIsFree(sql)}`;
-  } else if (lease) {
-    where += ` and ${LEASE_IS_CURRENT}`;
-    values.push(lease.token);
-  }
-  return { where, values };
+  if (expectedSeq !== undefined) where += ' and last_seq = :expectedSeq';
+  if (expectedChange !== undefined) where += ' and last_change = :expectedChange';
+  if (lease) where += ` and ${lease === 'unleased' ? leaseIsFree(sql) : LEASE_IS_CURRENT}`;
+  return where;
+}
+
+/** The values of `addToLastSeq` and of the condition for an append. */
+function appendValues({ session, incarnation, expectedSeq, expectedChange, lease, ...batch }: AppendBatch) {
+  const token = lease && lease !== 'unleased' ? lease.token : undefined;
+  const expected = { incarnation, expectedSeq, expectedChange, token };
+  return { ...keyed(session), ...expected, count: batch.events.length, time: batch.lastUpdateTime };
+}
+
+/**
+ * Makes a statement that appends batches, which is compiled once for all that have the same conditions.
+ *
+ * @param text makes it with the condition for the session's row.
+ * @param variantOf names what else the text depends on.
+ * @returns a function that binds it to a batch, and to further values.
+ */
+export function appendStatement(
+  sql: DialectSql,
+  text: (condition: string, batch: AppendBatch) => string,
+  variantOf: (batch: AppendBatch) => string = () => '',
+): (batch: AppendBatch, values?: Readonly<Record<string, unknown>>) => Bound {
+  const made = new LastUsed<Named>(KEPT_STATEMENTS);
+  return (batch, values) => {
+    const { expectedSeq, expectedChange, lease, isLocked } = batch;
+    const rule = lease && (lease === 'unleased' || 'leased');
+    const variant = `${isLocked} ${expectedSeq === undefined} ${expectedChange === undefined} ${rule}${variantOf(batch)}`;
+    const bind = made.get(variant, () => named(text(appendCondition(batch, sql), batch)));
+    return bind({ ...appendValues(batch), ...values });
+  };
 }
 
 /** SQLite binds 32,766 values in a statement, a server 65,535. A row has at most nine. */
 export const MOST_ROWS = 3_500;
 
-/** The bound values of one row. */
-export type RowValues = readonly unknown[];
+/** The values of one row, by the names in its text. */
+export type RowValues = Readonly<Record<string, unknown>>;
 
-/** The text of a statement that takes any number of rows. */
-interface RowsText {
+/** A statement that takes any number of rows. */
+interface RowsText<Names extends string> {
   start: string;
-  /** The placeholders of one row. */
-  row: string;
+  /** One row, compiled. */
+  row: Named<Names>;
   end: string;
 }
 
-/** The statements for rows: as few as the database allows. */
-export function statementsFor({ limits }: Dialect, { start, row, end }: RowsText, rows: readonly RowValues[]) {
-  const statements: BoundStatement[] = [];
+/** The statements for rows: as few as the database allows. @param before the values of the start. */
+export function statementsFor<Names extends string>(
+  { limits }: Dialect,
+  { start, row, end }: RowsText<Names>,
+  rows: readonly (RowValues & Readonly<Record<Names, unknown>>)[],
+  before: readonly unknown[] = [],
+) {
+  if (rows.length === 0) return [];
+  const statements: Bound[] = [];
   let text = '';
   let values: unknown[] = [];
+  let count = 0;
   let length = 0;
+  const close = () => {
+    if (text) statements.push([text + end, values]);
+  };
   for (const each of rows) {
     const more = limits ? textLength(each) : 0;
-    const isFull = values.length === MOST_ROWS * each.length || (limits && length + more > limits.maxTextLength);
-    if (text && isFull) {
-      statements.push({ text: text + end, values });
-      text = '';
-      values = [];
-      length = 0;
+    if (count === MOST_ROWS || (limits && length + more > limits.maxTextLength)) {
+      close();
+      [text, count, length] = ['', 0, 0];
     }
-    text += text ? `, ${row}` : start + row;
-    values.push(...each);
+    const [rowText, rowValues] = row(each);
+    if (!text) [text, values] = [start + rowText, [...before]];
+    else text += `, ${rowText}`;
+    values.push(...rowValues);
+    count++;
     length += more;
   }
-  if (text) statements.push({ text: text + end, values });
+  close();
   return statements;
 }
 
 /** The length of the texts in a row, in code units. */
 export function textLength(row: RowValues): number {
-  return row.reduce<number>((sum, value) => (typeof value === 'string' ? sum + value.length : sum), 0);
+  return Object.values(row).reduce<number>((sum, value) => (typeof value === 'string' ? sum + value.length : sum), 0);
 }
 
 /** An event, with null for content that is stored in parts. */
 type EventContent = Omit<StoredEvent, 'json'> & { json: string | null };
 
+/** A row of `insertIntoEvents`. `begins` is 1 if the event begins a turn, since SQLite's drivers take no boolean. */
+export const eventRow = (seq = ':seq', of = '') =>
+  `(:app, :user, :session, ${seq}, :id${of}, :timestamp${of}, :json${of}, :superseded${of}, :begins${of} = 1)`;
+
+/** A row of `insertIntoState`. */
+export const stateRow = (scope: Scope, of = '') => `(${ownerNames(scope)}, :key${of}, :json${of}, :eventId${of})`;
+
 /** The values of `eventRow` for events with consecutive numbers. */
-export function eventRows(
-  { appName, userId, sessionId }: SessionKey,
-  firstSeq: number,
-  events: readonly EventContent[],
-): RowValues[] {
-  const rows: RowValues[] = [];
-  let seq = firstSeq;
-  for (const { id, timestamp, json, superseded = null, beginsTurn } of events)
-    rows.push([appName, userId, sessionId, seq++, id, timestamp, json, superseded, Number(beginsTurn)]);
-  return rows;
+export function eventRows(session: SessionKey, firstSeq: number, events: readonly EventContent[]): RowValues[] {
+  const key = keyed(session);
+  return events.map(({ id, timestamp, json, superseded = null, beginsTurn }, i) => {
+    const row = { seq: firstSeq + i, id, timestamp, json, superseded, begins: Number(beginsTurn) };
+    return { ...key, ...row };
+  });
 }
 
-/** The values of rows of state. */
-export function stateRows(
-  { appName, userId, sessionId }: SessionKey,
-  scope: Scope,
-  entries: readonly StateEntry[],
-): RowValues[] {
-  const owner = [appName, userId, sessionId].slice(0, STATE_KEYS[scope].length - 1);
-  const rows: RowValues[] = [];
-  for (const { key, json, eventId } of entries) rows.push([...owner, key, json, eventId]);
-  return rows;
+/** The values of `stateRow`. */
+export function stateRows(session: SessionKey, entries: readonly StateEntry[]): RowValues[] {
+  const key = keyed(session);
+  return entries.map((entry) => ({ ...key, ...entry }));
 }
 
 /** The texts of statements that insert events and set state. */
 function insertsInto({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>) {
   const state = (ownOnly: boolean) =>
-    perScope((scope): RowsText => {
+    perScope((scope) => {
       const keys = STATE_KEYS[scope];
       return {
         start: `${insertIntoState(tables, scope)} values `,
-        row: placeholderRows(1, keys.length + 2),
+        row: named(stateRow(scope)),
         end: ` ${dialect.sql.onConflict(stateTable(tables, scope), keys, { ownOnly })}`,
       };
     });
   return {
-    events: { start: `${insertIntoEvents(tables)} values `, row: eventRow(), end: '' },
+    events: { start: `${insertIntoEvents(tables)} values `, row: named(eventRow()), end: '' },
     state: state(false),
     ownState: state(true),
   };
 }
 
-export const insertTexts = perTables(insertsInto);
+const insertTexts = perTables(insertsInto);
 
 /** Inserts events with consecutive numbers, for the caller that holds the session's lock. */
 export async function insertEvents(
@@ -175,7 +199,7 @@ export async function insertEvents(
 ): Promise<void> {
   const whole = events.map((event) => (needsParts(sql, event.json) ? { ...event, json: null } : event));
   const rows = eventRows(session, firstSeq, whole);
-  for (const { text, values } of statementsFor(sql.dialect, insertTexts(sql).events, rows)) await sql.run(text, values);
+  for (const insert of statementsFor(sql.dialect, insertTexts(sql).events, rows)) await sql.run(...insert);
   for (const [i, { json }] of events.entries())
     if (needsParts(sql, json)) await insertParts(sql, session, firstSeq + i, json);
 }
@@ -195,27 +219,46 @@ export async function setState(
   const inserts = ownOnly ? insertTexts(sql).ownState : insertTexts(sql).state;
   for (const scope of SCOPES) {
     for (const { json } of state[scope]) await dialect.limits?.refuseTooLarge(sql, json);
-    const rows = stateRows(session, scope, state[scope]);
-    for (const { text, values } of statementsFor(dialect, inserts[scope], rows)) await sql.run(text, values);
+    const rows = stateRows(session, state[scope]);
+    for (const insert of statementsFor(dialect, inserts[scope], rows)) await sql.run(...insert);
   }
 }
 
 /** The new `last_seq`. MySQL and MariaDB have no `update … returning`; with this the statement returns the number all the same. */
-export const NEXT_SEQ = 'last_insert_id(last_seq + ?)';
+export const NEXT_SEQ = 'last_insert_id(last_seq + :count)';
 
 /** Appends by several statements in a transaction, on MySQL and MariaDB. */
 export function appendsByInsertId(dialect: Dialect, tables: Tables): DialectAppends {
-  const take = addToLastSeq(tables, NEXT_SEQ);
+  const take = appendStatement(dialect.sql, (condition) => addToLastSeq(tables, NEXT_SEQ) + condition);
   const append = async (sql: Sql, batch: AppendBatch) => {
-    const { session, events, lastUpdateTime, state } = batch;
-    const { where, values } = appendCondition(batch, dialect.sql);
-    const { affectedRows, insertId } = await sql.run(take + where, [events.length, lastUpdateTime, ...values]);
+    const { affectedRows, insertId } = await sql.run(...take(batch));
     if (affectedRows === 0) return undefined;
-    await insertEvents(sql, session, insertId - events.length + 1, events);
-    await setState(sql, session, state);
+    await insertEvents(sql, batch.session, insertId - batch.events.length + 1, batch.events);
+    await setState(sql, batch.session, batch.state);
     return insertId;
   };
   return { most: 1, write: (sql, batches) => Promise.all(batches.map((batch) => append(sql, batch))) };
+}
+
+/** The statements that insert the events and the state of a batch, in a database without limits. */
+export function insertsOf(
+  { dialect, tables }: Pick<Sql, 'dialect' | 'tables'>,
+  batches: readonly AppendBatch[],
+  lastSeqs: readonly (number | undefined)[],
+): Bound[] {
+  const inserts = insertTexts({ dialect, tables });
+  const events: RowValues[] = [];
+  const state = perScope((): RowValues[] => []);
+  for (const [i, batch] of batches.entries()) {
+    const lastSeq = lastSeqs[i];
+    if (lastSeq === undefined) continue;
+    events.push(...eventRows(batch.session, lastSeq - batch.events.length + 1, batch.events));
+    for (const scope of SCOPES) state[scope].push(...stateRows(batch.session, batch.state[scope]));
+  }
+  return [
+    ...statementsFor(dialect, inserts.events, events),
+    ...SCOPES.flatMap((scope) => statementsFor(dialect, inserts.state[scope], state[scope])),
+  ];
 }
 
 /**
@@ -224,30 +267,16 @@ export function appendsByInsertId(dialect: Dialect, tables: Tables): DialectAppe
  * @param most the most batches that share a transaction.
  */
 export function appendsByReturning(dialect: Dialect, tables: Tables, most: number): DialectAppends {
-  const take = addToLastSeq(tables);
-  const inserts = insertsInto({ dialect, tables });
+  const take = appendStatement(dialect.sql, (condition) => `${addToLastSeq(tables)}${condition} returning last_seq`);
   return {
     most,
     async write(sql, batches) {
       const lastSeqs: (number | undefined)[] = [];
       for (const batch of batches) {
-        const { session, events, lastUpdateTime, state } = batch;
-        const { where, values } = appendCondition(batch, dialect.sql);
-        const [row] = await sql.all<{ last_seq: number }>(`${take}${where} returning last_seq`, [
-          ...[events.length, lastUpdateTime],
-          ...values,
-        ]);
+        const [row] = await sql.all<{ last_seq: number }>(...take(batch));
         const lastSeq = row && numberOf(row.last_seq);
         lastSeqs.push(lastSeq);
-        if (lastSeq === undefined) continue;
-        const statements = statementsFor(
-          dialect,
-          inserts.events,
-          eventRows(session, lastSeq - events.length + 1, events),
-        );
-        for (const scope of SCOPES)
-          statements.push(...statementsFor(dialect, inserts.state[scope], stateRows(session, scope, state[scope])));
-        for (const { text, values } of statements) await sql.run(text, values);
+        for (const insert of insertsOf({ dialect, tables }, [batch], [lastSeq])) await sql.run(...insert);
       }
       return lastSeqs;
     },

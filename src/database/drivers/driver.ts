@@ -20,10 +20,7 @@ export interface DriverResult {
 }
 
 /** A statement with `?` for each of its values. */
-export interface BoundStatement {
-  readonly text: string;
-  readonly values: readonly unknown[];
-}
+export type Bound = readonly [text: string, values: readonly unknown[]];
 
 /** One connection of a driver. It binds values, whatever the host has set for its driver and the server. */
 export interface Driver {
@@ -33,7 +30,7 @@ export interface Driver {
    * Sends statements at once. After one that fails the server runs none of them. Left out where each is sent when the one before
    * it has been answered.
    */
-  sendAll?(statements: readonly BoundStatement[], context: StatementContext): Promise<DriverResult[]>;
+  sendAll?(statements: readonly Bound[], context: StatementContext): Promise<DriverResult[]>;
   /** Whether the connection reports how many rows an `update` has changed, not how many it matched. */
   readonly reportsChangedRows: boolean;
   /**

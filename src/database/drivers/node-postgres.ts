@@ -1,13 +1,7 @@
 import { createHash } from 'node:crypto';
 import { driverCodeOf } from '../../model/errors.js';
 import { LastUsed } from '../../model/last-used.js';
-import {
-  KEPT_STATEMENTS,
-  type BoundStatement,
-  type Driver,
-  type DriverResult,
-  type StatementContext,
-} from './driver.js';
+import { KEPT_STATEMENTS, type Bound, type Driver, type DriverResult, type StatementContext } from './driver.js';
 
 /** The members of node-postgres' client that are used. */
 interface PostgresClient {
@@ -74,6 +68,10 @@ interface Statement {
   name: string;
 }
 
+interface SentStatement extends Statement {
+  values: readonly unknown[];
+}
+
 /**
  * node-postgres with named prepared statements, since planning an append takes the server longer than running it. They are used
  * outside transactions, where the error of a missing statement does no harm.
@@ -119,10 +117,10 @@ export class NodePostgres implements Driver {
    * Also prepares statements of a transaction: Citus takes as long to plan one as to run it. Those that are sent for the first time
    * on the connection are sent one by one.
    */
-  async sendAll(statements: readonly BoundStatement[], { mayPrepare }: StatementContext): Promise<DriverResult[]> {
+  async sendAll(statements: readonly Bound[], { mayPrepare }: StatementContext): Promise<DriverResult[]> {
     const { parsedStatements } = this.#client.connection;
     const isNamed = mayPrepare && this.#forgotten < FORGOTTEN;
-    const sent = statements.map(({ text, values }) => {
+    const sent = statements.map(([text, values]) => {
       if (!isNamed || values.length === 0) return { name: '', text: numbered(text), values };
       return { ...this.#statements.get(text, () => this.#named(text)), values };
     });
@@ -137,7 +135,7 @@ export class NodePostgres implements Driver {
     } catch (error) {
       const code = driverCodeOf(error);
       if (code === NOT_PREPARED || code === PREPARED_ALREADY) {
-        for (const { text } of statements) this.#statements.delete(text);
+        for (const [text] of statements) this.#statements.delete(text);
         this.#replaced++;
         this.#forgotten++;
       }
@@ -145,7 +143,7 @@ export class NodePostgres implements Driver {
     }
   }
 
-  #pipeline(sent: readonly (Statement & BoundStatement)[]): Promise<DriverResult[]> {
+  #pipeline(sent: readonly SentStatement[]): Promise<DriverResult[]> {
     return new Promise((resolve, reject) => {
       this.#client.query(new Pipeline(sent, (error, results) => (error ? reject(error) : resolve(results))));
     });
@@ -185,13 +183,13 @@ export class NodePostgres implements Driver {
 
 /** What node-postgres runs as one query: statements that are prepared or have no values. It calls the members whose names it has given. */
 class Pipeline {
-  readonly #sent: readonly (Statement & BoundStatement)[];
+  readonly #sent: readonly SentStatement[];
   readonly #results: DriverResult[] = [];
   #columns: readonly { name: string; dataTypeID: number }[] = [];
   #rows: object[] = [];
   callback: (error: Error | null, results: DriverResult[]) => void;
 
-  constructor(sent: readonly (Statement & BoundStatement)[], callback: Pipeline['callback']) {
+  constructor(sent: readonly SentStatement[], callback: Pipeline['callback']) {
     this.#sent = sent;
     this.callback = callback;
   }

@@ -5,6 +5,7 @@ import { entityNamed } from '../../../entities/mikro-orm.js';
 import { refusePlaceholder } from '../../../entities/naming.js';
 import { SchemaError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
+import type { Bound } from '../drivers/driver.js';
 import { processWide } from '../../model/process-wide.js';
 import type { Scope } from '../../model/state.js';
 import { SETTINGS } from '../../model/setting-words.js';
@@ -66,10 +67,22 @@ export const sessionColumnsOf = (alias: string) => SESSION_KEY.map((column) => `
 /** Finds one session; takes `sessionValues`. */
 export const SESSION_WHERE = equal(SESSION_KEY);
 
+/** Finds one session by the names of `keyed`. */
+export const IN_SESSION = 'app_name = :app and user_id = :user and session_id = :session';
+
 /** The same for the table with an alias. */
-export function whereSession(alias: string): string {
-  return equal(SESSION_KEY.map((column) => `${alias}.${column}`));
-}
+export const inSession = (alias: string) =>
+  `${alias}.app_name = :app and ${alias}.user_id = :user and ${alias}.session_id = :session` as const;
+
+/** The names of the values before `state_key` in a row of state. */
+const OWNER_NAMES = { session: ':app, :user, :session', user: ':app, :user', app: ':app' } as const;
+
+export const ownerNames = (scope: Scope): string => OWNER_NAMES[scope];
+
+/** Finds the state of one owner, by the names of `keyed`. */
+const IN_OWNER = { session: IN_SESSION, user: 'app_name = :app and user_id = :user', app: 'app_name = :app' } as const;
+
+export const inOwner = (scope: Scope): string => IN_OWNER[scope];
 
 /** The condition that rows of two aliases belong to the same session. */
 export function isSameSession(one: string, other: string): string {
@@ -94,16 +107,12 @@ export function originOf({ sessions }: Tables, alias: string): string {
 }
 
 /**
- * The same for rows of one session; takes `sessionValues`. The session is named by value, so that one server can answer (contract
- * F7).
+ * The same for rows of the session that `keyed` names. The session is named by value, so that one server can answer (contract F7).
+ *
+ * @param end see `underLock`.
  */
-export function originOfSession({ sessions }: Tables): string {
-  return `(select owner.origin from ${sessions} as owner where ${whereSession('owner')})`;
-}
-
-/** The condition that the session is still the one that was read; takes `sessionValues` and the incarnation. */
-export function sessionStillExists({ sessions }: Tables): string {
-  return `exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;
+export function originOfSession({ sessions }: Tables, end = ''): string {
+  return `(select owner.origin from ${sessions} as owner where ${inSession('owner')}${end})`;
 }
 
 /** The values of the columns that name a session. */
@@ -175,12 +184,58 @@ export function allOf(...conditions: readonly (Condition | undefined)[]): { wher
   return { where, values };
 }
 
-/** Inserts state; takes `ownerValues`, key, JSON and event id for each row. */
+/** The letters at the beginning of a text. */
+type Word<Text extends string, Begun extends string = ''> = Text extends `${infer First}${infer Rest}`
+  ? Uppercase<First> extends Lowercase<First>
+    ? Begun
+    : Word<Rest, `${Begun}${First}`>
+  : Begun;
+
+/** The names in a text, as far as its type shows them. */
+type NamesIn<Text extends string> = Text extends `${string}:${infer Rest}`
+  ? (Rest extends `:${string}` ? never : Word<Rest>) | NamesIn<Rest extends `:${infer Cast}` ? Cast : Rest>
+  : never;
+
+/** A statement that was compiled once: takes the values by their names. */
+export type Named<Names extends string = never> = (
+  values: Readonly<Record<Names, unknown>> & Readonly<Record<string, unknown>>,
+) => Bound;
+
+/** A name, and what only looks like one: what is in quotes, and a cast of PostgreSQL. */
+const NAME = /'[^']*'|"[^"]*"|`[^`]*`|::|:([a-z]\w*)/gi;
+
+/**
+ * Compiles a statement whose values have names of letters, such as `:seq`, so that neither their order nor how often each occurs
+ * matters to its callers.
+ */
+export function named<const Text extends string>(text: Text): Named<NamesIn<Text>> {
+  const names: string[] = [];
+  const compiled = text.replace(NAME, (found, name?: string) => {
+    if (name === undefined) return found;
+    names.push(name);
+    return '?';
+  });
+  return (values) => [compiled, names.map((name) => valueOf(values, name))];
+}
+
+/** The values of a session's key. */
+export function keyed({ appName: app, userId: user, sessionId: session }: SessionKey) {
+  return { app, user, session };
+}
+
+/** An undefined value would be bound as null, or refused by the driver. */
+function valueOf(values: Readonly<Record<string, unknown>>, name: string): unknown {
+  const value = values[name];
+  if (value === undefined) throw new Error(`A statement has no value for :${name}`);
+  return value;
+}
+
+/** Inserts state; the values of a row follow. */
 export function insertIntoState(tables: Tables, scope: Scope): string {
   return `insert into ${stateTable(tables, scope)} (${STATE_KEYS[scope].join(', ')}, value, event_id)`;
 }
 
-/** Inserts events; takes for each row what `eventRow` does. */
+/** Inserts events; rows like `EVENT_ROW` follow. */
 export function insertIntoEvents({ events }: Tables): string {
   return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data, superseded, begins_turn)`;
 }
@@ -194,12 +249,6 @@ export const ARTIFACT_WHERE = `${SESSION_WHERE} and filename = ?`;
 /** Inserts artifacts; takes the values of these columns, the version and the time for each row. */
 export const insertIntoArtifacts = (artifacts: string) =>
   `insert into ${artifacts} (${ARTIFACT_COLUMNS}, last_version, update_time)`;
-
-/**
- * One row of `insertIntoEvents`; takes `sessionValues`, number, id, timestamp, JSON, the superseded keys, and 1 if it begins a
- * turn, since SQLite's drivers take no boolean.
- */
-export const eventRow = (seq = '?') => `(?, ?, ?, ${seq}, ?, ?, ?, ?, ? = 1)`;
 
 const known = processWide('tables', () => new WeakMap<object, Map<string, Tables>>());
 

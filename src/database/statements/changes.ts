@@ -8,10 +8,12 @@ import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntr
 import type { Sql } from '../dialects/dialect.js';
 import { countChange } from '../dialects/session-rows.js';
 import {
+  IN_SESSION,
   SESSION_COLUMNS,
-  SESSION_WHERE,
+  keyed,
+  named,
+  perTables,
   originOfSession,
-  sessionValues,
   numberOf,
   optionalTextOf,
 } from '../sql/tables.js';
@@ -54,22 +56,18 @@ export async function recordChange(sql: Sql, change: NewChange): Promise<void> {
   const { session, kind, seq, eventSeq = null } = change;
   const data = encodedData(sql.texts, session, change);
   if (data !== null) await sql.dialect.limits?.refuseTooLarge(sql, data);
-  const { changes, sessions } = sql.tables;
-  const key = sessionValues(session);
-  const insert = (id: string) => `insert into ${changes}
-    (${SESSION_COLUMNS}, change_id, kind, seq, event_seq, time, data) values (?, ?, ?, ${id}, ?, ?, ?, ${sql.dialect.sql.now}, ?)`;
+  const key = keyed(session);
+  const values = { ...key, kind, seq, eventSeq, data };
   const isNew = kind === 'created';
   const touches = TOUCHING.has(kind);
   const id = uncountedId(change) ?? (await sql.dialect.operations.nextChange?.(sql, { ...session, isNew, touches }));
   if (id !== undefined) {
-    await sql.run(insert('?'), [...key, id, kind, seq, eventSeq, data]);
+    await sql.run(...texts(sql).insert({ ...values, id }));
     return;
   }
   // Count in the row that the caller has locked: searching for the last change would lock the gap after it on InnoDB.
-  if (!isNew)
-    await sql.run(`update ${sessions} set ${countChange(sql.dialect.sql, touches)} where ${SESSION_WHERE}`, key);
-  const counted = insert(`(select last_change from ${sessions} where ${SESSION_WHERE})`);
-  await sql.run(counted, [...key, ...key, kind, seq, eventSeq, data]);
+  if (!isNew) await sql.run(...texts(sql)[touches ? 'touch' : 'count'](key));
+  await sql.run(...texts(sql).insertCounted(values));
 }
 
 /** What somebody does to a session that is in use, so that `prune` leaves it. A nightly trim is not among them. */
@@ -108,7 +106,7 @@ export function stateChanges(
 
 /** Records that a session is gone, and deletes its earlier records, except those of deletions. */
 export async function recordDeletion(sql: Sql, session: SessionKey): Promise<void> {
-  await sql.run(`${deleteOfSession(sql)} and kind <> 'deleted'`, sessionValues(session));
+  await sql.run(...texts(sql).deleteOthers(keyed(session)));
   await recordChange(sql, { session: { ...session, origin: '' }, kind: 'deleted', seq: 0 });
 }
 
@@ -123,24 +121,17 @@ export async function recordTrim(
   firstSeq: number,
   state: readonly StateEntry[],
 ): Promise<void> {
-  const key = sessionValues(session);
-  const isBefore = `(seq < ? and kind not in ('created', 'deleted') or kind = 'trimmed' or event_seq < ?)`;
-  await sql.run(`${deleteOfSession(sql)} and ${isBefore}`, [...key, firstSeq, firstSeq]);
-  const update = sql.dialect.sql.updateThrough(sql.tables.changes, 'primary');
-  const created = encodedData(sql.texts, session, { kind: 'created', seq: 0, data: '{}' });
-  await sql.run(`${update} set data = ? where ${SESSION_WHERE} and kind = 'created'`, [created, ...key]);
+  const key = keyed(session);
+  await sql.run(...texts(sql).deleteBefore({ ...key, firstSeq }));
+  const data = encodedData(sql.texts, session, { kind: 'created', seq: 0, data: '{}' });
+  await sql.run(...texts(sql).setCreated({ ...key, data }));
   for (const { set } of piecesOf(sql.texts.codec, byScope(state)))
     await recordChange(sql, { session, kind: 'trimmed', seq, data: stateJson(set) });
 }
 
 /** @returns the recorded changes of a session's state, in their order. */
 export async function recordedChanges(sql: Sql, session: SessionKey): Promise<RecordedChange[]> {
-  const { changes, select } = sql.tables;
-  const rows = await sql.all<HistoryRow>(
-    `select change_id, kind, seq, ${select.data} as data, ${originOfSession(sql.tables)} as origin from ${changes}
-      where ${SESSION_WHERE} and ${HAS_CONTENT} order by change_id`,
-    [...sessionValues(session), ...sessionValues(session)],
-  );
+  const rows = await sql.all<HistoryRow>(...texts(sql).select(keyed(session)));
   return mapTexts(rows, ({ kind, data, ...row }) => {
     const seq = numberOf(row.seq);
     const known = { ...session, origin: row.origin ?? '' };
@@ -153,22 +144,10 @@ export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Re
 
 /** Copies the changes that the past up to a number needs to a new session, without a codec. */
 export async function copyChanges(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): Promise<void> {
-  const { changes, sessions } = sql.tables;
-  const key = sessionValues(to);
-  // The state that a trim recorded comes before all events, whatever its number was.
-  await sql.run(
-    `insert into ${changes} (${SESSION_COLUMNS}, change_id, kind, seq, time, data)
-      select ?, ?, ?, (select last_change from ${sessions} where ${SESSION_WHERE}) + row_number() over (order by seq, change_id),
-        kind, seq, ${sql.dialect.sql.now}, data
-        from (select kind, case when kind = 'trimmed' then 0 else seq end as seq, change_id, data from ${changes}
-          where ${SESSION_WHERE} and kind in ('state', 'trimmed')) as c where seq <= ?`,
-    [...key, ...key, ...sessionValues(from), upTo],
-  );
-  await sql.run(
-    `update ${sessions} set last_change = (select max(change_id) from ${changes} where ${SESSION_WHERE})
-      where ${SESSION_WHERE}`,
-    [...key, ...key],
-  );
+  const key = keyed(to);
+  const { app: fromApp, user: fromUser, session: fromSession } = keyed(from);
+  await sql.run(...texts(sql).copy({ ...key, fromApp, fromUser, fromSession, upTo }));
+  await sql.run(...texts(sql).setLastChange(key));
 }
 
 /** @returns the same changes for the new session, with a codec. */
@@ -181,18 +160,14 @@ export function copiedChanges(changes: readonly RecordedChange[], session: Known
 /** Empties a recorded change; its entry stays in the log. */
 export async function emptyChange(sql: Sql, session: KnownSession, { id, kind, seq }: RecordedChange): Promise<void> {
   const data = kind === 'state' ? changeText({ set: [], removed: [] }) : '{}';
-  const text = `update ${sql.tables.changes} set data = ? where ${SESSION_WHERE} and change_id = ?`;
-  await sql.run(text, [encodedData(sql.texts, session, { kind, seq, data }), ...sessionValues(session), id]);
+  const text = encodedData(sql.texts, session, { kind, seq, data });
+  await sql.run(...texts(sql).setData({ ...keyed(session), id, data: text }));
 }
 
 /** Deletes the changes after an event, and those of later events, whose numbers will be used again. */
 export async function forgetChangesAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-  const text = `${deleteOfSession(sql)} and (kind = 'state' and seq > ? or event_seq > ?)`;
-  await sql.run(text, [...sessionValues(session), seq, seq]);
+  await sql.run(...texts(sql).deleteAfter({ ...keyed(session), seq }));
 }
-
-const deleteOfSession = ({ dialect, tables }: Sql) =>
-  `${dialect.sql.deleteThrough(tables.changes, 'primary')} where ${SESSION_WHERE}`;
 
 /** @returns the id of a change that no session's row counts; undefined for other changes. */
 function uncountedId({ session, kind }: Pick<NewChange, 'session' | 'kind'>): number | undefined {
@@ -285,3 +260,42 @@ interface HistoryRow {
   data: string | null;
   origin: string | null;
 }
+
+const texts = perTables(({ dialect: { sql }, tables }: Sql) => {
+  const { changes, sessions, select } = tables;
+  const lastChange = `(select last_change from ${sessions} where ${IN_SESSION})`;
+  const inserted = (
+    id: string,
+  ) => `insert into ${changes} (${SESSION_COLUMNS}, change_id, kind, seq, event_seq, time, data)
+    values (:app, :user, :session, ${id}, :kind, :seq, :eventSeq, ${sql.now}, :data)`;
+  const counted = (touches: boolean) =>
+    named(`update ${sessions} set ${countChange(sql, touches)} where ${IN_SESSION}`);
+  const deleteOfSession = `${sql.deleteThrough(changes, 'primary')} where ${IN_SESSION}`;
+  const update = `${sql.updateThrough(changes, 'primary')} set data = :data where ${IN_SESSION}`;
+  return {
+    insert: named(inserted(':id')),
+    insertCounted: named(inserted(lastChange)),
+    count: counted(false),
+    touch: counted(true),
+    select: named(`select change_id, kind, seq, ${select.data} as data, ${originOfSession(tables)} as origin
+      from ${changes} where ${IN_SESSION} and ${HAS_CONTENT} order by change_id`),
+    // The state that a trim recorded comes before all events, whatever its number was.
+    copy: named(
+      `insert into ${changes} (${SESSION_COLUMNS}, change_id, kind, seq, time, data)
+        select :app, :user, :session, ${lastChange} + row_number() over (order by seq, change_id), kind, seq, ${sql.now}, data
+        from (select kind, case when kind = 'trimmed' then 0 else seq end as seq, change_id, data from ${changes}
+          where app_name = :fromApp and user_id = :fromUser and session_id = :fromSession
+            and kind in ('state', 'trimmed')) as c where seq <= :upTo`,
+    ),
+    setLastChange: named(
+      `update ${sessions} set last_change = (select max(change_id) from ${changes} where ${IN_SESSION}) where ${IN_SESSION}`,
+    ),
+    setCreated: named(`${update} and kind = 'created'`),
+    setData: named(`update ${changes} set data = :data where ${IN_SESSION} and change_id = :id`),
+    deleteOthers: named(`${deleteOfSession} and kind <> 'deleted'`),
+    deleteBefore: named(
+      `${deleteOfSession} and (seq < :firstSeq and kind not in ('created', 'deleted') or kind = 'trimmed' or event_seq < :firstSeq)`,
+    ),
+    deleteAfter: named(`${deleteOfSession} and (kind = 'state' and seq > :seq or event_seq > :seq)`),
+  };
+});

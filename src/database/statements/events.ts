@@ -3,11 +3,22 @@ import { decode } from '../../model/json.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
 import type { AppendBatch, Sql, StoredEvent } from '../dialects/dialect.js';
-import { deletePartsFrom, readParts, replaceParts, underLock, type UnderLock } from '../dialects/event-parts.js';
+import {
+  deletePartsFrom,
+  lockedFor,
+  perLock,
+  readParts,
+  replaceParts,
+  underLock,
+  type UnderLock,
+} from '../dialects/event-parts.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  IN_SESSION,
   isFromNumber,
+  keyed,
+  named,
   originOfSession,
   perTables,
   sessionValues,
@@ -35,25 +46,24 @@ export async function appendBatch(sql: Sql, batch: AppendBatch): Promise<number 
 export async function replaceEvent(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
   const { timestamp, json, superseded = null, beginsTurn } = event;
   const data = await replaceParts(sql, session, seq, json);
-  const content = [timestamp, data, superseded, Number(beginsTurn)];
-  await sql.run(texts(sql).update, [...content, ...sessionValues(session), seq]);
+  const content = { timestamp, data, superseded, begins: Number(beginsTurn) };
+  await sql.run(...texts(sql).update({ ...keyed(session), seq, ...content }));
 }
 
 /** Copies a session's events up to a number to a new session of the same user, without a codec. */
 export async function copyEvents(sql: Sql, from: SessionKey, toSessionId: string, upTo: number): Promise<void> {
-  for (const text of texts(sql).copy) await sql.run(text, [toSessionId, ...sessionValues(from), upTo]);
+  for (const copy of texts(sql).copy) await sql.run(...copy({ ...keyed(from), to: toSessionId, upTo }));
 }
 
 /** @returns the number of a session's first event with a later timestamp than this, in ms, for the caller that holds its lock. */
 export async function firstLaterThan(sql: Sql, session: SessionKey, timestamp: number): Promise<number | undefined> {
-  const text = `select seq from ${sql.tables.events} where ${SESSION_WHERE} and timestamp > ? order by seq limit 1`;
-  const [row] = await sql.all<{ seq: number }>(text, [...sessionValues(session), timestamp]);
+  const [row] = await sql.all<{ seq: number }>(...texts(sql).selectLater({ ...keyed(session), timestamp }));
   return row && numberOf(row.seq);
 }
 
 /** Deletes the events after a number, for the caller that holds the session's lock. */
 export async function deleteEventsAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-  await sql.run(texts(sql).deleteAfter, [...sessionValues(session), seq]);
+  await sql.run(...texts(sql).deleteAfter({ ...keyed(session), seq }));
   await deletePartsFrom(sql, session, seq + 1);
 }
 
@@ -80,9 +90,8 @@ export async function findEvent(
   options?: UnderLock,
 ): Promise<EventContent | undefined> {
   const { selectById, selectByNumber } = texts(sql);
-  const select = (typeof by === 'string' ? selectById : selectByNumber) + underLock(sql, session, options);
-  const key = sessionValues(session);
-  const [row] = await sql.all<EventRow>(select, [...key, ...key, by]);
+  const select = lockedFor(typeof by === 'string' ? selectById : selectByNumber, sql, session, options);
+  const [row] = await sql.all<EventRow>(...select({ ...keyed(session), by }));
   if (!row) return undefined;
   const [seq, id] = [numberOf(row.seq), textOf(row.event_id)];
   const text = optionalTextOf(row.data) ?? (await readParts(sql, session, seq, options)) ?? undefined;
@@ -91,7 +100,7 @@ export async function findEvent(
 
 /** @returns the number of a stored event, whatever its content is. */
 export async function seqOfEvent(sql: Sql, session: SessionKey, eventId: string): Promise<number | undefined> {
-  const [row] = await sql.all<Pick<EventRow, 'seq'>>(texts(sql).selectNumber, [...sessionValues(session), eventId]);
+  const [row] = await sql.all<Pick<EventRow, 'seq'>>(...texts(sql).selectNumber({ ...keyed(session), eventId }));
   return row && numberOf(row.seq);
 }
 
@@ -107,10 +116,8 @@ export async function supersededKeys(
   session: SessionKey,
   { from, upTo }: { from: number; upTo: number },
 ): Promise<Map<number, readonly string[]>> {
-  const rows = await sql.all<{ seq: number; superseded: string }>(texts(sql).selectSuperseded, [
-    ...sessionValues(session),
-    ...[upTo, from, session.sessionId, from],
-  ]);
+  const select = texts(sql).selectSuperseded({ ...keyed(session), from, upTo });
+  const rows = await sql.all<{ seq: number; superseded: string }>(...select);
   return new Map(rows.map((row) => [numberOf(row.seq), keysIn(textOf(row.superseded))]));
 }
 
@@ -147,25 +154,32 @@ interface EventRow extends OriginRow {
   data: string | null;
 }
 
-const texts = perTables(({ dialect: { sql }, tables }: Sql) => {
+const texts = perTables(({ dialect, tables }: Sql) => {
   const { events, eventParts, select } = tables;
-  const selectOne = `select seq, event_id, ${select.data} as data, ${originOfSession(tables)} as origin
-    from ${events} where ${SESSION_WHERE}`;
   const copy = (table: string, columns: string) =>
-    `insert into ${table} (${SESSION_COLUMNS}, ${columns})
-      select app_name, user_id, ?, ${columns} from ${table} where ${SESSION_WHERE} and seq <= ?`;
+    named(`insert into ${table} (${SESSION_COLUMNS}, ${columns})
+      select app_name, user_id, :to, ${columns} from ${table} where ${IN_SESSION} and seq <= :upTo`);
+  const found = `from ${events} where ${IN_SESSION}` as const;
+  const origin = originOfSession(tables);
+  const one = (column: string) =>
+    perLock(dialect, (end) =>
+      named(`select seq, event_id, ${select.data} as data, ${origin} as origin ${found} and ${column} = :by${end}`),
+    );
   return {
     selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
-    selectNumber: `select seq from ${events} where ${SESSION_WHERE} and event_id = ?`,
-    selectById: `${selectOne} and event_id = ?`,
-    selectByNumber: `${selectOne} and seq = ?`,
-    selectSuperseded: `select seq, superseded from ${events} where ${SESSION_WHERE} and seq <= ? and superseded is not null
-      and seq >= ? and ${isFromNumber('', '?', '?')}`,
+    selectNumber: named(`select seq ${found} and event_id = :eventId`),
+    selectLater: named(`select seq ${found} and timestamp > :timestamp order by seq limit 1`),
+    selectById: one('event_id'),
+    selectByNumber: one('seq'),
+    selectSuperseded: named(`select seq, superseded ${found} and seq <= :upTo
+      and superseded is not null and seq >= :from and ${isFromNumber('', ':session', ':from')}`),
     copy: [
       copy(events, 'seq, event_id, timestamp, data, superseded, begins_turn'),
       copy(eventParts, 'seq, part, text'),
     ],
-    deleteAfter: `${sql.deleteThrough(events, 'primary')} where ${SESSION_WHERE} and seq > ?`,
-    update: `update ${events} set timestamp = ?, data = ?, superseded = ?, begins_turn = ? = 1 where ${SESSION_WHERE} and seq = ?`,
+    deleteAfter: named(`${dialect.sql.deleteThrough(events, 'primary')} where ${IN_SESSION} and seq > :seq`),
+    update: named(`update ${events}
+      set timestamp = :timestamp, data = :data, superseded = :superseded, begins_turn = :begins = 1
+      where ${IN_SESSION} and seq = :seq`),
   };
 });

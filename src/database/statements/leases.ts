@@ -1,7 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import { LEASE_IS_CURRENT, leaseIsFree } from '../dialects/session-rows.js';
 import type { Sql } from '../dialects/dialect.js';
-import { SESSION_WHERE, sessionValues, numberOf, textOf } from '../sql/tables.js';
+import { IN_SESSION, SESSION_WHERE, keyed, named, perTables, sessionValues, numberOf, textOf } from '../sql/tables.js';
 
 /** The lease in a session's row. */
 export interface StoredLease {
@@ -29,7 +29,20 @@ interface NewLease {
 
 // All statements use the database's clock (contract H1).
 
-const HELD = `${SESSION_WHERE} and ${LEASE_IS_CURRENT}`;
+const texts = perTables(({ dialect: { sql }, tables: { sessions } }: Sql) => {
+  const held = `${IN_SESSION} and ${LEASE_IS_CURRENT}`;
+  return {
+    // A token that is smaller than the row's was assigned earlier, and must not replace it. It equals the row's if this statement
+    // is a retry after a lost answer.
+    take: named(
+      `update ${sessions} set lease_holder = :holder, lease_token = :token, lease_expires = ${sql.now} + :ttlMs
+        where ${IN_SESSION} and status = 'active'
+          and (${LEASE_IS_CURRENT} or lease_token < :token and ${leaseIsFree(sql)})`,
+    ),
+    renew: named(`update ${sessions} set lease_expires = ${sql.now} + :ttlMs where ${held}`),
+    release: named(`update ${sessions} set lease_holder = null, lease_expires = null where ${held}`),
+  };
+});
 
 /** @returns a number that no lease of any session has had before (contract H2). */
 export function nextToken(sql: Sql): Promise<number> {
@@ -37,32 +50,19 @@ export function nextToken(sql: Sql): Promise<number> {
 }
 
 /** @returns whether the lease was free and now belongs to the holder. */
-export async function takeLease(sql: Sql, session: SessionKey, { holder, token, ttlMs }: NewLease): Promise<boolean> {
-  const { affectedRows } = await sql.run(
-    // A token that is smaller than the row's was assigned earlier, and must not replace it. It equals the row's if this statement
-    // is a retry after a lost answer.
-    `update ${sql.tables.sessions} set lease_holder = ?, lease_token = ?, lease_expires = ${sql.dialect.sql.now} + ?
-      where ${SESSION_WHERE} and status = 'active'
-        and (${LEASE_IS_CURRENT} or lease_token < ? and ${leaseIsFree(sql.dialect.sql)})`,
-    [holder, token, ttlMs, ...sessionValues(session), token, token],
-  );
+export async function takeLease(sql: Sql, session: SessionKey, lease: NewLease): Promise<boolean> {
+  const { affectedRows } = await sql.run(...texts(sql).take({ ...keyed(session), ...lease }));
   return affectedRows > 0;
 }
 
 /** @returns whether the lease is still the one with this token. */
 export async function renewLease(sql: Sql, session: SessionKey, token: number, ttlMs: number): Promise<boolean> {
-  const { affectedRows } = await sql.run(
-    `update ${sql.tables.sessions} set lease_expires = ${sql.dialect.sql.now} + ? where ${HELD}`,
-    [ttlMs, ...sessionValues(session), token],
-  );
+  const { affectedRows } = await sql.run(...texts(sql).renew({ ...keyed(session), token, ttlMs }));
   return affectedRows > 0;
 }
 
 export async function releaseLease(sql: Sql, session: SessionKey, token: number): Promise<void> {
-  await sql.run(`update ${sql.tables.sessions} set lease_holder = null, lease_expires = null where ${HELD}`, [
-    ...sessionValues(session),
-    token,
-  ]);
+  await sql.run(...texts(sql).release({ ...keyed(session), token }));
 }
 
 /**

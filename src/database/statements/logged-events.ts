@@ -3,10 +3,10 @@ import { mapTexts, type Undecodable } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
 import type { Sql } from '../dialects/dialect.js';
-import { lockingInside, readParts, underLock } from '../dialects/event-parts.js';
+import { lockedFor, perLock, readParts } from '../dialects/event-parts.js';
 import {
+  IN_SESSION,
   SESSION_COLUMNS,
-  SESSION_WHERE,
   allOf,
   ifGiven,
   isSameSession,
@@ -14,13 +14,13 @@ import {
   originOfSession,
   perTables,
   sessionKeyOf,
-  sessionStillExists,
-  sessionValues,
   type SessionKeyRow,
   numberOf,
   optionalNumberOf,
   optionalTextOf,
   textOf,
+  keyed,
+  named,
 } from '../sql/tables.js';
 
 /** An event as the log reads it. */
@@ -105,8 +105,7 @@ export function loggedEvents(
 
 /** @returns one event; undefined if it is gone. */
 export async function loggedEvent(sql: Sql, session: SessionKey, seq: number): Promise<LoggedEvent | undefined> {
-  const key = sessionValues(session);
-  const [event] = await readEvents(sql, texts(sql).selectEvent, [...key, ...key, ...key, seq]);
+  const [event] = await readEvents(sql, ...texts(sql).selectEvent({ ...keyed(session), seq }));
   return event;
 }
 
@@ -114,20 +113,12 @@ export async function loggedEvent(sql: Sql, session: SessionKey, seq: number): P
 export async function loggedEventsOfSession(
   sql: Sql,
   session: SessionKey,
-  { incarnation, after, upTo, limit, afterTimestamp }: SessionLogRange,
+  range: SessionLogRange,
 ): Promise<LoggedEvent[]> {
-  const { where, values } = conditions({ afterTimestamp });
-  const text = `${texts(sql).selectSessionEvents}${where} order by seq limit ?`;
-  const end = underLock(sql, session);
-  return readEvents(sql, end === '' ? text : lockingInside(text, end) + end, [
-    ...[...sessionValues(session), ...sessionValues(session)],
-    after,
-    upTo,
-    ...sessionValues(session),
-    incarnation,
-    ...values,
-    limit,
-  ]);
+  const { all, later } = lockedFor(texts(sql).selectSessionEvents, sql, session);
+  const { afterTimestamp } = range;
+  const values = { ...keyed(session), ...range };
+  return readEvents(sql, ...(afterTimestamp === undefined ? all(values) : later({ ...values, afterTimestamp })));
 }
 
 async function readEvents(sql: Sql, select: string, values: readonly unknown[]): Promise<LoggedEvent[]> {
@@ -163,14 +154,15 @@ interface EventRow extends SessionKeyRow {
   forked_seq: number | null;
 }
 
-const texts = perTables(({ tables }: Sql) => {
+const texts = perTables(({ dialect, tables }: Sql) => {
   const { sessions, events, select } = tables;
   const logged = (
     origin: string,
     forkedSeq: string,
   ) => `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
     ${origin} as origin, ${forkedSeq} as forked_seq from ${events} as e`;
-  const ofSession = (forkedSeq: string) => `${logged(originOfSession(tables), forkedSeq)} where ${SESSION_WHERE}`;
+  const ofSession = (forkedSeq: string, end = '') =>
+    `${logged(originOfSession(tables, end), forkedSeq)} where ${IN_SESSION}`;
   const forkedSeq = `(select s.forked_seq from ${sessions} as s where ${isSameSession('s', 'e')})`;
   // Select the status instead of filtering by it: as a condition it makes servers read the whole log, or all sessions, for one
   // batch.
@@ -179,8 +171,16 @@ const texts = perTables(({ tables }: Sql) => {
   return {
     selectEvents: `${logged(ofActive, forkedSeq)} where position > ? and position <= ?`,
     selectAllEvents: `${logged(originOf(tables, 'e'), forkedSeq)} where position > ? and position <= ?`,
-    selectEvent: `${ofSession(`(select forked_seq from ${sessions} where ${SESSION_WHERE})`)} and seq = ?`,
-    // Nobody asks which events of one session are copies.
-    selectSessionEvents: `${ofSession('null')} and seq > ? and seq <= ? and ${sessionStillExists(tables)}`,
+    selectEvent: named(`${ofSession(`(select forked_seq from ${sessions} where ${IN_SESSION})`)} and seq = :seq`),
+    selectSessionEvents: perLock(dialect, (end) => {
+      const isThere = `exists (select 1 from ${sessions} where ${IN_SESSION} and incarnation = :incarnation${end})`;
+      // Nobody asks which events of one session are copies.
+      const inRange = `${ofSession('null', end)} and seq > :after and seq <= :upTo and ${isThere}`;
+      const ordered = `order by seq limit :limit${end}`;
+      return {
+        all: named(`${inRange} ${ordered}`),
+        later: named(`${inRange} and timestamp > :afterTimestamp ${ordered}`),
+      };
+    }),
   };
 });

@@ -16,7 +16,9 @@ import {
   ifGiven,
   isSameSession,
   perTables,
-  placeholderRows,
+  IN_SESSION,
+  keyed,
+  named,
   sessionColumnsOf,
   sessionKeyOf,
   sessionValues,
@@ -113,19 +115,19 @@ export async function setOpenCalls(
   calls: Calls,
   before?: readonly LongRunningCall[],
 ): Promise<void> {
+  const key = keyed(session);
   const rows = new Map(calls.rows.map((call) => [placeOf(call), valuesOf(call)]));
   const stored = before ?? (await openCallsOf(sql, session));
   for (const call of stored) {
-    const [openUntil, seq, number, ...values] = valuesOf(call);
+    const was = valuesOf(call);
     const now = rows.get(placeOf(call));
-    const place = [...sessionValues(session), openUntil, seq, number];
-    if (!now) await sql.run(texts(sql).delete, place);
-    else if (JSON.stringify(now) !== JSON.stringify([openUntil, seq, number, ...values]))
-      await sql.run(texts(sql).update, [now[0], ...now.slice(3), ...place]);
+    if (!now) await sql.run(...texts(sql).delete({ ...key, ...was }));
+    else if (JSON.stringify(now) !== JSON.stringify(was))
+      await sql.run(...texts(sql).update({ ...key, ...now, before: was.openUntil }));
     rows.delete(placeOf(call));
   }
-  const added = [...rows.values()].map((values) => [...sessionValues(session), ...values]);
-  for (const { text, values } of statementsFor(sql.dialect, texts(sql).insert, added)) await sql.run(text, values);
+  const added = [...rows.values()].map((values) => ({ ...key, ...values }));
+  for (const insert of statementsFor(sql.dialect, texts(sql).insert, added)) await sql.run(...insert);
   if (calls.areUnsettled !== new Calls(stored).areUnsettled)
     await setColumns(sql, session, { has_pending_calls: Number(calls.areUnsettled) });
 }
@@ -147,10 +149,11 @@ const WAITS = `open_until = ${MAX_SEQ}`;
 const placeOf = ({ seq, number }: LongRunningCall) => `${seq} ${number}`;
 
 /** The columns of a call's row after the session's. */
-function valuesOf(call: LongRunningCall): unknown[] {
-  const { openUntil = MAX_SEQ, answeredFrom = MAX_SEQ, seq, number, name, timestamp, ...data } = call;
-  const text = JSON.stringify(name === searchedName(name) ? data : { ...data, name });
-  return [openUntil, seq, number, answeredFrom, searchedName(name), timestamp, text];
+function valuesOf(call: LongRunningCall) {
+  const { openUntil = MAX_SEQ, answeredFrom = MAX_SEQ, seq, number, name: given, timestamp, ...rest } = call;
+  const name = searchedName(given);
+  const data = JSON.stringify(given === name ? rest : { ...rest, name: given });
+  return { openUntil, seq, number, answeredFrom, name, timestamp, data };
 }
 
 /** A name as it can be stored in a column that is compared and sorted; other names become other texts. */
@@ -193,15 +196,16 @@ function callOf(row: CallRow): LongRunningCall {
 
 const texts = perTables(({ dialect: { sql }, tables: { openCalls, sessions, events, select } }: Sql) => {
   const columns = `open_until, seq, number, answered_from, name, timestamp, ${select.data} as call_json`;
-  const place = `${SESSION_WHERE} and open_until = ? and seq = ? and number = ?`;
+  const place = `${IN_SESSION} and seq = :seq and number = :number and open_until =` as const;
   return {
     select: `select ${columns} from ${openCalls} where ${SESSION_WHERE} order by seq, number`,
     selectFirst: `select seq from ${openCalls} where ${SESSION_WHERE} and ${WAITS} order by seq limit 1`,
-    update: `update ${openCalls} set open_until = ?, answered_from = ?, name = ?, timestamp = ?, data = ? where ${place}`,
-    delete: `delete from ${openCalls} where ${place}`,
+    update: named(`update ${openCalls} set open_until = :openUntil, answered_from = :answeredFrom, name = :name,
+      timestamp = :timestamp, data = :data where ${place} :before`),
+    delete: named(`delete from ${openCalls} where ${place} :openUntil`),
     insert: {
       start: `insert into ${openCalls} (${SESSION_COLUMNS}, open_until, seq, number, answered_from, name, timestamp, data) values `,
-      row: placeholderRows(1, 10),
+      row: named('(:app, :user, :session, :openUntil, :seq, :number, :answeredFrom, :name, :timestamp, :data)'),
       end: '',
     },
     isOpenFor: `timestamp <= ${sql.now} - ?`,

@@ -4,20 +4,21 @@ import type { SessionKey } from '../../model/keys.js';
 import { MAX_SEQ, gapsIn, type SeqRange } from '../../model/seq-ranges.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
-import { lockingInside, underLock } from '../dialects/event-parts.js';
+import { lockedFor, perLock } from '../dialects/event-parts.js';
+import type { Bound } from '../drivers/driver.js';
 import {
-  SESSION_WHERE,
-  ownerValues,
-  ownerWhere,
+  IN_SESSION,
+  inOwner,
+  inSession,
   perTables,
-  sessionValues,
   stateTable,
-  whereSession,
   type Tables,
   booleanOf,
   numberOf,
   optionalTextOf,
   textOf,
+  keyed,
+  named,
 } from '../sql/tables.js';
 import type { ReadHead } from './sessions.js';
 
@@ -71,9 +72,8 @@ interface ReadSession extends ReadHead, ReadEvents {
  * @returns undefined if there is no such session.
  */
 export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SEQ): Promise<ReadSession | undefined> {
-  const reader = sql.behind ? current(sql, session) : sql;
   const most = Math.min(newest, MAX_SEQ);
-  const found = sorted(await reader.all<Row>(...texts(sql).newest(session, most)));
+  const found = sorted(await rowsOf(sql, session, ({ newest }, key) => newest({ ...key, newest: most })));
   return decoded(sql, session, found && withGaps(found, Math.max(found.head.firstSeq - 1, found.head.lastSeq - most)));
 }
 
@@ -85,8 +85,8 @@ export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SE
  * looks as if it waits.
  */
 export async function readTurns(sql: Sql, session: SessionKey, newest: number): Promise<ReadSession | undefined> {
-  const reader = sql.behind ? current(sql, session) : sql;
-  const rows = await reader.all<Row>(...texts(sql).turns(session, Math.min(newest, MAX_SEQ)));
+  const most = Math.min(newest, MAX_SEQ);
+  const rows = await rowsOf(sql, session, ({ turns }, key) => turns({ ...key, newest: most }));
   const found = sorted(rows);
   if (!found) return decoded(sql, session, found);
   const { firstSeq, lastSeq } = found.head;
@@ -100,8 +100,7 @@ export async function readTurns(sql: Sql, session: SessionKey, newest: number): 
 
 /** Reads a session with its events after a number. */
 export async function readAfter(sql: Sql, session: SessionKey, seq: number): Promise<ReadSession | undefined> {
-  const reader = sql.behind ? current(sql, session) : sql;
-  const found = sorted(await reader.all<Row>(...texts(sql).after(session, seq)));
+  const found = sorted(await rowsOf(sql, session, ({ after }, key) => after({ ...key, after: seq })));
   return decoded(sql, session, found && withGaps(found, Math.max(found.head.firstSeq - 1, seq)));
 }
 
@@ -112,31 +111,25 @@ export async function readSince(
   time: number,
   newest?: number,
 ): Promise<ReadSession | undefined> {
-  const reader = sql.behind ? current(sql, session) : sql;
-  const { since, newestSince, whole } = texts(sql);
-  const statement = newest === undefined ? since(session, time) : newestSince(session, time, newest);
-  const found = sorted(await reader.all<Row>(...statement));
+  const rows = await rowsOf(sql, session, ({ since, newestSince }, key) =>
+    newest === undefined ? since({ ...key, time }) : newestSince({ ...key, time, limit: newest + 1 }),
+  );
+  const found = sorted(rows);
   const read = found && sinceTime(found, newest);
   if (!found || read) return decoded(sql, session, read);
   // An event is missing or in parts, so everything is read again, as of one moment.
-  const all = sorted(await reader.all<Row>(...whole(session, time)));
+  const all = sorted(await rowsOf(sql, session, ({ whole }, key) => whole({ ...key, time })));
   return decoded(sql, session, all && wholeSinceTime(all, newest));
 }
 
-/** Others write the state of apps and users, so it is not locked. */
-const IS_SHARED = /^select '(user|app)'/;
-
-/** For a host's transaction that would see old rows of the session: reads those that are there now. */
-function current(sql: Sql, session: SessionKey): Pick<Sql, 'all'> {
-  const end = underLock(sql, session);
-  if (end === '') return sql;
-  const own = (part: string) => (IS_SHARED.test(part) ? part : `(${part})`);
-  const ownParts = (text: string) =>
-    text
-      .split(/\s+union all\s+/)
-      .map(own)
-      .join(' union all ');
-  return { all: (text, values) => sql.all(lockingInside(ownParts(text), end), values) };
+/** Runs one of the statements; in a host's transaction that would see old rows of the session, the one that reads what is there now. */
+function rowsOf(
+  sql: Sql,
+  session: SessionKey,
+  statement: (texts: ReturnType<typeof statements>, key: ReturnType<typeof keyed>) => Bound,
+): Promise<Row[]> {
+  const found = texts(sql);
+  return sql.all<Row>(...statement(sql.behind ? lockedFor(found, sql, session) : found.plain, keyed(session)));
 }
 
 /** The session's row, a row of its state, or an event; in a union numbers may be text. */
@@ -308,167 +301,134 @@ function newestOf(events: readonly FoundEvent[], newest: number | undefined): Fo
 
 const plainJoin = (table: string, alias: string, on: string) => `join ${table} as ${alias} on ${on}`;
 
-const turnOf = ({ events }: Tables, conditions: string) =>
-  `(select b.seq from ${events} as b where ${whereSession('b')} and b.begins_turn and ${conditions} limit 1)`;
-
-/**
- * A table of turns, from `turn_begin` up to `turn_end`, before the number of `first`: those whose calls wait or are answered by an
- * event from that number on; then, for each call that was made or answered in one of these, those of the call and of its last
- * answer. A row names the first answer and the last one, so a turn between the two also counts.
- * Takes `sessionValues` twice, the values of `first`, and `sessionValues` four times.
- */
-function turnsOfCalls(tables: Tables, first: string): string {
+/** The pieces of the statements that depend on whether they lock the session's rows. @param end see `underLock`. */
+function turnsOf(tables: Tables, end: string) {
+  const turnOf = (conditions: string) =>
+    `(select b.seq from ${tables.events} as b where ${inSession('b')} and b.begins_turn and ${conditions} limit 1${end})`;
+  const number = (column: string) => `(select ${column} from ${tables.sessions} where ${IN_SESSION}${end})`;
+  const [first, last] = [number('first_seq'), number('last_seq')];
+  const before = turnOf(`b.seq >= ${first} and b.seq <= ${last} - :newest + 1 order by b.seq desc`);
+  const after = turnOf(`b.seq > ${last} - :newest order by b.seq`);
+  /**
+   * A table of one row, whose `first` is the number with which `readTurns` begins. It refers to no other table, so MariaDB computes
+   * it before it plans, and reads only the events from there on. Its search backwards reads the events of one turn, which are needed
+   * anyway.
+   */
+  const firstOfTurns = `(select coalesce(${before}, case when ${last} - :newest >= ${first} then ${after} end,
+    ${last} - :newest + 1) as first${end})`;
   const turnAt = (seq: string) =>
-    `coalesce(${turnOf(tables, `b.seq <= ${seq} order by b.seq desc`)}, ${seq}),
-      coalesce(${turnOf(tables, `b.seq > ${seq} order by b.seq`)}, ${MAX_SEQ})`;
-  const calls = `(select seq, open_until, answered_from from ${tables.openCalls} where ${SESSION_WHERE}) as o`;
-  const number = 'case when is_answer = 1 then o.open_until else o.seq end';
-  // The selects of a recursion cannot lock rows, so `lockingInside` must not take these brackets for those of a select.
-  return `(with recursive called (window_first, turn_begin, turn_end) as ( select turn.first, ${turnAt('o.seq')}
-      from ${first} as turn cross join ${calls} where o.open_until >= turn.first and o.seq < turn.first
-    union select window_first, ${turnAt(number)}
+    `coalesce(${turnOf(`b.seq <= ${seq} order by b.seq desc`)}, ${seq}),
+      coalesce(${turnOf(`b.seq > ${seq} order by b.seq`)}, ${MAX_SEQ})`;
+  const calls = `(select seq, open_until, answered_from from ${tables.openCalls} where ${IN_SESSION}${end}) as o`;
+  const answered = 'case when is_answer = 1 then o.open_until else o.seq end';
+  /**
+   * A table of turns, from `turn_begin` up to `turn_end`, before the number of `first`: those whose calls wait or are answered by an
+   * event from that number on; then, for each call that was made or answered in one of these, those of the call and of its last
+   * answer. A row names the first answer and the last one, so a turn between the two also counts. The selects of a recursion cannot
+   * lock rows.
+   */
+  const ofCalls = `(with recursive called (window_first, turn_begin, turn_end) as (select turn.first, ${turnAt('o.seq')}
+      from ${firstOfTurns} as turn cross join ${calls} where o.open_until >= turn.first and o.seq < turn.first
+    union select window_first, ${turnAt(answered)}
       from called join ${calls} on o.open_until >= turn_begin and o.seq < turn_end
           and (o.seq >= turn_begin or o.answered_from < turn_end)
-        cross join ( select 0 as is_answer union select 1) as numbers
-      where ${number} < window_first
+        cross join (select 0 as is_answer union select 1) as numbers
+      where ${answered} < window_first
     ) select distinct turn_begin, turn_end from called)`;
+  return { firstOfTurns, ofCalls };
 }
 
-/**
- * A table of one row, whose `first` is the number with which `readTurns` begins. It refers to no other table, so MariaDB computes
- * it before it plans, and reads only the events from there on. Its search backwards reads the events of one turn, which are needed
- * anyway.
- *
- * @returns its text and its values; `newest` is the number of requested events.
- */
-function firstOfTurns(tables: Tables) {
-  const number = (column: string) => `(select ${column} from ${tables.sessions} where ${SESSION_WHERE})`;
-  const [first, last] = [number('first_seq'), number('last_seq')];
-  const before = turnOf(tables, `b.seq >= ${first} and b.seq <= ${last} - ? + 1 order by b.seq desc`);
-  const after = turnOf(tables, `b.seq > ${last} - ? order by b.seq`);
-  return {
-    text: `(select coalesce(${before}, case when ${last} - ? >= ${first} then ${after} end, ${last} - ? + 1) as first)`,
-    values(session: SessionKey, newest: number): unknown[] {
-      const key = sessionValues(session);
-      const [ofBefore, ofAfter] = [
-        [...key, ...key, ...key, newest],
-        [...key, ...key, newest],
-      ];
-      return [...ofBefore, ...key, newest, ...key, ...ofAfter, ...key, newest];
-    },
-  };
-}
-
-/** A statement and its values. */
-type Bound = [text: string, values: unknown[]];
-
-const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
+/** @param end see `underLock`; it ends each select of the session's rows, since a lock around a select does not hold inside of it. */
+function statements({ dialect: { sql, limits }, tables }: Sql, end: string) {
   const { sessions, events, eventParts, select } = tables;
-  /** Takes `ofHeadAndState`. @param flags further columns, which only events have. */
+  const own = (text: string) => (end === '' ? text : `(${text}${end})`);
+  const join = sql.joinByNumber ?? plainJoin;
+  const union = (...selects: readonly string[]) => selects.join(' union all ');
+  /** @param flags further columns, which only events have. */
   const headAndState = (flags: readonly string[] = []) =>
-    `select 'head' as kind, origin as state_key, incarnation as value, last_seq as seq, first_seq,
-      ${['last_update_time as updated', 'last_change', ...flags.map((flag) => `0 as ${flag}`)].join(', ')}
-      from ${sessions} where ${SESSION_WHERE} and status = 'active'` +
-    SCOPES.map(
-      (scope) =>
-        ` union all select '${scope}', state_key, ${select.value}, 0, 0, ${['0', '0', ...flags.map(() => '0')].join(', ')}
-          from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
-    ).join('');
-  const ofHeadAndState = (session: SessionKey) => [
-    ...sessionValues(session),
-    ...SCOPES.flatMap((scope) => ownerValues(session, scope)),
-  ];
+    union(
+      own(`select 'head' as kind, origin as state_key, incarnation as value, last_seq as seq, first_seq,
+        ${['last_update_time as updated', 'last_change', ...flags.map((flag) => `0 as ${flag}`)].join(', ')}
+        from ${sessions} where ${IN_SESSION} and status = 'active'`),
+      ...SCOPES.map((scope) => {
+        const text = `select '${scope}', state_key, ${select.value}, 0, 0, ${['0', '0', ...flags.map(() => '0')].join(', ')}
+          from ${stateTable(tables, scope)} where ${inOwner(scope)}`;
+        // Others write the state of apps and users, so it is not locked.
+        return scope === 'session' ? own(text) : text;
+      }),
+    );
   // Joined to the session's single row, whose numbers bound the index scan. SQLite uses one lower limit for the index, and would
-  // read everything after it. Both tables name the session by value, so that the statement can be routed (contract F7). Takes
-  // `sessionValues`, the values of the conditions, and `sessionValues`.
-  const joined = (table: string, alias: string, conditions: string, join = sql.joinByNumber ?? plainJoin) =>
-    `${sessions} as s ${join(table, alias, `${whereSession(alias)} and ${conditions}`)}
-      where ${whereSession('s')} and s.status = 'active'`;
+  // read everything after it. Both tables name the session by value, so that the statement can be routed (contract F7).
+  const joined = (table: string, alias: string, conditions: string, joins = join) =>
+    `${sessions} as s ${joins(table, alias, `${inSession(alias)} and ${conditions}`)}
+      where ${inSession('s')} and s.status = 'active'`;
   const ofSession = (...given: Parameters<typeof joined>) => `from ${joined(...given)}`;
   const isKept = (alias: string) => `${alias}.seq >= s.first_seq`;
-  const isAfter = (alias: string) => `${alias}.seq > case when ? >= s.first_seq then ? else s.first_seq - 1 end`;
+  const isAfter = (alias: string) =>
+    `${alias}.seq > case when :after >= s.first_seq then :after else s.first_seq - 1 end`;
   const isAmongNewest = (alias: string) =>
-    `${alias}.seq > case when s.last_seq - ? >= s.first_seq then s.last_seq - ? else s.first_seq - 1 end`;
+    `${alias}.seq > case when s.last_seq - :newest >= s.first_seq then s.last_seq - :newest else s.first_seq - 1 end`;
 
+  const event = (first: string, from: string) =>
+    own(`select 'event', event_id, ${select.data}, seq, ${first}, 0, 0 ${from}`);
   /** For events in parts, if the database has them. @param columns the further columns of the event's row. */
-  const partsOf = (conditions: string, columns = '0, 0') =>
-    limits ? ` union all select 'part', '', text, seq, part, ${columns} ${ofSession(eventParts, 'p', conditions)}` : '';
+  const part = (from: string, columns = '0, 0') =>
+    limits ? [own(`select 'part', '', text, seq, part, ${columns} ${from}`)] : [];
 
-  const byNumber = (isAsked: (alias: string) => string) => {
-    const text =
-      `${headAndState()} union all select 'event', event_id, ${select.data}, seq, 0, 0, 0 ${ofSession(events, 'e', isAsked('e'))}` +
-      partsOf(isAsked('p'));
-    return (session: SessionKey, number: number): Bound => {
-      const key = sessionValues(session);
-      const values = [...key, number, number, ...key];
-      return [text, [...ofHeadAndState(session), ...values, ...(limits ? values : [])]];
-    };
+  const byNumber = (isAsked: (alias: string) => string) =>
+    union(
+      headAndState(),
+      event('0', ofSession(events, 'e', isAsked('e'))),
+      ...part(ofSession(eventParts, 'p', isAsked('p'))),
+    );
+
+  const { firstOfTurns, ofCalls } = turnsOf(tables, end);
+  const fromTurn = (table: string, alias: string) => {
+    const isFromTurn = `${alias}.seq >= case when turn.first >= s.first_seq then turn.first else s.first_seq end`;
+    return `from ${firstOfTurns} as turn cross join ${joined(table, alias, isFromTurn)}`;
   };
-
-  const first = firstOfTurns(tables);
-  const isFromTurn = (alias: string) =>
-    `${alias}.seq >= case when turn.first >= s.first_seq then turn.first else s.first_seq end`;
-  const fromTurn = (table: string, alias: string) =>
-    `from ${first.text} as turn cross join ${joined(table, alias, isFromTurn(alias))}`;
-  const join = sql.joinByNumber ?? plainJoin;
-  const ofCalls = (table: string, alias: string) => {
+  const fromCalls = (table: string, alias: string) => {
     // MySQL and MariaDB compute `turn.first` before they plan the join, so they don't read the session to its end.
-    const on = `${whereSession(alias)} and ${alias}.seq >= turn_begin and ${alias}.seq < turn_end and ${alias}.seq < turn.first`;
-    return `from ${first.text} as turn cross join ${turnsOfCalls(tables, first.text)} as called ${join(table, alias, on)}`;
+    const on = `${inSession(alias)} and ${alias}.seq >= turn_begin and ${alias}.seq < turn_end and ${alias}.seq < turn.first`;
+    return `from ${firstOfTurns} as turn cross join ${ofCalls} as called ${join(table, alias, on)}`;
   };
-  const selectPart = "union all select 'part', '', text, seq, part, 0, 0";
-  const turns =
-    `${headAndState()} union all select 'event', event_id, ${select.data}, seq, first, 0, 0 ${fromTurn(events, 'e')}
-      union all select 'event', event_id, ${select.data}, seq, 0, 0, 0 ${ofCalls(events, 'e')}` +
-    (limits ? ` ${selectPart} ${fromTurn(eventParts, 'p')} ${selectPart} ${ofCalls(eventParts, 'p')}` : '');
+  const turns = union(
+    headAndState(),
+    event('first', fromTurn(events, 'e')),
+    event('0', fromCalls(events, 'e')),
+    ...part(fromTurn(eventParts, 'p')),
+    ...part(fromCalls(eventParts, 'p')),
+  );
 
   // On MariaDB the column is unsigned, and this is computed even if no row is found.
   const before = 'case when e.seq > 0 then e.seq - 1 else 0 end';
   const FLAGS = ['is_later', 'follows'];
-  /** Takes the time twice, `sessionValues`, and the values of `joined`. */
-  const flagged = (conditions: string, join?: typeof plainJoin) =>
-    `select 'event' as kind, event_id as state_key, case when timestamp > ? then ${select.data} end as value, seq, 0 as first_seq,
-      0 as updated, 0 as last_change, case when timestamp > ? then 1 else 0 end as is_later,
-      case when exists (select 1 from ${events} as previous where ${whereSession('previous')} and previous.seq = ${before})
+  const flagged = (conditions: string, joins?: typeof plainJoin) =>
+    `select 'event' as kind, event_id as state_key, case when timestamp > :time then ${select.data} end as value, seq, 0 as first_seq,
+      0 as updated, 0 as last_change, case when timestamp > :time then 1 else 0 end as is_later,
+      case when exists (select 1 from ${events} as previous where ${inSession('previous')} and previous.seq = ${before}${end})
         then 1 else 0 end as follows
-      ${ofSession(events, 'e', conditions, join)}`;
-  const isLater = `exists (select 1 from ${events} as e where ${whereSession('e')} and e.seq = p.seq and e.timestamp > ?)`;
-  const since = `${headAndState(FLAGS)} union all ${flagged(`${isKept('e')} and (timestamp > ? or seq >= s.last_seq)`)}`;
-  const newestSince = `${headAndState(FLAGS)}
-      union all select * from (${flagged(`${isKept('e')} and timestamp > ?`, plainJoin)} order by seq desc limit ?) as newest
-      union all ${flagged('seq >= s.last_seq')}`;
-  const whole = `${headAndState(FLAGS)} union all ${flagged(isKept('e'))}${partsOf(`${isKept('p')} and ${isLater}`, '0, 0, 0, 0')}`;
+      ${ofSession(events, 'e', conditions, joins)}`;
+  const isLater = `exists (select 1 from ${events} as e where ${inSession('e')} and e.seq = p.seq and e.timestamp > :time${end})`;
+  const newest = `(${flagged(`${isKept('e')} and timestamp > :time`, plainJoin)} order by seq desc limit :limit${end})`;
   return {
-    newest: byNumber(isAmongNewest),
-    after: byNumber(isAfter),
-    turns: (session: SessionKey, newest: number): Bound => {
-      const [key, turn] = [sessionValues(session), first.values(session, newest)];
-      const called = [...key, ...key, ...turn, ...key, ...key, ...key, ...key];
-      const values = [...turn, ...key, ...key, ...turn, ...called, ...key];
-      return [turns, [...ofHeadAndState(session), ...values, ...(limits ? values : [])]];
-    },
-    since: (session: SessionKey, time: number): Bound => {
-      const key = sessionValues(session);
-      return [since, [...ofHeadAndState(session), ...[time, time, ...key], ...key, time, ...key]];
-    },
-    newestSince: (session: SessionKey, time: number, newest: number): Bound => {
-      const key = sessionValues(session);
-      const values = [
-        ...[time, time, ...key],
-        ...key,
-        time,
-        ...key,
-        newest + 1,
-        ...[time, time, ...key],
-        ...key,
-        ...key,
-      ];
-      return [newestSince, [...ofHeadAndState(session), ...values]];
-    },
-    whole: (session: SessionKey, time: number): Bound => {
-      const key = sessionValues(session);
-      const values = [...[time, time, ...key], ...key, ...key, ...(limits ? [...key, ...key, time, ...key] : [])];
-      return [whole, [...ofHeadAndState(session), ...values]];
-    },
+    newest: named(byNumber(isAmongNewest)),
+    after: named(byNumber(isAfter)),
+    turns: named(turns),
+    since: named(
+      union(headAndState(FLAGS), own(flagged(`${isKept('e')} and (timestamp > :time or seq >= s.last_seq)`))),
+    ),
+    newestSince: named(
+      union(headAndState(FLAGS), own(`select * from ${newest} as newest`), own(flagged('seq >= s.last_seq'))),
+    ),
+    whole: named(
+      union(
+        headAndState(FLAGS),
+        own(flagged(isKept('e'))),
+        ...part(ofSession(eventParts, 'p', `${isKept('p')} and ${isLater}`), '0, 0, 0, 0'),
+      ),
+    ),
   };
-});
+}
+
+const texts = perTables((sql: Sql) => perLock(sql.dialect, (end) => statements(sql, end)));

@@ -3,8 +3,12 @@ import { sessionIdentity, type ForkedFrom, type SessionKey } from '../../model/k
 import type { Sql } from '../dialects/dialect.js';
 import { underLock, type UnderLock } from '../dialects/event-parts.js';
 import {
+  IN_SESSION,
   SESSION_COLUMNS,
   SESSION_WHERE,
+  keyed,
+  named,
+  perTables,
   allOf,
   ifGiven,
   sessionKeyOf,
@@ -69,24 +73,10 @@ export async function insertSession(
   { forkedFrom, ...head }: SessionHead & { forkedFrom?: ForkedFrom | undefined },
 ): Promise<void> {
   const seen = sql.behind && (await sessionVersion(sql, session));
-  await sql.run(
-    `insert into ${sql.tables.sessions}
-      (${SESSION_COLUMNS}, incarnation, origin, last_change, first_seq, last_seq, create_time, last_update_time, ${FORK_COLUMNS})
-      values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-    [
-      ...sessionValues(session),
-      head.incarnation,
-      head.origin,
-      // Above any change that is left of an earlier session with the id, if somebody deleted its row by a statement of their own.
-      Date.now() * 1_000,
-      head.firstSeq,
-      head.lastSeq,
-      head.lastUpdateTime,
-      head.lastUpdateTime,
-      forkedFrom?.sessionId ?? null,
-      forkedFrom?.at ?? null,
-    ],
-  );
+  const fork = { forkedFrom: forkedFrom?.sessionId ?? null, forkedSeq: forkedFrom?.at ?? null };
+  // Above any change that is left of an earlier session with the id, if somebody deleted its row by a statement of their own.
+  const lastChange = Date.now() * 1_000;
+  await sql.run(...texts(sql).insert({ ...keyed(session), ...head, ...fork, lastChange }));
   // Somebody has deleted an earlier session, whose rows the transaction still sees.
   if (seen) sql.behind?.set(sessionIdentity(session), true);
 }
@@ -154,27 +144,19 @@ async function sessionVersion(sql: Sql, session: SessionKey, options?: UnderLock
   return row ? `${textOf(row.incarnation)} ${row.first_seq} ${row.last_seq} ${row.last_change}` : '';
 }
 
-/** Sets the last copied event of a fork that loses some; takes the number of the session's last event twice. */
-const LOWER_FORKED_SEQ = 'forked_seq = case when forked_seq > ? then ? else forked_seq end';
-
 /** Takes a session back to an event. For handles that were read before, it is then another session (contract E2). */
 export async function setRewound(
   sql: Sql,
   session: SessionKey,
   to: Pick<SessionHead, 'lastSeq' | 'incarnation'> & { lastUpdateTime: number | undefined },
 ): Promise<void> {
-  await sql.run(
-    // A session without events has its time of creation (contract C5). The times of trimmed events are not stored.
-    `update ${sql.tables.sessions} set last_seq = ?, incarnation = ?, ${LOWER_FORKED_SEQ},
-      last_update_time = coalesce(?, case when first_seq = 1 then create_time else last_update_time end) where ${SESSION_WHERE}`,
-    [to.lastSeq, to.incarnation, to.lastSeq, to.lastSeq, to.lastUpdateTime ?? null, ...sessionValues(session)],
-  );
+  const { lastUpdateTime = null } = to;
+  await sql.run(...texts(sql).rewind({ ...keyed(session), ...to, lastUpdateTime }));
 }
 
 /** Sets the numbers of a session's first and last event, for the caller that holds its lock. */
 export async function setBounds(sql: Sql, session: SessionKey, firstSeq: number, lastSeq: number): Promise<void> {
-  const text = `update ${sql.tables.sessions} set first_seq = ?, last_seq = ?, ${LOWER_FORKED_SEQ} where ${SESSION_WHERE}`;
-  await sql.run(text, [firstSeq, lastSeq, lastSeq, lastSeq, ...sessionValues(session)]);
+  await sql.run(...texts(sql).setBounds({ ...keyed(session), firstSeq, lastSeq }));
 }
 
 /**
@@ -239,11 +221,7 @@ export async function softDeleteRow(
   session: SessionKey,
   { incarnation, origin, lastSeq: seq }: SoftDeletedSession,
 ): Promise<void> {
-  const { affectedRows } = await sql.run(
-    `update ${sql.tables.sessions} set deleted_at = ${sql.dialect.sql.now}, status = 'deleted', lease_holder = null, lease_expires = null
-      where ${IS_THERE} and incarnation = ?`,
-    [...sessionValues(session), incarnation],
-  );
+  const { affectedRows } = await sql.run(...texts(sql).softDelete({ ...keyed(session), incarnation }));
   if (affectedRows > 0) await recordChange(sql, { session: { ...session, origin }, kind: 'soft-deleted', seq });
 }
 
@@ -334,3 +312,28 @@ function headOf(row: HeadRow): ReadHead {
     lastUpdateTime: numberOf(row.updated),
   };
 }
+
+const texts = perTables(({ dialect: { sql }, tables: { sessions } }: Sql) => {
+  /** The last copied event of a fork that loses some. */
+  const lowerForkedSeq = 'forked_seq = case when forked_seq > :lastSeq then :lastSeq else forked_seq end';
+  return {
+    insert: named(
+      `insert into ${sessions} (${SESSION_COLUMNS}, incarnation, origin, last_change, first_seq, last_seq,
+          create_time, last_update_time, ${FORK_COLUMNS})
+        values (:app, :user, :session, :incarnation, :origin, :lastChange, :firstSeq, :lastSeq,
+          :lastUpdateTime, :lastUpdateTime, :forkedFrom, :forkedSeq)`,
+    ),
+    // A session without events has its time of creation (contract C5). The times of trimmed events are not stored.
+    rewind: named(
+      `update ${sessions} set last_seq = :lastSeq, incarnation = :incarnation, ${lowerForkedSeq}, last_update_time =
+          coalesce(:lastUpdateTime, case when first_seq = 1 then create_time else last_update_time end) where ${IN_SESSION}`,
+    ),
+    setBounds: named(
+      `update ${sessions} set first_seq = :firstSeq, last_seq = :lastSeq, ${lowerForkedSeq} where ${IN_SESSION}`,
+    ),
+    softDelete: named(
+      `update ${sessions} set deleted_at = ${sql.now}, status = 'deleted', lease_holder = null, lease_expires = null
+        where ${IN_SESSION} and status = 'active' and incarnation = :incarnation`,
+    ),
+  };
+});

@@ -7,6 +7,9 @@ import { MOST_ROWS, statementsFor } from '../dialects/session-rows.js';
 import {
   STATE_KEYS,
   originOf,
+  inOwner,
+  keyed,
+  named,
   originOfSession,
   ownerValues,
   ownerWhere,
@@ -116,10 +119,8 @@ export async function stateOfOwners(sql: Sql, owners: readonly SessionKey[]): Pr
 
 /** @returns the state of one scope in the order of keys, each value with the event that wrote it. */
 export async function writtenState(sql: Sql, session: SessionKey, scope: Scope): Promise<StateEntry[]> {
-  const owner = ownerValues(session, scope);
-  const values = scope === 'session' ? [...owner, ...owner] : owner;
-  const text = texts(sql).selectWritten[scope];
-  const rows = await sql.all<StateRow & OriginRow & { event_id: string | null }>(text, values);
+  const select = texts(sql).selectWritten[scope](keyed(session));
+  const rows = await sql.all<StateRow & OriginRow & { event_id: string | null }>(...select);
   return mapTexts(rows, (row) => {
     const { key, json } = stateValueOf(sql.texts, { ...session, origin: originIn(row) }, row);
     return { key, json, eventId: optionalTextOf(row.event_id) };
@@ -133,10 +134,9 @@ export async function clearState(sql: Sql, session: SessionKey): Promise<void> {
 
 export async function removeState(sql: Sql, session: SessionKey, state: StateEntries): Promise<void> {
   for (const scope of SCOPES) {
-    const keys = state[scope].map(({ key }) => [key]);
-    const owner = ownerValues(session, scope);
-    for (const { text, values } of statementsFor(sql.dialect, texts(sql).delete[scope], keys))
-      await sql.run(text, [...owner, ...values]);
+    const remove = texts(sql).delete[scope];
+    const keys = state[scope].map(({ key }) => ({ key }));
+    for (const each of statementsFor(sql.dialect, remove, keys, ownerValues(session, scope))) await sql.run(...each);
   }
 }
 
@@ -169,16 +169,15 @@ const texts = perTables(({ tables }: Sql) => {
       (scope) =>
         `select '${scope}' as kind, state_key, ${value} from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
     ),
-    selectWritten: perScope(
-      (scope) =>
-        `select '${scope}' as kind, state_key, ${value}, event_id,
+    selectWritten: perScope((scope) =>
+      named(`select '${scope}' as kind, state_key, ${value}, event_id,
           ${scope === 'session' ? originOfSession(tables) : "''"} as origin
-          from ${stateTable(tables, scope)} where ${ownerWhere(scope)} order by state_key`,
+          from ${stateTable(tables, scope)} where ${inOwner(scope)} order by state_key`),
     ),
     clear: `delete from ${tables.sessionStates} where ${ownerWhere('session')}`,
     delete: perScope((scope) => ({
       start: `delete from ${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key in (`,
-      row: '?',
+      row: named(':key'),
       end: ')',
     })),
   };
