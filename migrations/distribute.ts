@@ -13,7 +13,7 @@ import {
   sizeOf,
   type FoundPlacement,
   type Placement,
-} from '../src/database/dialects/citus-layout.js';
+} from './citus-layout.js';
 import type { Sql } from '../src/database/dialects/dialect.js';
 import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection.js';
 import { aBoolean, aCount, object, oneOf } from '../src/model/arguments.js';

@@ -77,7 +77,7 @@ export { SessionMaintenance } from './maintenance/session-maintenance.js';
 export type { AppStats, SessionStats } from './maintenance/stats.js';
 export type { Usage, UsageRow } from './maintenance/usage.js';
 export type { TokenCounts } from './conversation/tokens.js';
-export type { Placement } from './database/dialects/citus-layout.js';
+export type { Placement } from '../migrations/citus-layout.js';
 export { distribute, type DistributeOptions, type DistributeResult } from '../migrations/distribute.js';
 export { migrate } from '../migrations/migrate.js';
 export type { Codec, CodecContext, CodecData, DecodedData } from './model/codec.js';

@@ -10,7 +10,7 @@ export { fileResponse } from './artifacts/artifact-handler.js';
 export { CallInParts } from './database/calls/call-in-parts.js';
 export { Database } from './database/calls/database.js';
 export { readerOf } from './database/calls/reader.js';
-export { layoutOf } from './database/dialects/citus-layout.js';
+export { layoutOf } from '../migrations/citus-layout.js';
 export type { Dialect, DialectRepairs, Run, Sql } from './database/dialects/dialect.js';
 export type { ServerSetting } from './database/dialects/server-settings.js';
 export { acceptOtherEngines } from './database/dialects/server-version.js';

@@ -1,6 +1,6 @@
-import { namesOf, numberOf, textOf } from '../sql/tables.js';
-import { HAS_CITUS } from './citus.js';
-import type { Sql } from './dialect.js';
+import { namesOf, numberOf, textOf } from '../src/database/sql/tables.js';
+import { HAS_CITUS } from '../src/database/dialects/citus.js';
+import type { Sql } from '../src/database/dialects/dialect.js';
 
 // Finds out where Citus has placed tables, and places them.
 
