@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 import { createEvent, type BaseSessionService, type CreateEventParams, type Event, type Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
+import type { SqlEntityManager } from '@mikro-orm/postgresql';
 import { setTimeout } from 'node:timers/promises';
 import { KeyNeeded, type Codec, type CodecContext } from '../../src/codecs/index.js';
 import { clock } from '../../src/leases/clock.js';
@@ -147,7 +148,9 @@ export async function deadlock(
   em: EntityManager,
   beside?: () => Promise<void>,
 ) {
-  const write = (id: number, by: EntityManager) => query('update host_notes set text = ? where id = ?', ['x', id], by);
+  // Not on the connection itself, whose errors MikroORM does not convert.
+  const write = (id: number, by: EntityManager) =>
+    (by as SqlEntityManager).execute('update host_notes set text = ? where id = ?', ['x', id]);
   await query("insert into host_notes (id, text) values (1, ''), (2, '')", [], em);
   await write(1, tx);
   await em.transactional(async (other) => {
