@@ -66,7 +66,7 @@ beforeAll(async () => {
   await mkdir(path.join(root, 'offices/office'), { recursive: true });
   await writeFile(path.join(root, 'offices/office/agent.ts'), OFFICE);
   await link(root, 'zod');
-}, 300_000);
+}, 900_000);
 
 afterAll(() => rm(root, { recursive: true }));
 
