@@ -256,7 +256,8 @@ export class Import {
     const isFirst = session.plan === undefined;
     const plan = session.plan ?? (await this.#planOf(sql, session, row));
     if (plan === 'keep') return plan;
-    if (!isFirst && row?.incarnation !== incarnation)
+    // A deletion that has begun takes several transactions: it would delete the rest of a session that is shown again.
+    if (!isFirst && (row?.incarnation !== incarnation || row.status !== 'importing'))
       throw new AlreadyExistsError(key.sessionId, 'Others have deleted or imported it meanwhile: import it again.');
     if (isFirst) {
       const { isForeign } = this.#mode;

@@ -823,3 +823,27 @@ concurrencySuite.own(
     for (const result of await Promise.all(replaced)) expect(result).toMatchObject({ sessions: 1, events: 1 });
   },
 );
+
+concurrencySuite.own(
+  'L1',
+  'an import ends if a deletion of its session has begun',
+  async ({ app, orm, create, append, query }) => {
+    const session = await create();
+    for (const _ of range(3)) await append(session, {});
+    const maintenance = new SessionMaintenance(orm.em);
+    const records = await read(maintenance.exportSessions({ appName: app }));
+    async function* interrupted() {
+      yield* records.slice(0, -1);
+      // As the first transaction of a deletion does.
+      await query(`update adk_sessions set status = 'ending' where app_name = ? and session_id = 'imported'`, [app]);
+      yield* records.slice(-1);
+    }
+    const named = (async function* () {
+      for await (const record of interrupted()) yield { ...(record as object), sessionId: 'imported' };
+    })();
+    await expectCode(maintenance.importSessions(named, { batchSize: 1 }), 'ADK_SESSION_EXISTS');
+    expect(
+      await query(`select status from adk_sessions where app_name = ? and session_id = 'imported'`, [app]),
+    ).toEqual([{ status: 'ending' }]);
+  },
+);
