@@ -91,6 +91,8 @@ export interface Effects {
  */
 export class Calls {
   readonly #byId = new Map<string, Call[]>();
+  /** The ordinary calls that wait, by id: a model may give the same id to each of its calls. */
+  readonly #ordinary = new Map<string, Call[]>();
   #longRunning: Call[] = [];
   /** Long-running calls that an event can change although it is no answer. */
   #unsettled: Call[] = [];
@@ -213,10 +215,7 @@ export class Calls {
     // ADK takes any response to the call that it asks about as its result.
     if (this.#unsettled.some(({ about }) => about === id)) return this.#result(seq, event, answer);
     const made = this.#byId.get(id) ?? [];
-    const answered = newest(
-      made.filter(({ isLongRunning }) => isLongRunning),
-      event,
-    );
+    const answered = newest(made, event, ({ isLongRunning }) => isLongRunning);
     // ADK uses each of several answers.
     if (answered) {
       answered.openUntil = seq;
@@ -281,7 +280,7 @@ export class Calls {
     const isOfNode = isRecord(nodeInfo) && textOf(nodeInfo['path']);
     const question = questionOf(call.id, call.name, call.args);
     const { about } = question;
-    const asked = about && newest((this.#byId.get(about) ?? []).filter(isOpen), event);
+    const asked = about && newest(this.#byId.get(about) ?? [], event, isOpen);
     const asking: Call = {
       ...call,
       ...question,
@@ -316,6 +315,10 @@ export class Calls {
     if (call.isLongRunning) {
       this.#longRunning.push(call);
       this.#unsettled.push(call);
+    } else if (isOpen(call)) {
+      const open = this.#ordinary.get(call.id);
+      if (open) open.push(call);
+      else this.#ordinary.set(call.id, [call]);
     }
     return call;
   }
@@ -323,6 +326,9 @@ export class Calls {
   #close(seq: number, call: Call, response?: Record<string, unknown>): Call {
     call.openUntil = seq;
     call.answeredFrom ??= seq;
+    const open = this.#ordinary.get(call.id) ?? [];
+    const place = open.lastIndexOf(call);
+    if (place >= 0) open.splice(place, 1);
     delete call.run;
     // A workflow that has ended no longer waits.
     for (const each of call.isNode ? this.#unsettled : [])
@@ -331,8 +337,8 @@ export class Calls {
     return call;
   }
 
-  #openOrdinary(id: string): Call[] {
-    return (id ? (this.#byId.get(id) ?? []) : []).filter((call) => !call.isLongRunning && isOpen(call));
+  #openOrdinary(id: string): readonly Call[] {
+    return (id && this.#ordinary.get(id)) || [];
   }
 
   #settle(): void {
@@ -373,10 +379,19 @@ function respond(call: Call | undefined, { response }: Record<string, unknown>):
 }
 
 /** @returns in the newest event with such a call that fits a branch: the first one without a response, or else the first one. */
-function newest(calls: readonly Call[], { branch: given }: LooseEvent): Call | undefined {
+function newest(
+  calls: readonly Call[],
+  { branch: given }: LooseEvent,
+  isAsked: (call: Call) => boolean = () => true,
+): Call | undefined {
   const branch = textOf(given);
-  const last = calls.findLast((call) => call.branch === branch) ?? calls.findLast((call) => !branch || !call.branch);
-  return calls.find((call) => call.seq === last?.seq);
+  const lastOf = (fits: (call: Call) => boolean) => calls.findLastIndex((call) => isAsked(call) && fits(call));
+  const inBranch = lastOf((call) => call.branch === branch);
+  let at = inBranch >= 0 ? inBranch : lastOf((call) => !branch || !call.branch);
+  let first = calls[at];
+  // From the end: the earlier calls with the id may be thousands.
+  for (let call = calls[--at]; call && call.seq === first?.seq; call = calls[--at]) if (isAsked(call)) first = call;
+  return first;
 }
 
 /** Whether an event makes or answers a long-running call. Others change rows only while `areUnsettled`. */

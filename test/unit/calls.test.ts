@@ -9,6 +9,20 @@ const copied = (rows: LongRunningCall[]) => JSON.parse(JSON.stringify(rows)) as 
 const numbered = (events: readonly Event[]) => events.map((event, i) => ({ seq: i + 1, event }));
 
 describe('Calls', () => {
+  test('H5 thousands of calls with one id take about as long as others', () => {
+    const cpuOf = (id: (n: number) => string) => {
+      const events = Array.from({ length: 3_000 }, (_, n) => [
+        eventWith({ author: 'agent', content: { parts: [{ functionCall: { id: id(n), name: 'pay' } }] } }, `c${n}`),
+        eventWith({ author: 'agent', content: { parts: [{ functionResponse: { id: id(n), name: 'pay' } }] } }, `r${n}`),
+      ]).flat();
+      const began = process.cpuUsage();
+      expect(callsIn(numbered(events)).open).toEqual([]);
+      return process.cpuUsage(began).user;
+    };
+    cpuOf(String);
+    expect(cpuOf(() => 'call_0')).toBeLessThan(6 * cpuOf(String));
+  });
+
   test('H5 rows that are continued with random events are those of all events', () =>
     expectOfRandom(
       'calls that wait',
