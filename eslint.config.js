@@ -50,12 +50,6 @@ const notExported = Object.entries(EXPORTED).flatMap(([from, except]) =>
     .map((target) => ({ target, from, except, message: 'A package uses what others export, and pure functions.' })),
 );
 
-const PRIVATE = {
-  selector:
-    ':matches(TSParameterProperty, PropertyDefinition, MethodDefinition[kind="method"])[accessibility="private"]',
-  message: 'Write #name.',
-};
-
 const judgeOfAll = {
   target: 'packages/session-contract',
   from: ['src', 'entities', 'migrations'],
@@ -103,28 +97,12 @@ export default defineConfig(
       '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_' }],
       '@typescript-eslint/no-invalid-void-type': ['error', { allowAsThisParameter: true }],
       eqeqeq: 'error',
-      'no-restricted-syntax': ['error', PRIVATE],
-    },
-  },
-  {
-    files: ['src/**', 'packages/*/src/**'],
-    ignores: ['src/model/clock.ts', 'packages/session-contract/**', 'packages/studio/src/{browser,assets}/**'],
-    rules: {
-      'no-restricted-globals': [
-        'error',
-        ...['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'setImmediate', 'performance'].map(
-          (name) => ({
-            name,
-            message: 'A host may replace it: import it from src/model/clock.ts, where `now` is the time of a wait.',
-          }),
-        ),
-      ],
       'no-restricted-syntax': [
         'error',
-        PRIVATE,
         {
-          selector: 'BinaryExpression[operator="instanceof"][right.name=/^(Date|ArrayBuffer|\\w+Array|Map|Set)$/]',
-          message: 'It is false for a value of another realm: use `types` of node:util.',
+          selector:
+            ':matches(TSParameterProperty, PropertyDefinition, MethodDefinition[kind="method"])[accessibility="private"]',
+          message: 'Write #name.',
         },
       ],
     },

@@ -1,7 +1,8 @@
 import { DatabaseSessionService } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../entities/index.js';
-import { distribute, migrate } from '../../src/index.js';
+import { migrate } from '../../src/index.js';
+import { distribute } from '../../migrations/index.js';
 import { citusLayout } from '../../test/support/harnesses/on-server.js';
 import { createDatabase, type DatabaseName, type TestDatabase } from '../../test/support/servers.js';
 import { CONTENDERS, type Contender, type ContenderName, type Contenders } from './contender.js';

@@ -2,7 +2,7 @@ import type { Event, Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import pg from 'pg';
 import { adkEntities } from '../../entities/index.js';
-import { MikroOrmSessionService, type NotificationClient } from '../../src/index.js';
+import { MikroOrmSessionService, type PostgresqlOptions } from '../../src/index.js';
 import type { SessionKey } from '../../src/model/keys.js';
 import type { TestDatabase } from '../../test/support/servers.js';
 import { fillAdkTables } from './adk-tables.js';
@@ -48,7 +48,7 @@ export class Ours implements Contender<Session> {
   }
 
   /** Opens a connection that listens for notifications; undefined if the server has none. */
-  listen(): (() => NotificationClient) | undefined {
+  listen(): PostgresqlOptions['listen'] | undefined {
     return this.#database.name === 'postgresql' ? () => new pg.Client(this.#database.url) : undefined;
   }
 

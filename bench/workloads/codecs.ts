@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { compression, encryption } from '../../src/codecs/index.js';
-import { MikroOrmSessionService, type Codec } from '../../src/index.js';
+import { MikroOrmSessionService } from '../../src/index.js';
+import type { Codec } from '../../src/codecs/index.js';
 import { Ours } from '../contenders/ours.js';
 import type { Case } from '../measure.js';
 import { appendLane, newContent, newPayloads, readLane } from './sessions.js';

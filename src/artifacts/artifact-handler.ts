@@ -5,30 +5,16 @@ import { aFunction, object } from '../model/arguments.js';
 import { AdkMikroOrmError, InvalidArgumentError, InvalidKeyError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { storedName } from './artifact-name.js';
-import type { ArtifactContent, MikroOrmArtifactService } from './artifact-service.js';
-import type { SessionKey } from '../model/keys.js';
-
-/** The file that a request asks for. */
-export interface RequestedArtifact extends SessionKey {
-  /** Begins with `user:` for a file of the user. */
-  filename: string;
-  /** The newest version by default. */
-  version?: number;
-}
+import type { ArtifactAddress, ArtifactContent, MikroOrmArtifactService } from './artifact-service.js';
 
 export interface ArtifactHandlerOptions {
   /** Whether the sender of a request may read the file. Called for each request, before anything is read. Only `true` allows it. */
-  authorize: (request: Request, artifact: RequestedArtifact) => boolean | Promise<boolean>;
+  authorize: (
+    request: Request,
+    artifact: Omit<ArtifactAddress, 'version'> & { version?: number },
+  ) => boolean | Promise<boolean>;
   /** Gets errors that are answered with 500 or 503, and those that end a response that has begun. */
   onError?: (error: unknown) => void;
-}
-
-/** A handler of HTTP requests for artifacts. */
-export interface ArtifactHandler {
-  /** Answers a request of the fetch standard, for Next, Hono and others. It never rejects. */
-  fetch(this: void, request: Request): Promise<Response>;
-  /** The same for `http.createServer` and Express. */
-  listener(this: void, request: IncomingMessage, response: ServerResponse): void;
 }
 
 const checkOptions = object<ArtifactHandlerOptions>({ authorize: aFunction, onError: aFunction }, 'authorize');
@@ -46,7 +32,12 @@ const checkOptions = object<ArtifactHandlerOptions>({ authorize: aFunction, onEr
 export function createArtifactHandler(
   artifacts: MikroOrmArtifactService,
   options: ArtifactHandlerOptions,
-): ArtifactHandler {
+): {
+  /** Answers a request of the fetch standard, for Next, Hono and others. It never rejects. */
+  fetch(this: void, request: Request): Promise<Response>;
+  /** The same for `http.createServer` and Express. */
+  listener(this: void, request: IncomingMessage, response: ServerResponse): void;
+} {
   const { authorize, onError } = checkOptions(options, 'The options of createArtifactHandler');
   const report = (error: unknown) => callHost(onError, error);
   const answer = async (request: Request): Promise<Response> => {
@@ -73,7 +64,7 @@ export function createArtifactHandler(
 const refusal = (status: number, headers = {}) =>
   new Response(null, { status, headers: { ...NOTHING_TO_SHOW, ...headers } });
 
-function artifactOf(query: URLSearchParams): RequestedArtifact | undefined {
+function artifactOf(query: URLSearchParams): Parameters<ArtifactHandlerOptions['authorize']>[1] | undefined {
   const [appName, userId, sessionId, filename] = ['appName', 'userId', 'sessionId', 'filename'].map((name) =>
     query.get(name),
   );

@@ -25,7 +25,7 @@ type Loose = Readonly<Record<string, unknown>>;
  * three) by a plain text, or when the workflow has gone on without them. What depends on the agent that runs is assumed to go
  * well: that it has the tool, that the login succeeds, that `plainTextToolConfirmation` is as it was.
  */
-export type Takes = 'confirmation' | 'credential' | 'code' | 'gate' | 'input' | 'schema';
+type Takes = 'confirmation' | 'credential' | 'code' | 'gate' | 'input' | 'schema';
 
 /** ADK's question that a call is. */
 export interface Question {

@@ -6,7 +6,7 @@ import { isOfWorkflow, isQuestion, isTaken, questionOf, type Question } from './
 import { toolResultOf, type ToolResult } from './tool-results.js';
 
 /** The place of a call in its session. */
-export interface Place {
+interface Place {
   /** The number of the event that made the call. */
   readonly seq: number;
   /** Its place among the calls of that event. */
@@ -35,7 +35,7 @@ export interface LongRunningCall extends Place, Question {
 }
 
 /** How far a workflow has gone since it raised a call. */
-export interface Run {
+interface Run {
   /** The last invocation that has run the workflow. */
   id: string;
   /** The last invocation in which a user has spoken. */

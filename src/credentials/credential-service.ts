@@ -12,7 +12,7 @@ import { checkKeys } from '../model/keys.js';
 import { COMMON_OPTIONS, serviceOptions, type CommonOptions } from '../model/options.js';
 
 /** The key of a credential. */
-export interface CredentialAddress {
+interface CredentialAddress {
   appName: string;
   userId: string;
   /** The `credentialKey` of the tool's `AuthConfig`. */
@@ -127,7 +127,7 @@ export class MikroOrmCredentialService implements BaseCredentialService {
    * @returns whether there was one.
    * @throws InvalidArgumentError for an unknown property.
    */
-  async deleteCredential(credential: CredentialAddress): Promise<boolean> {
+  async deleteCredential(credential: { appName: string; userId: string; credentialKey: string }): Promise<boolean> {
     const address = checkAddress(credential, 'The request of deleteCredential');
     checkKeys(address);
     return this.#database.call({ operation: 'deleteCredential', key: ownerOf(address) }, () =>

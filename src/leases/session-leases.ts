@@ -32,14 +32,6 @@ export interface AcquireOptions {
   autoCreateSession?: boolean;
 }
 
-/** A lease as other processes see it. */
-export interface LeaseInfo {
-  holder: string;
-  token: number;
-  /** When it expires if it is not renewed, in ms since 1970, by the database's clock. */
-  expiresAt: number;
-}
-
 const DEFAULT_TTL_MS = 30_000;
 const RENEWALS_PER_TTL = 6;
 const MAX_POLL_MS = 250;
@@ -149,12 +141,20 @@ export class SessionLeases {
   }
 
   /** @returns the current lease of a session; undefined if there is none, or no such session. */
-  async current(session: SessionKey): Promise<LeaseInfo | undefined> {
+  async current(session: SessionKey): Promise<
+    | {
+        holder: string;
+        token: number;
+        /** When it expires if it is not renewed, in ms since 1970, by the database's clock. */
+        expiresAt: number;
+      }
+    | undefined
+  > {
     const key = checkedSessionKey(session);
     return this.#database.call({ operation: 'current', key }, () => this.#current(key));
   }
 
-  async #current(key: SessionKey): Promise<LeaseInfo | undefined> {
+  async #current(key: SessionKey) {
     const found = await this.#database.run((sql) => currentLease(sql, key));
     return found?.isHeld ? { holder: found.holder, token: found.token, expiresAt: found.expiresAt } : undefined;
   }

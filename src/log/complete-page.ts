@@ -5,7 +5,7 @@ import { decode, decodeEvent, isRecord } from '../model/json.js';
 import { sessionIdentity } from '../model/keys.js';
 import type { LogBoundary } from '../model/log-history.js';
 import { CurrentState } from './current-state.js';
-import type { LogChange, LogEntryPosition } from './entries.js';
+import type { LogChange } from './entries.js';
 import { loggedChanges, type LoggedChange } from './logged-changes.js';
 
 interface CompletePage {
@@ -85,7 +85,7 @@ function changeOf(
   rewritten: LoggedEvent | undefined,
   current: CurrentState,
 ): LogChange | undefined {
-  const entryPosition: LogEntryPosition = { position, seq, ...session };
+  const entryPosition = { position, seq, ...session };
   const recorded = data === null ? undefined : decode(data)?.value;
   switch (kind) {
     case 'created': {

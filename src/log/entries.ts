@@ -13,28 +13,26 @@ export interface SessionLogCursor {
   incarnation: string;
 }
 
-/** An entry of one session's log: an event, an error in its place if it cannot be read, or a `SessionReset`. */
-export type SessionLogEntry = Omit<LogEntryPosition, 'position' | 'cursor'> & {
+/** An entry of one session's log: an event, an error in its place if it cannot be read, or a `reset`. */
+export type SessionLogEntry = Pick<LogEntry, 'seq' | 'appName' | 'userId' | 'sessionId'> & {
   /** Continue from here. */
   cursor: SessionLogCursor;
 } & (
     | { event: Event; error?: undefined; change?: undefined }
     | { event?: undefined; error: DamagedEventError; change?: undefined }
-    | SessionReset
+    | {
+        /**
+         * The session was rewound, or deleted and created again, or the database was restored to a time before that. Drop what
+         * you keep of the session: its events follow, from the first one.
+         */
+        change: 'reset';
+        event?: undefined;
+        error?: undefined;
+      }
   );
 
-/**
- * The session was rewound, or deleted and created again, or the database was restored to a time before that. Drop what you keep
- * of the session: its events follow, from the first one.
- */
-export interface SessionReset {
-  change: 'reset';
-  event?: undefined;
-  error?: undefined;
-}
-
-/** The place of an entry in the log. */
-export interface LogEntryPosition {
+/** An event of the log, or an error in its place if it cannot be read. */
+export type LogEntry = {
   /** Its number among the events of all sessions. A change has that of the event before it. Absent in one session's log. */
   position?: number;
   /** Continue from here. Absent in one session's log, which has another cursor. */
@@ -44,28 +42,18 @@ export interface LogEntryPosition {
   appName: string;
   userId: string;
   sessionId: string;
-}
-
-/** An event of the log, or an error in its place if it cannot be read. */
-export type LogEntry = LogEntryPosition & {
   /** `forkSession` has copied the event from another session. Leave it out of what must count an event once. */
   copied?: true;
 } & (
-    | {
-        event: Event;
-        /** Only in the complete log: the keys of its state delta that have another value by now; see `LogChange`. */
-        superseded?: readonly string[];
-        error?: undefined;
-        change?: undefined;
-      }
-    | { event?: undefined; superseded?: undefined; error: DamagedEventError; change?: undefined }
-  );
-
-/**
- * Why a session is no longer what its earlier entries say: an event was appended again with other content, the oldest events
- * were deleted, it was rewound to an event, restored after a soft deletion, or written by an import.
- */
-export type ReplacedReason = 'rewritten' | 'trimmed' | 'rewound' | 'restored' | 'imported';
+  | {
+      event: Event;
+      /** Only in the complete log: the keys of its state delta that have another value by now; see `LogChange`. */
+      superseded?: readonly string[];
+      error?: undefined;
+      change?: undefined;
+    }
+  | { event?: undefined; superseded?: undefined; error: DamagedEventError; change?: undefined }
+);
 
 /**
  * A change other than an appended event. Keys of state have their prefixes.
@@ -73,7 +61,7 @@ export type ReplacedReason = 'rewritten' | 'trimmed' | 'rewound' | 'restored' | 
  * `superseded` names the keys whose value lost to another write, or was replaced by a later one. Ignore them when you fold the
  * log into state: the entry with the stored value has the key, too.
  */
-export type LogChange = LogEntryPosition &
+export type LogChange = Pick<LogEntry, 'position' | 'cursor' | 'seq' | 'appName' | 'userId' | 'sessionId'> &
   (
     | {
         /** A session was created. Drop what you keep of an earlier session with its id. */
@@ -105,7 +93,11 @@ export type LogChange = LogEntryPosition &
          * Something else happened to a session. It can be read now, and has only the events from `firstSeq` to `seq`.
          */
         change: 'replaced';
-        reason: ReplacedReason;
+        /**
+         * Why it is no longer what its earlier entries say: an event was appended again with other content, the oldest events
+         * were deleted, it was rewound to an event, restored after a soft deletion, or written by an import.
+         */
+        reason: 'rewritten' | 'trimmed' | 'rewound' | 'restored' | 'imported';
         /** The number of its oldest event; above `seq` if it has none. */
         firstSeq: number;
         /**

@@ -3,7 +3,7 @@ import { Database } from '../database/calls/database.js';
 import { aDuration, anAbortSignal, object, type Known } from '../model/arguments.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { LogCursor } from '../model/log-history.js';
-import { LISTENING_OPTIONS, serviceOptions, type ListeningOptions } from '../model/options.js';
+import { LISTENING_OPTIONS, serviceOptions, type CommonOptions, type PostgresqlOptions } from '../model/options.js';
 import { CompleteLog } from './complete-log.js';
 import { readerCursorOf, sessionPositionOf } from './cursors.js';
 import type { CompleteLogEntry, LogEntry, SessionLogCursor, SessionLogEntry } from './entries.js';
@@ -14,14 +14,10 @@ import { SessionLogReader } from './session-log-reader.js';
 import { Heads } from './watch/heads.js';
 
 /** Options of `EventLog`, in addition to those of all services. A watcher retries, too, and throws when its retries are used up. */
-export interface EventLogOptions extends ListeningOptions {
+export interface EventLogOptions extends CommonOptions {
+  postgresql?: Pick<PostgresqlOptions, 'preparedStatements' | 'listen'>;
   /** How long a watcher waits between two polls of the database, in ms; 150 by default. */
   pollIntervalMs?: number;
-}
-
-export interface WatchOptions {
-  /** Ends the loop when it fires. */
-  signal?: AbortSignal;
 }
 
 export const LOG_OPTIONS: Known<EventLogOptions> = {
@@ -31,7 +27,7 @@ export const LOG_OPTIONS: Known<EventLogOptions> = {
 
 const checkOptions = serviceOptions(LOG_OPTIONS);
 
-export const checkWatchOptions = object<WatchOptions>({ signal: anAbortSignal });
+export const checkWatchOptions = object<{ signal?: AbortSignal }>({ signal: anAbortSignal });
 
 const DEFAULT_POLL_MS = 150;
 
@@ -105,7 +101,7 @@ export class EventLog {
   watch(
     cursor: LogCursor | number,
     filter: LogFilter = {},
-    options: WatchOptions = {},
+    options: { signal?: AbortSignal } = {},
   ): AsyncIterable<LogEntry & { cursor: LogCursor }> {
     return this.#read('watch', cursor, filter, LogEvents, options);
   }
@@ -123,7 +119,12 @@ export class EventLog {
   session(key: SessionKey): SessionLog {
     const session = checkedSessionKey(key);
     const head = (operation: string) => this.#heads.ofSession(this.#call(operation, session), session);
-    const read = (way: Way, from: SessionLogCursor | number, given: SessionLogFilter, options?: WatchOptions) => {
+    const read = (
+      way: Way,
+      from: SessionLogCursor | number,
+      given: SessionLogFilter,
+      options?: { signal?: AbortSignal },
+    ) => {
       const cursor = sessionPositionOf(from);
       const filter = checkSessionFilter(given);
       const { signal } = options === undefined ? {} : checkWatchOptions(options, 'The options of watch');
@@ -150,7 +151,7 @@ export class EventLog {
     cursor: LogCursor | number,
     given: LogFilter,
     Content: LogContentClass<Entry>,
-    options?: WatchOptions,
+    options?: { signal?: AbortSignal },
   ): AsyncIterable<Entry> {
     const from = readerCursorOf(cursor);
     const filter = checkFilter(given);
@@ -177,7 +178,11 @@ export interface CompleteEventLog {
    * @param cursor as for `since`.
    * @throws InvalidArgumentError, InvalidKeyError, LogWentBackError, DatabaseError as `EventLog.watch`.
    */
-  watch(cursor: LogCursor | number, filter?: LogFilter, options?: WatchOptions): AsyncIterable<CompleteLogEntry>;
+  watch(
+    cursor: LogCursor | number,
+    filter?: LogFilter,
+    options?: { signal?: AbortSignal },
+  ): AsyncIterable<CompleteLogEntry>;
 }
 
 /**
@@ -213,6 +218,6 @@ export interface SessionLog {
   watch(
     cursor: SessionLogCursor | number,
     filter?: SessionLogFilter,
-    options?: WatchOptions,
+    options?: { signal?: AbortSignal },
   ): AsyncIterable<SessionLogEntry>;
 }

@@ -14,7 +14,7 @@ import {
 import { DamagedEventError } from '../model/errors.js';
 import { decodeEvent } from '../model/json.js';
 import { checkKeys, givenKey } from '../model/keys.js';
-import type { LogEntry, LogEntryPosition } from './entries.js';
+import type { LogEntry } from './entries.js';
 
 /** Which entries of one session's log to read: those that meet all conditions. */
 export interface SessionLogFilter {
@@ -105,7 +105,11 @@ export async function* limited<Entry>(
 export function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): Generator<LogEntry> {
   for (const { session, seq, position, isCopy, json, undecodable } of events) {
     if (json === undefined) continue;
-    const place: LogEntryPosition = { ...(position !== null && { position }), seq, ...session };
+    const place: Pick<LogEntry, 'position' | 'seq' | 'appName' | 'userId' | 'sessionId'> = {
+      ...(position !== null && { position }),
+      seq,
+      ...session,
+    };
     const entryPosition = { ...place, ...(isCopy && { copied: true as const }) };
     const event = decodeEvent(json ?? undefined);
     if (!event)

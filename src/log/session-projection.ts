@@ -17,27 +17,17 @@ import { serviceOptions } from '../model/options.js';
 import { CompleteLog } from './complete-log.js';
 import { readerCursorOf } from './cursors.js';
 import type { CompleteLogEntry } from './entries.js';
-import {
-  EventLog,
-  LOG_OPTIONS,
-  checkWatchOptions,
-  headsOf,
-  type EventLogOptions,
-  type WatchOptions,
-} from './event-log.js';
+import { EventLog, LOG_OPTIONS, checkWatchOptions, headsOf, type EventLogOptions } from './event-log.js';
 import { checkConditionsOf, type LogFilter } from './filters.js';
 import { readLog, type Way } from './log-reader.js';
 import { ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 
-/** Which entries a projection gets. */
-export type ProjectionFilter = Omit<LogFilter, 'limit'>;
-
 export interface SessionProjectionOptions<Em extends EntityManager = EntityManager> extends EventLogOptions {
   /** The name of its stored cursor, up to 191 characters. Projections with the same name are one projection, in all processes. */
   name: string;
   /** All entries by default. If you change the filter, change the name or call `rebuild`. */
-  filter?: ProjectionFilter;
+  filter?: Omit<LogFilter, 'limit'>;
   /**
    * Writes your own rows for these entries. Write only with `tx`: after a rollback it is called again with the same entries.
    *
@@ -50,17 +40,6 @@ export interface SessionProjectionOptions<Em extends EntityManager = EntityManag
 }
 
 type Prepare = (entries: readonly CompleteLogEntry[]) => Promise<void>;
-
-/** How far a projection has read. */
-export interface ProjectionStatus {
-  name: string;
-  /** Where it continues; undefined before its first entry, and after `rebuild`. */
-  cursor: LogCursor | undefined;
-  /** The number of entries after its cursor, including those that its filter leaves out. */
-  behind: number;
-  /** When it last wrote, in ms since 1970, by the database's clock. */
-  updateTime: number;
-}
 
 const checkOptions = serviceOptions<SessionProjectionOptions>(
   { ...LOG_OPTIONS, name: anything, filter: condition(anything), apply: aFunction, clear: aFunction },
@@ -86,7 +65,7 @@ const checkOptions = serviceOptions<SessionProjectionOptions>(
 export class SessionProjection<Em extends EntityManager = EntityManager> {
   readonly #em: Em;
   readonly #options: SessionProjectionOptions<Em>;
-  readonly #filter: ProjectionFilter;
+  readonly #filter: Omit<LogFilter, 'limit'>;
   readonly #database: Database;
   readonly #heads: Heads;
   readonly #prepare: Prepare | undefined;
@@ -116,7 +95,17 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    * @returns all projections of the database by name, with how far they are behind.
    * @throws DatabaseError, SchemaError as `EventLog.head`.
    */
-  static async list(em: EntityManager): Promise<ProjectionStatus[]> {
+  static async list(em: EntityManager): Promise<
+    {
+      name: string;
+      /** Where it continues; undefined before its first entry, and after `rebuild`. */
+      cursor: LogCursor | undefined;
+      /** The number of entries after its cursor, including those that its filter leaves out. */
+      behind: number;
+      /** When it last wrote, in ms since 1970, by the database's clock. */
+      updateTime: number;
+    }[]
+  > {
     const database = new Database(em);
     const head = await new EventLog(em).complete().head();
     const stored = await database.call({ operation: 'list', key: {} }, () => database.run(readProjections));
@@ -136,7 +125,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    * @throws InsideTransactionError inside a transaction of the same ORM.
    * @throws DatabaseError if the database is still unavailable after all retries; the next call continues.
    */
-  async catchUp(options: WatchOptions = {}): Promise<void> {
+  async catchUp(options: { signal?: AbortSignal } = {}): Promise<void> {
     const { signal } = checkWatchOptions(options, 'The options of catchUp');
     await this.#follow('catchUp', 'since', signal);
   }
@@ -148,7 +137,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    * @throws InvalidArgumentError if an option is unknown.
    * @throws InsideTransactionError, DatabaseError as `catchUp`.
    */
-  async watch(options: WatchOptions = {}): Promise<void> {
+  async watch(options: { signal?: AbortSignal } = {}): Promise<void> {
     const { signal } = checkWatchOptions(options, 'The options of watch');
     await this.#follow('watch', 'watch', signal);
   }

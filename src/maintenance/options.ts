@@ -17,8 +17,7 @@ import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, TOOL_APPS, serviceOptions, type CommonOptions } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
-import type { ExportOptions } from '../transfer/export.js';
-import type { RepairOptions, StateOwner } from './repair.js';
+import type { StateOwner } from './repair.js';
 
 /** Options of `SessionMaintenance`. */
 export interface MaintenanceOptions extends CommonOptions {
@@ -98,8 +97,10 @@ export interface ReencodeOptions extends Omit<BatchOptions, 'includeLeased'> {
   adoptPlain?: boolean;
 }
 
-export interface StatsOptions {
+/** Whose rows to count or to export; those of all apps and users by default. */
+export interface OwnerOptions {
   appName?: string;
+  /** Leaves out the state of apps (`app:`), which belongs to nobody. */
   userId?: string;
 }
 
@@ -160,7 +161,7 @@ export const importModeOf = (options: ImportOptions) => ({
 });
 
 /** The names are checked by `optionsOf`. */
-const OWNER: Known<StatsOptions> = { appName: condition(anything), userId: condition(anything) };
+const OWNER: Known<OwnerOptions> = { appName: condition(anything), userId: condition(anything) };
 const BATCH_OPTIONS: Known<BatchOptions> = {
   batchSize: aCount,
   maxBatches: aCount,
@@ -193,7 +194,10 @@ function optionsOf<Options extends Partial<SessionKey>>(
 export const checkOptions = serviceOptions<MaintenanceOptions>({ ...COMMON_OPTIONS, toolApps: TOOL_APPS });
 export const checkImport = object<ImportOptions>(IMPORT_OPTIONS);
 export const checkStateOwner = optionsOf<StateOwner>('repair', OWNER, ({ appName }) => checkKeys({ appName }));
-export const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeased: aBoolean });
+export const checkRepair = object<Pick<BatchOptions, 'dryRun' | 'includeLeased'>>({
+  dryRun: aBoolean,
+  includeLeased: aBoolean,
+});
 
 export const checkPrune = optionsOf<PruneOptions>(
   'prune',
@@ -245,9 +249,9 @@ export const checkReencode = optionsOf<ReencodeOptions>('reencode', {
   ...{ ...OWNER, ...WORK_OPTIONS, adoptPlain: aBoolean },
 });
 
-export const checkExport = optionsOf<ExportOptions>('exportSessions', OWNER);
+export const checkExport = optionsOf<OwnerOptions>('exportSessions', OWNER);
 
-export const checkStats = optionsOf<StatsOptions & { groupBy?: 'app' }>('stats', { ...OWNER, groupBy: oneOf('app') });
+export const checkStats = optionsOf<OwnerOptions & { groupBy?: 'app' }>('stats', { ...OWNER, groupBy: oneOf('app') });
 
 const aDay = rule("a day such as '2026-11-26'", isDay);
 

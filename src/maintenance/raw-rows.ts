@@ -12,18 +12,7 @@ import {
 } from '../database/sql/tables.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
-
-/** The row of an event that could not be read, byte for byte. */
-export interface TakenEvent {
-  seq: number;
-  eventId: string;
-  /** In ms since 1970. */
-  timestamp: number;
-  /** Null if the row had none. */
-  content: Buffer | null;
-  /** Its rows in `adk_event_parts`. */
-  parts: readonly { part: number; content: Buffer }[];
-}
+import type { RepairedSession } from './repair.js';
 
 /** @returns the numbers of the session's rows of events, and their times, in order. */
 export async function eventTimes(sql: Sql, key: SessionKey): Promise<{ seq: number; timestamp: number }[]> {
@@ -33,7 +22,11 @@ export async function eventTimes(sql: Sql, key: SessionKey): Promise<{ seq: numb
 }
 
 /** @returns an event's row with the bytes of its content. */
-export async function rawEvent(sql: Sql, key: SessionKey, seq: number): Promise<TakenEvent | undefined> {
+export async function rawEvent(
+  sql: Sql,
+  key: SessionKey,
+  seq: number,
+): Promise<RepairedSession['events'][number] | undefined> {
   const { events, eventParts } = sql.tables;
   const { sql: pieces } = sql.dialect;
   const values = [...sessionValues(key), seq];

@@ -21,44 +21,44 @@ import { stateOfScope } from '../database/statements/state.js';
 import { lockSession, setBounds, type SessionHead } from '../database/statements/sessions.js';
 import { type KnownSession } from '../model/codec.js';
 import type { Undecodable } from '../model/stored-texts.js';
-import { CodecError, LeaseHeldError, SessionNotFoundError, type DamagedEvents } from '../model/errors.js';
+import { CodecError, LeaseHeldError, SessionNotFoundError, type Damage } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';
 import { MAX_SEQ, gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { byScope, prefixed, type StateEntries, type StateEntry } from '../model/state.js';
-import { deleteEvent, deleteValue, eventTimes, rawChange, rawEvent, rawValue, type TakenEvent } from './raw-rows.js';
-
-/** A state value that could not be read, byte for byte. */
-export interface TakenValue {
-  /** With its prefix, `user:` or `app:`. */
-  key: string;
-  content: Buffer;
-}
-
-/** A recorded change of state, which forks and rewinds need, that could not be read, byte for byte. */
-export interface TakenChange {
-  /** The session's first state, state that was set outside a run, or the state before the first event of a trimmed session. */
-  kind: 'created' | 'state' | 'trimmed';
-  /** The number of the session's newest event at that time. */
-  seq: number;
-  content: Buffer;
-}
+import type { BatchOptions } from './options.js';
+import { deleteEvent, deleteValue, eventTimes, rawChange, rawEvent, rawValue } from './raw-rows.js';
 
 /** What `repair` found and removed. If all lists are empty, the session was not damaged. */
 export interface RepairedSession {
   /** As `DamagedSessionError` names them. */
-  damage: readonly DamagedEvents[];
-  events: readonly TakenEvent[];
-  stateValues: readonly TakenValue[];
-  changes: readonly TakenChange[];
-}
-
-export interface RepairOptions {
-  /** Only scans, and returns what would be removed: nothing is written. */
-  dryRun?: boolean;
-  /** Also repairs a session whose lease somebody holds; false by default. */
-  includeLeased?: boolean;
+  damage: readonly Damage['events'][number][];
+  /** The rows of events that could not be read, byte for byte. */
+  events: readonly {
+    seq: number;
+    eventId: string;
+    /** In ms since 1970. */
+    timestamp: number;
+    /** Null if the row had none. */
+    content: Buffer | null;
+    /** Its rows in `adk_event_parts`. */
+    parts: readonly { part: number; content: Buffer }[];
+  }[];
+  /** State values that could not be read, byte for byte. */
+  stateValues: readonly {
+    /** With its prefix, `user:` or `app:`. */
+    key: string;
+    content: Buffer;
+  }[];
+  /** Recorded changes of state, which forks and rewinds need, that could not be read, byte for byte. */
+  changes: readonly {
+    /** The session's first state, state that was set outside a run, or the state before the first event of a trimmed session. */
+    kind: 'created' | 'state' | 'trimmed';
+    /** The number of the session's newest event at that time. */
+    seq: number;
+    content: Buffer;
+  }[];
 }
 
 /** A wider gap is not filled with empty events: a damaged `last_seq` may be in the billions. */
@@ -81,7 +81,7 @@ interface Damaged {
   state: StateEntries;
   /** The open calls of the remaining events. */
   calls: Calls;
-  damage: readonly DamagedEvents[];
+  damage: readonly Damage['events'][number][];
 }
 
 type DamagedValue = Pick<StateValue, 'scope' | 'key'>;
@@ -102,7 +102,11 @@ interface Books {
  * @throws CodecError if a text names a codec that is missing.
  * @throws LeaseHeldError while somebody holds its lease.
  */
-export async function repair(key: SessionKey, options: RepairOptions, write: Run): Promise<RepairedSession> {
+export async function repair(
+  key: SessionKey,
+  options: Pick<BatchOptions, 'dryRun' | 'includeLeased'>,
+  write: Run,
+): Promise<RepairedSession> {
   return write(async (sql) => {
     if (!(await lockSession(sql, key))) throw new SessionNotFoundError(key.sessionId);
     const lease = options.includeLeased ? undefined : await currentLease(sql, key, { underLock: true });
@@ -122,7 +126,11 @@ export interface StateOwner {
 }
 
 /** Repairs the state of a user or of an app, of which no session need be left. @throws CodecError as `repair`. */
-export async function repairState(owner: StateOwner, { dryRun }: RepairOptions, write: Run): Promise<RepairedSession> {
+export async function repairState(
+  owner: StateOwner,
+  { dryRun }: Pick<BatchOptions, 'dryRun' | 'includeLeased'>,
+  write: Run,
+): Promise<RepairedSession> {
   const session = { userId: '', sessionId: '', origin: '', ...owner };
   return write(async (sql) => {
     const state = await stateOfScope(sql, session, owner.userId === undefined ? 'app' : 'user');
@@ -197,9 +205,9 @@ function damageIn(
   rows: Damaged['rows'],
   unreadable: Damaged['unreadable'],
   changes: readonly RecordedChange[],
-): DamagedEvents[] {
+): Damage['events'][number][] {
   const numbers = rows.map(({ seq }) => seq);
-  const ranges: [DamagedEvents['problem'], readonly SeqRange[]][] = [
+  const ranges: [Damage['events'][number]['problem'], readonly SeqRange[]][] = [
     ['change', changes.map(({ kind, seq }) => (kind === 'state' ? { from: seq, to: seq } : { from: 0, to: 0 }))],
     ['missing', gapsIn(numbers, firstSeq - 1, lastSeq)],
     ['unreadable', rangesOf(unreadable.keys())],
@@ -219,7 +227,7 @@ async function takenOut(
   sql: Sql,
   { session, rows, unreadable, values, changes, books, damage }: Damaged,
 ): Promise<{ values: DamagedValue[]; taken: RepairedSession }> {
-  const events: TakenEvent[] = [];
+  const events: RepairedSession['events'][number][] = [];
   for (const { seq } of rows) {
     // Events before a wide gap are removed even if they can be read.
     const isTaken = seq < books.firstSeq || unreadable.has(seq);
@@ -227,7 +235,7 @@ async function takenOut(
     if (raw) events.push(raw);
   }
   const { values: still, stateValues } = await takenValues(sql, session, values);
-  const ofChanges: TakenChange[] = [];
+  const ofChanges: RepairedSession['changes'][number][] = [];
   for (const { id, kind, seq } of changes) ofChanges.push({ kind, seq, content: await rawChange(sql, session, id) });
   return { values: still, taken: { damage, events, stateValues, changes: ofChanges } };
 }
@@ -235,7 +243,7 @@ async function takenOut(
 /** @returns the values that are damaged under the lock of their rows, and their bytes. */
 async function takenValues(sql: Sql, session: KnownSession, damaged: readonly DamagedValue[]) {
   const values: DamagedValue[] = [];
-  const stateValues: TakenValue[] = [];
+  const stateValues: RepairedSession['stateValues'][number][] = [];
   for (const value of damaged) {
     const { scope, key } = value;
     const raw = await rawValue(sql, session, scope, key);
@@ -251,7 +259,7 @@ async function takenValues(sql: Sql, session: KnownSession, damaged: readonly Da
 
 async function removeValues(
   sql: Sql,
-  change: Pick<TakenChange, 'seq'> & { session: KnownSession },
+  change: { seq: number } & { session: KnownSession },
   values: readonly DamagedValue[],
 ): Promise<void> {
   for (const { scope, key } of values) await deleteValue(sql, change.session, scope, key);

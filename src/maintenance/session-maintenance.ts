@@ -10,7 +10,7 @@ import { EventLog } from '../log/event-log.js';
 import type { LogCursor } from '../model/log-history.js';
 import type { ErrorContext } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
-import { exportRecords, type ExportOptions } from '../transfer/export.js';
+import { exportRecords } from '../transfer/export.js';
 import { OWNED_ROWS } from '../transfer/owned-kinds.js';
 import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
@@ -34,14 +34,15 @@ import {
   type MaintenanceOptions,
   type PruneOptions,
   type ReencodeOptions,
-  type StatsOptions,
+  type BatchOptions,
+  type OwnerOptions,
   type TrimOptions,
   type UsageOptions,
 } from './options.js';
 import { prune } from './prune.js';
 import { reencode } from './reencode.js';
-import { repair, repairState, type RepairOptions, type RepairedSession, type StateOwner } from './repair.js';
-import { countAll, statsByApp, statsOf, type AppStats, type SessionStats } from './stats.js';
+import { repair, repairState, type RepairedSession } from './repair.js';
+import { countAll, statsByApp, statsOf, type SessionStats } from './stats.js';
 import { trim } from './trim.js';
 import { usageIn, type Usage } from './usage.js';
 
@@ -139,7 +140,10 @@ export class SessionMaintenance {
    * @throws SessionNotFoundError if there is no such session.
    * @throws LeaseHeldError while somebody holds its lease, unless `includeLeased` is true.
    */
-  async repair(session: SessionKey | StateOwner, options: RepairOptions = {}): Promise<RepairedSession> {
+  async repair(
+    session: SessionKey | { appName: string; userId?: string },
+    options: Pick<BatchOptions, 'dryRun' | 'includeLeased'> = {},
+  ): Promise<RepairedSession> {
     const key = isSession(session) ? checkedSessionKey(session) : checkStateOwner(session);
     const checked = checkRepair(options, 'The options of repair');
     const call: ErrorContext = { operation: 'repair', key };
@@ -157,7 +161,7 @@ export class SessionMaintenance {
    * @throws DamagedSessionError from the loop, if a part of a session cannot be read; `repair` makes it readable.
    * @throws DamagedArtifactError from the loop, if a version of an artifact cannot be read.
    */
-  exportSessions(options: ExportOptions = {}): AsyncIterable<TransferRecord> {
+  exportSessions(options: OwnerOptions = {}): AsyncIterable<TransferRecord> {
     const checked = checkExport(options);
     const call: ErrorContext = { operation: 'exportSessions', key: givenKey(checked) };
     return exportRecords(this.#database, call, checked);
@@ -208,9 +212,11 @@ export class SessionMaintenance {
    *
    * @param options.groupBy `'app'` for a list of all apps, by name.
    */
-  stats(options: StatsOptions & { groupBy: 'app' }): Promise<AppStats[]>;
-  stats(options?: StatsOptions): Promise<SessionStats>;
-  async stats(options: StatsOptions & { groupBy?: 'app' } = {}): Promise<SessionStats | AppStats[]> {
+  stats(options: OwnerOptions & { groupBy: 'app' }): Promise<(SessionStats & { appName: string })[]>;
+  stats(options?: OwnerOptions): Promise<SessionStats>;
+  async stats(
+    options: OwnerOptions & { groupBy?: 'app' } = {},
+  ): Promise<SessionStats | (SessionStats & { appName: string })[]> {
     const { groupBy, ...owner } = checkStats(options);
     const call = { operation: 'stats', key: owner };
     const counts = await this.#database.call(call, () => this.#database.run((sql) => countAll(sql, owner)));
@@ -251,4 +257,4 @@ export class SessionMaintenance {
 }
 
 /** An id that is undefined was forgotten: it does not mean the state of the user. */
-const isSession = (of: SessionKey | StateOwner): of is SessionKey => 'sessionId' in of;
+const isSession = (of: SessionKey | { appName: string }): of is SessionKey => 'sessionId' in of;

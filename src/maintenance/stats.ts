@@ -1,7 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { allOf, ifGiven, stateTable, type Condition, numberOf, textOf } from '../database/sql/tables.js';
 import { SCOPES } from '../model/state.js';
-import type { StatsOptions } from './options.js';
+import type { OwnerOptions } from './options.js';
 
 /** What is stored, including soft-deleted sessions. */
 export interface SessionStats {
@@ -29,10 +29,6 @@ export interface SessionStats {
   newestUpdate?: number;
 }
 
-export interface AppStats extends SessionStats {
-  appName: string;
-}
-
 /** The figures that the database adds up for each app. */
 type Summed = keyof Omit<SessionStats, 'sessions' | 'events' | 'eventsPerSession' | 'oldestUpdate' | 'newestUpdate'>;
 
@@ -55,7 +51,7 @@ interface Counts {
   sums: ReadonlyMap<string, ReadonlyMap<string, number>>;
 }
 
-function sumsOf({ tables, dialect }: Sql, { userId }: StatsOptions): Record<Summed, readonly Sum[]> {
+function sumsOf({ tables, dialect }: Sql, { userId }: OwnerOptions): Record<Summed, readonly Sum[]> {
   const bytes = (column: string) => `coalesce(sum(${dialect.sql.byteLength(column)}), 0)`;
   // The app's state does not belong to a user.
   const scopes = SCOPES.filter((scope) => scope !== 'app' || userId === undefined);
@@ -76,7 +72,7 @@ function sumsOf({ tables, dialect }: Sql, { userId }: StatsOptions): Record<Summ
   };
 }
 
-export async function countAll(sql: Sql, owner: StatsOptions): Promise<Counts> {
+export async function countAll(sql: Sql, owner: OwnerOptions): Promise<Counts> {
   const { where, values } = ofOwner(owner);
   // While a session is deleted or imported, it has another time of the last update.
   const updated = `case when status in ('active', 'deleted') then last_update_time else create_time end`;
@@ -102,19 +98,19 @@ export async function countAll(sql: Sql, owner: StatsOptions): Promise<Counts> {
   return { sessions, sums };
 }
 
-async function summed(sql: Sql, owner: StatsOptions, [what, table, condition]: Sum): Promise<[string, number][]> {
+async function summed(sql: Sql, owner: OwnerOptions, [what, table, condition]: Sum): Promise<[string, number][]> {
   const { where, values } = ofOwner(owner, condition);
   const rows = await sql.all(`select app_name, ${what} as total from ${table}${where} group by app_name`, values);
   return rows.map((row) => [textOf(row['app_name']), numberOf(row['total'])]);
 }
 
-function ofOwner({ appName, userId }: StatsOptions, condition?: string) {
+function ofOwner({ appName, userId }: OwnerOptions, condition?: string) {
   const more: Condition | undefined = condition === undefined ? undefined : [condition];
   const { where, values } = allOf(more, ifGiven('app_name = ?', appName), ifGiven('user_id = ?', userId));
   return { where: where && ` where ${where}`, values };
 }
 
-export function statsByApp(counts: Counts): AppStats[] {
+export function statsByApp(counts: Counts): (SessionStats & { appName: string })[] {
   const named = [...counts.sums.values()].flatMap((sum) => [...sum.keys()]);
   const apps = new Set([...counts.sessions.map(({ appName }) => appName), ...named]);
   return [...apps].sort().map((appName) => ({ appName, ...statsOf(counts, (app) => app === appName) }));

@@ -1,22 +1,26 @@
 import { callsOf } from '../conversation/calls.js';
-import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../conversation/tokens.js';
+import { NO_TOKENS, addTokens, tokensOf } from '../conversation/tokens.js';
 import type { LogEntry } from '../log/entries.js';
 import { DAY_MS, dayOf } from '../model/days.js';
 import type { UsageOptions } from './options.js';
 
-/** What the events of one group in an app used. */
-export interface UsageRow extends TokenCounts {
-  appName: string;
-  /** A day in UTC such as `2026-11-26`, the id of a user, a model or an agent, as `by` says. Empty if the events name none. */
-  group: string;
-  events: number;
-  /** The number of function calls. */
-  toolCalls: number;
-}
-
 export interface Usage {
   /** By app and group, in their order. */
-  rows: UsageRow[];
+  rows: {
+    appName: string;
+    /** A day in UTC such as `2026-11-26`, the id of a user, a model or an agent, as `by` says. Empty if the events name none. */
+    group: string;
+    events: number;
+    /** The number of function calls. */
+    toolCalls: number;
+    /** Sent to the models, including cached content and results of the models' own tools. */
+    inputTokens: number;
+    /** The part of `inputTokens` that was cached. */
+    cachedTokens: number;
+    /** Answered by the models, without thoughts. */
+    outputTokens: number;
+    thoughtsTokens: number;
+  }[];
   /** How many events could not be read. They are counted in no row. */
   unreadable: number;
 }
@@ -36,7 +40,7 @@ export async function usageIn(
   { from, to, by }: Pick<UsageOptions, 'from' | 'to' | 'by'>,
 ): Promise<Usage> {
   const [first, end] = [Date.parse(from), Date.parse(to) + DAY_MS];
-  const rows = new Map<string, UsageRow>();
+  const rows = new Map<string, Usage['rows'][number]>();
   let unreadable = 0;
   for await (const { appName, userId, event, copied } of entries) {
     if (copied) continue;

@@ -34,7 +34,7 @@ import {
   LISTENING_OPTIONS,
   serviceOptions,
   type CommonOptions,
-  type ListeningOptions,
+  type PostgresqlOptions,
   type ErrorContext,
 } from '../model/options.js';
 import { pagesOf } from '../model/pages.js';
@@ -50,7 +50,6 @@ import {
   type MemoryData,
   type MemoryOwner,
   type NewMemory,
-  type TextOfEvent,
 } from './memory-content.js';
 import {
   addMemories,
@@ -67,10 +66,11 @@ import {
 } from './memory-store.js';
 import { memoryProjection, type MemoryProjectionOptions } from './memory-projection.js';
 import { Ranking, type Ranked } from './ranking.js';
-import { rebuildVectors, type RebuildVectorsRequest } from './rebuild-vectors.js';
+import { rebuildVectors } from './rebuild-vectors.js';
 import { cosine } from './vectors.js';
 
-export interface MikroOrmMemoryServiceOptions extends ListeningOptions {
+export interface MikroOrmMemoryServiceOptions extends CommonOptions {
+  postgresql?: Pick<PostgresqlOptions, 'preparedStatements' | 'listen'>;
   /** How many memories a search returns at most; 10 by default. ADK sends all of them to the model. */
   limit?: number;
   /**
@@ -84,7 +84,7 @@ export interface MikroOrmMemoryServiceOptions extends ListeningOptions {
    * Returns the text of an event to remember, or undefined. By default the event's texts or, if it has none, its transcriptions, without
    * thoughts, calls, responses and files.
    */
-  text?: TextOfEvent;
+  text?: (event: Event) => string | undefined | Promise<string | undefined>;
   /**
    * Finds memories also by their meaning; by default only by their words. All processes that add memories need it. If it fails,
    * memories are stored and found by their words, and the error is reported to `onError`, or as a warning of the process.
@@ -102,12 +102,6 @@ export interface StoredMemory extends MemoryEntry {
   /** Absent if it belongs to no session. */
   sessionId?: string;
   customMetadata?: Record<string, unknown>;
-}
-
-/** A memory that a search has found. */
-export interface FoundMemory extends StoredMemory {
-  /** How well it matches. Scores can be compared only within a search. */
-  score: number;
 }
 
 export interface AddEventsToMemoryRequest extends Pick<SessionKey, 'appName' | 'userId'> {
@@ -236,7 +230,7 @@ const checkRequest = {
     ...{ memoryId: condition(anything), sessionId: condition(anything), before: condition(aTime) },
     ...{ all: aBoolean, dryRun: aBoolean },
   }),
-  rebuildVectors: object<RebuildVectorsRequest>({
+  rebuildVectors: object<NonNullable<Parameters<MikroOrmMemoryService['rebuildVectors']>[0]>>({
     ...{ appName: condition(anything), userId: condition(anything), dryRun: aBoolean, signal: anAbortSignal },
   }),
   list: object<ListMemoriesRequest>(
@@ -419,8 +413,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
    * Finds memories of a user and of the app that have words of the question or, with `embed`, a similar meaning. The best match comes
    * first; rare words count more than frequent ones; of equal matches, the newer one comes first. An event that only repeats the
    * question is left out, since a projection also remembers the question itself.
+   *
+   * @returns each with its `score`, which says how well it matches. Scores can be compared only within a search.
    */
-  async searchMemory(request: SearchMemoriesRequest): Promise<{ memories: FoundMemory[] }> {
+  async searchMemory(request: SearchMemoriesRequest): Promise<{ memories: (StoredMemory & { score: number })[] }> {
     const checked = checkRequest.search(request, 'The request of searchMemory');
     const { appName, userId, query, sessionId, since, includeApp = true } = checked;
     checkKeys({ appName, userId, ...(sessionId !== undefined && { sessionId }) });
@@ -454,10 +450,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     ranking: Ranking,
     wanted: readonly (readonly [name: string, value: unknown])[],
     request: SearchMemoriesRequest,
-  ): Promise<FoundMemory[]> {
+  ): Promise<(StoredMemory & { score: number })[]> {
     const { limit = this.#options.limit ?? 10 } = request;
     const { maxCharacters = this.#options.maxCharacters ?? MOST_CHARACTERS } = request;
-    const found: FoundMemory[] = [];
+    const found: (StoredMemory & { score: number })[] = [];
     let characters = 0;
     let isSpent = false;
     for (const part of ranking.ranked(Math.min(Math.max(limit, LEAST_READ), MOST_READ))) {
@@ -540,7 +536,9 @@ export class MikroOrmMemoryService implements BaseMemoryService {
    * @returns how many memories got a vector, or would with `dryRun`.
    * @throws InvalidArgumentError also without the option `embed`, or if it returns invalid vectors.
    */
-  async rebuildVectors(request: RebuildVectorsRequest = {}): Promise<number> {
+  async rebuildVectors(
+    request: { appName?: string; userId?: string; dryRun?: boolean; signal?: AbortSignal } = {},
+  ): Promise<number> {
     const checked = checkRequest.rebuildVectors(request, 'The request of rebuildVectors');
     checkKeys(givenKey(checked));
     if (!this.#embedder) throw new InvalidArgumentError('rebuildVectors needs the option embed. Nothing was written.');

@@ -10,7 +10,7 @@ import { TEXTS_AT_ONCE, type Embedder } from './embedding.js';
 import { memoryDataOf, textOf } from './memory-content.js';
 
 /** Which memories get missing vectors; all by default. */
-export interface RebuildVectorsRequest {
+interface RebuildVectorsRequest {
   appName?: string;
   userId?: string;
   /** Only counts: nothing is written. */

@@ -301,23 +301,21 @@ export class CodecError extends AdkMikroOrmError {
   }
 }
 
-/** Consecutive events of one session with the same problem. */
-export interface DamagedEvents {
-  /** The first number. */
-  from: number;
-  /** The last number. */
-  to: number;
-  /**
-   * `missing`: there is no row with this number. `unreadable`: the row's content is not an event. `uncounted`: there is a row,
-   * but its number is above the `last_seq` of the session's row. `change`: the record of state that was set outside a run after
-   * this event (for 0, also of the state that the session began with) cannot be read; only forks and rewinds need it.
-   */
-  problem: 'missing' | 'unreadable' | 'uncounted' | 'change';
-}
-
 /** The damaged rows of a session; none if both lists are empty. */
 export interface Damage {
-  events: readonly DamagedEvents[];
+  /** Consecutive events of one session with the same problem. */
+  events: readonly {
+    /** The first number. */
+    from: number;
+    /** The last number. */
+    to: number;
+    /**
+     * `missing`: there is no row with this number. `unreadable`: the row's content is not an event. `uncounted`: there is a row,
+     * but its number is above the `last_seq` of the session's row. `change`: the record of state that was set outside a run after
+     * this event (for 0, also of the state that the session began with) cannot be read; only forks and rewinds need it.
+     */
+    problem: 'missing' | 'unreadable' | 'uncounted' | 'change';
+  }[];
   stateKeys: readonly string[];
   /** The codecs and keys named by texts that cannot be decoded, if there are any. */
   encodings?: readonly string[];
@@ -337,7 +335,7 @@ export class DamagedSessionError extends AdkMikroOrmError {
   readonly sessionId: string;
 
   /** The damaged events, in order. */
-  readonly events: readonly DamagedEvents[];
+  readonly events: Damage['events'];
   /** The keys whose values are not JSON, with their prefixes. */
   readonly stateKeys: readonly string[];
 

@@ -16,24 +16,6 @@ import { InvalidArgumentError, type DamagedSessionError } from './errors.js';
 import { isKey, type SessionKey } from './keys.js';
 import { isObject, isRecord } from './json.js';
 
-export interface RetryOptions {
-  /**
-   * How many attempts a call has at most, including the first. By default 10 for deadlocks and lock time-outs; for outages, as many
-   * as fit into `forMs`.
-   */
-  attempts?: number;
-  /**
-   * How long an outage is retried, in ms from its first error; 30,000 by default, 0 for no retry. An outage is a connection that is
-   * lost or cannot be opened, or a server that starts, stops, has no connection left, does not answer within `timeoutMs`, or
-   * temporarily accepts no writes (contract O4).
-   */
-  forMs?: number;
-  /** The longest wait before the first retry, in ms; it doubles with each retry. 10 by default. */
-  baseDelayMs?: number;
-  /** The longest wait before any retry, in ms; 1,000 by default. */
-  maxDelayMs?: number;
-}
-
 /** The second argument of `onError`. */
 export interface ErrorContext {
   /**
@@ -43,43 +25,6 @@ export interface ErrorContext {
   operation: string;
   /** The session's key, or as much of it as the call was given. */
   key: Partial<SessionKey>;
-}
-
-export interface ReportingOptions {
-  /**
-   * Gets the original error of the driver, the codec or `embed`, for the host's log. It contains SQL and stored values, which the
-   * errors that calls throw leave out. It is called once for each failure that makes a call fail, and for each in the background;
-   * not for attempts that are retried, and not for other errors, which are complete as thrown. What it throws or returns is ignored.
-   */
-  onError?: (error: unknown, context: ErrorContext) => void;
-  /**
-   * Whether calls send spans and metrics of OpenTelemetry (contract N1) to the providers that the host has registered; false by
-   * default. If `@opentelemetry/api` is not installed, the constructor throws `InvalidArgumentError`.
-   */
-  telemetry?: boolean;
-}
-
-/** Options of everything that reads or writes contents. All processes on the same tables need the same values. */
-export interface CodecOptions {
-  /**
-   * Encodes contents of events and values of state before they are stored, and decodes them when they are read (contract M1):
-   * `compression()` and `encryption(…)` of `adk-mikro-orm/codecs`, for example. Several are applied in order. Texts stored
-   * earlier are still read, encoded or not.
-   */
-  codec?: Codec | readonly Codec[];
-  /**
-   * How many bytes a stored text may decode to; 67,108,864 (64 MB) by default, 536,870,888 at most. A larger one counts as damage
-   * (contract I1), and nothing larger is encoded. Without a limit, a few forged bytes could fill the memory.
-   */
-  maxDecodedBytes?: number;
-}
-
-/** The members of `pg`'s `Client` that are used. */
-export interface NotificationClient {
-  connect(): Promise<unknown>;
-  query(sql: string): Promise<unknown>;
-  end(): Promise<unknown>;
-  on(event: 'notification' | 'error' | 'end', listener: (error?: unknown) => void): unknown;
 }
 
 /** Options for PostgreSQL. They have no effect on other databases. Each service takes those that it uses. */
@@ -98,13 +43,56 @@ export interface PostgresqlOptions {
    * Creates an unconnected client of `pg`, on whose connection the event log learns of commits at once. The services that write
    * need `notify`.
    */
-  listen?: () => NotificationClient;
+  listen?: () => {
+    connect(): Promise<unknown>;
+    query(sql: string): Promise<unknown>;
+    end(): Promise<unknown>;
+    on(event: 'notification' | 'error' | 'end', listener: (error?: unknown) => void): unknown;
+  };
 }
 
-/** Options of the services, the leases, the event log and maintenance. */
-export interface CommonOptions extends ReportingOptions, CodecOptions {
+/** Options of all services. All processes on the same tables need the same `codec` and `maxDecodedBytes`. */
+export interface CommonOptions {
+  /**
+   * Encodes contents of events and values of state before they are stored, and decodes them when they are read (contract M1):
+   * `compression()` and `encryption(…)` of `adk-mikro-orm/codecs`, for example. Several are applied in order. Texts stored
+   * earlier are still read, encoded or not.
+   */
+  codec?: Codec | readonly Codec[];
+  /**
+   * How many bytes a stored text may decode to; 67,108,864 (64 MB) by default, 536,870,888 at most. A larger one counts as damage
+   * (contract I1), and nothing larger is encoded. Without a limit, a few forged bytes could fill the memory.
+   */
+  maxDecodedBytes?: number;
+  /**
+   * Gets the original error of the driver, the codec or `embed`, for the host's log. It contains SQL and stored values, which the
+   * errors that calls throw leave out. It is called once for each failure that makes a call fail, and for each in the background;
+   * not for attempts that are retried, and not for other errors, which are complete as thrown. What it throws or returns is ignored.
+   */
+  onError?: (error: unknown, context: ErrorContext) => void;
+  /**
+   * Whether calls send spans and metrics of OpenTelemetry (contract N1) to the providers that the host has registered; false by
+   * default. If `@opentelemetry/api` is not installed, the constructor throws `InvalidArgumentError`.
+   */
+  telemetry?: boolean;
   /** How deadlocks, lock time-outs, a busy SQLite file and outages are retried (contract E4, O4). */
-  retry?: RetryOptions;
+  retry?: {
+    /**
+     * How many attempts a call has at most, including the first. By default 10 for deadlocks and lock time-outs; for outages, as many
+     * as fit into `forMs`.
+     */
+    attempts?: number;
+    /**
+     * How long an outage is retried, in ms from its first error; 30,000 by default, 0 for no retry. An outage is a connection that is
+     * lost or cannot be opened, or a server that starts, stops, has no connection left, does not answer within `timeoutMs`, or
+     * temporarily accepts no writes (contract O4).
+     */
+    forMs?: number;
+    /** The longest wait before the first retry, in ms; it doubles with each retry. 10 by default. */
+    baseDelayMs?: number;
+    /** The longest wait before any retry, in ms; 1,000 by default. */
+    maxDelayMs?: number;
+  };
   /**
    * How long one attempt of a call may take, in ms, including the wait for a connection of the pool; 30,000 by default, 0 for no
    * limit (contract O3). After that its connection is closed, and the attempt counts as an outage. `stats` of large tables may need
@@ -113,11 +101,6 @@ export interface CommonOptions extends ReportingOptions, CodecOptions {
    */
   timeoutMs?: number;
   postgresql?: Pick<PostgresqlOptions, 'preparedStatements'>;
-}
-
-/** Options of a service that follows the event log. */
-export interface ListeningOptions extends CommonOptions {
-  postgresql?: Pick<PostgresqlOptions, 'preparedStatements' | 'listen'>;
 }
 
 export interface MikroOrmSessionServiceOptions extends CommonOptions {
@@ -177,7 +160,7 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
   maxEventBytes?: number;
 }
 
-const RETRY: Known<RetryOptions> = {
+const RETRY: Known<NonNullable<CommonOptions['retry']>> = {
   attempts: aCount,
   forMs: aWait,
   baseDelayMs: aWait,
@@ -198,6 +181,12 @@ function areCodecs(value: unknown): boolean {
 
 /** The longest string of V8. */
 const MOST_DECODED_BYTES = 2 ** 29 - 24;
+
+/** The options of what reads or writes contents. */
+export type CodecOptions = Pick<CommonOptions, 'codec' | 'maxDecodedBytes'>;
+
+/** A client that listens for notifications. */
+export type NotificationClient = ReturnType<NonNullable<PostgresqlOptions['listen']>>;
 
 export const CODEC_OPTIONS: Known<CodecOptions> = {
   codec: copied(rule('a codec, with name, encode and decode, or a list of codecs with different names', areCodecs)),
@@ -221,7 +210,7 @@ export const TOOL_APPS = copied(
   rule('an array of names of agents', (value) => Array.isArray(value) && value.every((name) => isKey('appName', name))),
 );
 
-export const LISTENING_OPTIONS: Known<ListeningOptions> = {
+export const LISTENING_OPTIONS: Known<CommonOptions> = {
   ...COMMON_OPTIONS,
   postgresql: serviceOptions({ preparedStatements: aBoolean, listen: aFunction }),
 };

@@ -1,22 +1,19 @@
 import type { SessionKey } from './keys.js';
 
-/** What the database does to the rows that refer to a row which is deleted. With the last two the row stays. */
-export type DeleteRule = 'cascade' | 'set null' | 'set default' | 'restrict' | 'no action';
-
 /** Rows of a host's table that refer to sessions by a foreign key. Rows that refer to these rows are not counted. */
 export interface ReferringRows {
   table: string;
   /** The name of the foreign key; on SQLite, which keeps no names, its columns. */
   constraint: string;
-  rule: DeleteRule;
+  /** What the database does to the rows that refer to a row which is deleted. With the last two the row stays. */
+  rule: 'cascade' | 'set null' | 'set default' | 'restrict' | 'no action';
   rows: number;
 }
 
+export type DeleteRule = ReferringRows['rule'];
+
 /** A session that a foreign key of the host's keeps. */
-export interface KeptByKey extends SessionKey {
-  table: string;
-  constraint: string;
-}
+export type KeptByKey = NonNullable<MaintenanceResult['kept']>[number];
 
 /** What a call of `SessionMaintenance` has done so far, or would do with `dryRun`. Counts that do not apply to the call are 0. */
 export interface MaintenanceResult {
@@ -47,7 +44,7 @@ export interface MaintenanceResult {
    */
   skipped: number;
   /** The first 100 of the skipped sessions that a foreign key of the host's keeps. Absent if there are none. */
-  kept?: readonly KeptByKey[];
+  kept?: readonly (SessionKey & { table: string; constraint: string })[];
   /** Rows of the host's tables that refer to sessions which were deleted or kept, by foreign key. Absent if there are none. */
   referring?: readonly ReferringRows[];
   /** The number of transactions. */

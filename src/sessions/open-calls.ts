@@ -20,7 +20,7 @@ export interface FindOpenCallsRequest {
   limit?: number;
 }
 
-export interface FindOpenCallsResponse {
+interface FindOpenCallsResponse {
   /** The oldest first. */
   calls: OpenCall[];
   /** The `after` of the next page; absent on the last one. */

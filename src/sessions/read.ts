@@ -8,7 +8,7 @@ import {
 } from '../database/statements/session-reader.js';
 import { stateOfScope } from '../database/statements/state.js';
 import type { Undecodable } from '../model/stored-texts.js';
-import type { Damage, DamagedEvents } from '../model/errors.js';
+import type { Damage } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/json.js';
 import { checkKeys, isIncomplete } from '../model/keys.js';
 import { rangesOf, type SeqRange } from '../model/seq-ranges.js';
@@ -92,7 +92,7 @@ export function readEvents({ events, missing, uncounted }: ReadEvents): Readable
     if (reason) undecodable.push(reason);
   }
   if (missing.length + unreadable.length + uncounted.length === 0) return { value, damaged: undefined };
-  const of = (problem: DamagedEvents['problem']) => (range: SeqRange) => ({ ...range, problem });
+  const of = (problem: Damage['events'][number]['problem']) => (range: SeqRange) => ({ ...range, problem });
   const damaged = [
     ...missing.map(of('missing')),
     ...rangesOf(unreadable).map(of('unreadable')),

@@ -35,7 +35,7 @@ import type { FindOpenCallsRequest } from './open-calls.js';
 import type { FindSessionsRequest } from './stored-summaries.js';
 import type { SessionDescription } from './summaries.js';
 
-export interface AppendEventsRequest {
+interface AppendEventsRequest {
   session: Session;
   /** Appended in this order. */
   events: readonly Event[];

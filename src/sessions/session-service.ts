@@ -21,13 +21,13 @@ import { exactlyOnce } from './exactly-once.js';
 import { forkSession, rewindSession, type HistoryPoint } from './history.js';
 import { listSessions } from './list.js';
 import { readEvents, type ReadEventsRequest } from './pages.js';
-import { findOpenCalls, type FindOpenCallsRequest, type FindOpenCallsResponse } from './open-calls.js';
+import { findOpenCalls, type FindOpenCallsRequest, type OpenCall } from './open-calls.js';
 import { getSession, getState } from './read.js';
-import { checkRequest, type AppendEventsRequest, type ForkPoint, type UpdateStateRequest } from './requests.js';
+import { checkRequest, type UpdateStateRequest } from './requests.js';
 import { SessionCalls, type Within } from './session-calls.js';
 import { updateState } from './state.js';
-import type { FindSessionsRequest } from './stored-summaries.js';
-import { describeSession, findSessions, type FindSessionsResponse, type SessionDescription } from './summaries.js';
+import type { FindSessionsRequest, SessionSummary } from './stored-summaries.js';
+import { describeSession, findSessions } from './summaries.js';
 
 /**
  * ADK sessions in the host's own database, through its own MikroORM.
@@ -151,7 +151,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @returns a page, and the cursor for the next one.
    * @throws InvalidArgumentError also if `after` is not the `next` of a response.
    */
-  async findSessions(request: FindSessionsRequest): Promise<FindSessionsResponse> {
+  async findSessions(request: FindSessionsRequest): Promise<{ sessions: SessionSummary[]; next?: string }> {
     return findSessions(this.#calls, checkRequest.findSessions(request, 'The request of findSessions'));
   }
 
@@ -161,7 +161,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    *
    * @throws InvalidArgumentError also if `after` is not the `next` of a response.
    */
-  async findOpenCalls(request: FindOpenCallsRequest): Promise<FindOpenCallsResponse> {
+  async findOpenCalls(request: FindOpenCallsRequest): Promise<{ calls: OpenCall[]; next?: string }> {
     return findOpenCalls(this.#calls, checkRequest.findOpenCalls(request, 'The request of findOpenCalls'));
   }
 
@@ -171,7 +171,10 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws InvalidArgumentError for a title or labels that cannot be stored.
    * @throws SessionNotFoundError if there is no such session.
    */
-  async describeSession(session: SessionKey, description: SessionDescription): Promise<void> {
+  async describeSession(
+    session: SessionKey,
+    description: { title?: string | null; labels?: Readonly<Record<string, string>> | null },
+  ): Promise<void> {
     await describeSession(this.#calls, session, checkRequest.describeSession(description, 'The description'));
   }
 
@@ -212,7 +215,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws StaleSessionError inside a host's transaction that does not see the newest change of the session.
    * @throws DamagedSessionError if an event up to the point cannot be read.
    */
-  async forkSession(session: SessionKey, point: ForkPoint = {}): Promise<Session> {
+  async forkSession(session: SessionKey, point: HistoryPoint & { as?: string } = {}): Promise<Session> {
     return forkSession(this.#calls, session, checkRequest.forkSession(point, 'The point'));
   }
 
@@ -262,7 +265,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    *
    * @returns the events that were passed in.
    */
-  async appendEvents(request: AppendEventsRequest): Promise<readonly Event[]> {
+  async appendEvents(request: { session: Session; events: readonly Event[] }): Promise<readonly Event[]> {
     const { session, events } = checkRequest.appendEvents(request, 'The request of appendEvents');
     await this.#appender.appendEvents(session, events, 'appendEvents');
     return events;

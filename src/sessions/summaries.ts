@@ -13,7 +13,7 @@ import {
   type SummaryCursor,
 } from './stored-summaries.js';
 
-export interface FindSessionsResponse {
+interface FindSessionsResponse {
   sessions: SessionSummary[];
   /** The `after` of the next page; absent on the last one. */
   next?: string;

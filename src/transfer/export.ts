@@ -11,7 +11,7 @@ import { loggedEventsOfSession, type LoggedEvent } from '../database/statements/
 import { isWhole } from '../database/statements/stored-session.js';
 import { nextApp, walkedSessions, type KeptSession } from '../database/statements/walk.js';
 import { labelsIn } from '../model/description.js';
-import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
+import { DamagedSessionError, type Damage } from '../model/errors.js';
 import { decode, decodeEvent, given } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
@@ -26,7 +26,7 @@ import type {
   SessionRecord,
   StateChangeRecord,
   StateRecord,
-  TransferRecord,
+  ExportRecord,
 } from './records.js';
 import { transferredVersion } from './stored-artifacts.js';
 import { memoryPage, transferredMemories, type TransferredMemory } from '../memory/stored-memories.js';
@@ -43,11 +43,6 @@ const deflate = promisify<string, ZlibOptions, Buffer>(deflateRaw);
 const inflate = promisify<Buffer, Buffer>(inflateRaw);
 
 /** What to export, and how. A session must meet all conditions. */
-export interface ExportOptions {
-  appName?: string;
-  /** Leaves out the state of apps (`app:`), which belongs to nobody. */
-  userId?: string;
-}
 
 const APP_TABLES = ['sessions', 'userStates', 'appStates', 'artifacts', 'memories'] as const;
 
@@ -61,8 +56,8 @@ const BATCH = 200;
 export async function* exportRecords(
   database: Database,
   call: ErrorContext,
-  { appName, userId }: ExportOptions,
-): AsyncGenerator<TransferRecord> {
+  { appName, userId }: Partial<Pick<SessionKey, 'appName' | 'userId'>>,
+): AsyncGenerator<ExportRecord> {
   const reading: Reading = {
     run: (work) => database.call(call, () => database.run(work)),
     snapshot: (work) => database.call(call, () => database.snapshot(work)),
@@ -71,11 +66,7 @@ export async function* exportRecords(
     yield* exportApp(reading, app, userId);
 }
 
-async function* exportApp(
-  reading: Reading,
-  appName: string,
-  userId: string | undefined,
-): AsyncGenerator<TransferRecord> {
+async function* exportApp(reading: Reading, appName: string, userId: string | undefined): AsyncGenerator<ExportRecord> {
   const { run } = reading;
   const stateOf = async (owner: SessionKey, scope: Scope) => {
     const entries = await run((sql) => writtenState(sql, owner, scope));
@@ -258,7 +249,7 @@ function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey, scop
 }
 
 /** Refuses damage: it would be missing in the export, and nobody would know. */
-function refuse(key: SessionKey, events: readonly DamagedEvents[], stateKeys: readonly string[] = []): never {
+function refuse(key: SessionKey, events: Damage['events'], stateKeys: readonly string[] = []): never {
   const what = key.sessionId === '' ? 'State' : `Session ${key.sessionId}`;
   throw new DamagedSessionError(
     `${what} cannot be exported: it is damaged. Repair it with SessionMaintenance.repair, and export again.`,

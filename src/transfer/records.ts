@@ -46,14 +46,14 @@ export interface StateChangeRecord {
 }
 
 /** The state of an app (`app:`). */
-export interface AppRecord {
+interface AppRecord {
   type: 'app';
   appName: string;
   state: readonly StateRecord[];
 }
 
 /** The state of a user in an app (`user:`). */
-export interface UserRecord {
+interface UserRecord {
   type: 'user';
   appName: string;
   userId: string;
@@ -149,8 +149,20 @@ export interface MemoryRecord extends SessionKey {
   data: Record<string, unknown>;
 }
 
-/** A line of an export. */
-export type TransferRecord =
+/**
+ * A line of an export: JSON with what is stored of an app, a user, a session, an event, a version of an artifact, a part of its
+ * content, or a memory. Keep it whole: `importSessions` reads its other properties, too.
+ */
+export interface TransferRecord {
+  type: 'app' | 'user' | 'session' | 'event' | 'artifact' | 'part' | 'memory';
+  appName: string;
+  /** Absent for the state of an app. */
+  userId?: string;
+  sessionId?: string;
+}
+
+/** All that a line of an export has. */
+export type ExportRecord =
   AppRecord | UserRecord | SessionRecord | EventRecord | ArtifactRecord | ArtifactPartRecord | MemoryRecord;
 
 /** A record that can be stored. `owner` has empty names if the state does not belong to a session. */
@@ -237,8 +249,7 @@ const checkChange = object<StateChangeRecord>(
   { seq, kind: oneOf('state', 'trimmed'), set: aRecord, removed: strings },
   ...(['seq', 'kind', 'set', 'removed'] as const),
 );
-const isType = (type: unknown): type is TransferRecord['type'] =>
-  typeof type === 'string' && Object.hasOwn(CHECKS, type);
+const isType = (type: unknown): type is ExportRecord['type'] => typeof type === 'string' && Object.hasOwn(CHECKS, type);
 
 /** Two levels more than a value: the change, and its object of state. */
 const RECORDED_LEVELS = MOST_LEVELS + 2;
@@ -257,7 +268,7 @@ export function storableRecord(record: unknown, number: number): StorableRecord 
     );
   try {
     CHECKS[type](record, name);
-    return storable(record as TransferRecord);
+    return storable(record as ExportRecord);
   } catch (error) {
     const isRefusal =
       error instanceof InvalidArgumentError ||
@@ -271,7 +282,7 @@ export function storableRecord(record: unknown, number: number): StorableRecord 
 const bytesIn = ({ words, embedding }: MemoryRecord) =>
   [words, embedding].flatMap((bytes) => (bytes === undefined ? [] : [Buffer.from(bytes, 'base64')]));
 
-function storable(record: TransferRecord): StorableRecord {
+function storable(record: ExportRecord): StorableRecord {
   const { type, appName } = record;
   switch (type) {
     case 'app':

@@ -6,10 +6,10 @@ import {
   SessionLeases,
   SessionMaintenance,
   SessionProjection,
-  type Codec,
   type Lease,
   type SessionKey,
 } from '../../src/index.js';
+import type { Codec } from '../../src/codecs/index.js';
 import { Suite, type OwnContext } from './rule.js';
 import { read, readSome } from './log-tools.js';
 import { LONG_LEASE, eventOf, idsOf, range, saying } from './tools.js';

@@ -8,8 +8,8 @@ import {
   SessionMaintenance,
   SessionProjection,
   adkServices,
-  type TransferRecord,
 } from '../../src/index.js';
+import type { TransferRecord } from '../../src/transfer/records.js';
 import { harnessOf } from '../support/harnesses/databases.js';
 import type { OwnStore } from '../support/harnesses/harness.js';
 import { HostNote } from '../support/harnesses/host-note.js';

@@ -1,6 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import pg from 'pg';
-import { EventLog, MikroOrmSessionService, type NotificationClient } from '../../src/index.js';
+import { EventLog, MikroOrmSessionService } from '../../src/index.js';
+import type { NotificationClient } from '../../src/model/options.js';
 import type { OwnStore } from '../support/harnesses/harness.js';
 import { examine } from '../../packages/studio/src/operations/doctor.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';

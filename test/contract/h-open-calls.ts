@@ -1,6 +1,7 @@
 import type { Event, Session } from '@google/adk';
 import fc from 'fast-check';
-import { MikroOrmSessionService, SessionMaintenance, openLongRunningCalls, type Codec } from '../../src/index.js';
+import { MikroOrmSessionService, SessionMaintenance, openLongRunningCalls } from '../../src/index.js';
+import type { Codec } from '../../src/codecs/index.js';
 import { Calls, callsIn } from '../../src/conversation/calls.js';
 import { beginsTurn } from '../../src/model/turn.js';
 import { keyOf } from '../support/harnesses/harness.js';

@@ -4,7 +4,7 @@ import {
   EventLog,
   MikroOrmSessionService,
   SessionMaintenance,
-  type DamagedEvents,
+  type Damage,
   type MikroOrmSessionServiceOptions,
 } from '../../src/index.js';
 import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
@@ -21,12 +21,16 @@ interface Damaging {
   title: string;
   sql: string;
   values?: readonly unknown[];
-  events: readonly DamagedEvents[];
+  events: readonly Damage['events'][number][];
 }
 
-const at = (problem: DamagedEvents['problem'], from: number, to = from): DamagedEvents => ({ from, to, problem });
+const at = (problem: Damage['events'][number]['problem'], from: number, to = from): Damage['events'][number] => ({
+  from,
+  to,
+  problem,
+});
 
-const deleting = (title: string, where: string, ...events: DamagedEvents[]): Damaging => ({
+const deleting = (title: string, where: string, ...events: Damage['events'][number][]): Damaging => ({
   title,
   sql: `delete from adk_events where ${where} and ${OF_SESSION}`,
   events,
@@ -110,7 +114,7 @@ function reporting(
   };
 }
 
-const isIn = (events: readonly DamagedEvents[]) => (id: string) => {
+const isIn = (events: readonly Damage['events'][number][]) => (id: string) => {
   const seq = Number(id.slice(1));
   return events.some(({ from, to }) => from <= seq && seq <= to);
 };

@@ -1,5 +1,6 @@
 import type { CreateEventParams } from '@google/adk';
-import { MikroOrmSessionService, SessionMaintenance, type Codec } from '../../src/index.js';
+import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
+import type { Codec } from '../../src/codecs/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, type OwnContext } from './rule.js';
 import { eventOf, expectCode, range } from './tools.js';

@@ -1,4 +1,5 @@
-import { MikroOrmSessionService, SessionMaintenance, type Codec } from '../../src/index.js';
+import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
+import type { Codec } from '../../src/codecs/index.js';
 import { Suite } from './rule.js';
 import { eventOf, expectCode, saying } from './tools.js';
 

@@ -1,12 +1,12 @@
 import { DeadlockException, type EntityManager } from '@mikro-orm/core';
 import {
   SessionMaintenance,
-  type Codec,
   type DatabaseError,
   type ImportResult,
   type MaintenanceResult,
   type PruneOptions,
 } from '../../src/index.js';
+import type { Codec } from '../../src/codecs/index.js';
 import { upTo } from './log-tools.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
 import { errorOf, faulty, saying, type Faults } from './tools.js';

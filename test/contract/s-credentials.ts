@@ -1,6 +1,7 @@
 import { AuthCredentialTypes, FunctionTool, LlmAgent, Runner, type AuthConfig, type Context } from '@google/adk';
 import { compression, encryption } from '../../src/codecs/index.js';
-import { MikroOrmCredentialService, SessionMaintenance, adkServices, type Codec } from '../../src/index.js';
+import { MikroOrmCredentialService, SessionMaintenance, adkServices } from '../../src/index.js';
+import type { Codec } from '../../src/codecs/index.js';
 import { scriptedModel } from '../../src/testing/index.js';
 import * as api from '../../src/index.js';
 import { HostNote } from '../support/harnesses/host-note.js';

@@ -5,10 +5,10 @@ import {
   DamagedSessionError,
   InvalidArgumentError,
   InvalidKeyError,
-  type Codec,
   type SessionKey,
-  type CodecOptions,
 } from '../../../src/index.js';
+import type { Codec } from '../../../src/model/codec.js';
+import type { CodecOptions } from '../../../src/model/options.js';
 import { CODEC_OPTIONS } from '../../../src/model/options.js';
 import { inWordsOfUrl } from '../../../src/model/setting-words.js';
 import { NAME_CODEC, printableLines, quoted } from '../../studio/src/operations/words.js';

@@ -1,6 +1,6 @@
+import type { EventRecord, SessionRecord } from '../../../src/internal.js';
 import type { ForeignRow } from './foreign-store.js';
 import { decodeExactly } from './exact-json.js';
-import type { EventRecord, SessionRecord } from '../../../src/index.js';
 import { isRecord } from '../../../src/model/json.js';
 
 /** How to read the rows of one of ADK's stores. */

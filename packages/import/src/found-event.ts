@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { UnreadableRow } from './foreign-rows.js';
 import type { RefusedRow } from './options.js';
-import { AdkMikroOrmError, type EventRecord, type StateRecord } from '../../../src/index.js';
+import { AdkMikroOrmError } from '../../../src/index.js';
+import type { StateRecord, EventRecord } from '../../../src/internal.js';
 import { encode, isRecord } from '../../../src/model/json.js';
 import { checkKeys } from '../../../src/model/keys.js';
 import { prefixed, scopeOf, type Scope } from '../../../src/model/state.js';

@@ -5,9 +5,8 @@ import {
   AlreadyExistsError,
   UnserializableValueError,
   type SessionKey,
-  type TransferRecord,
 } from '../../../src/index.js';
-import type { Import } from '../../../src/internal.js';
+import type { Import, ExportRecord } from '../../../src/internal.js';
 import type { RefusedRow } from './options.js';
 
 const REFUSALS = [
@@ -20,7 +19,7 @@ const REFUSALS = [
 
 /** Writes the records of another store. A session that cannot be written is reported, and the import continues. */
 export async function writeForeign(
-  records: AsyncIterable<TransferRecord> | Iterable<TransferRecord>,
+  records: AsyncIterable<ExportRecord> | Iterable<ExportRecord>,
   target: Import,
   onRefused: (row: RefusedRow) => void,
   onRecord: () => boolean,

@@ -1,13 +1,14 @@
 import type { EntityManager } from '@mikro-orm/core';
-import { CallInParts, Database, Import, IMPORT_OPTIONS, importModeOf } from '../../../src/internal.js';
-import { aBoolean, aFunction, anything, keyConditions, object } from '../../../src/model/arguments.js';
 import {
-  InvalidArgumentError,
-  type CommonOptions,
-  type ErrorContext,
-  type ImportResult,
-  type TransferRecord,
-} from '../../../src/index.js';
+  CallInParts,
+  Database,
+  Import,
+  IMPORT_OPTIONS,
+  importModeOf,
+  type ExportRecord,
+} from '../../../src/internal.js';
+import { aBoolean, aFunction, anything, keyConditions, object } from '../../../src/model/arguments.js';
+import { InvalidArgumentError, type CommonOptions, type ErrorContext, type ImportResult } from '../../../src/index.js';
 import { callHost } from '../../../src/model/host-callbacks.js';
 import { COMMON_OPTIONS } from '../../../src/model/options.js';
 import { ForeignStore } from './foreign-store.js';
@@ -81,7 +82,7 @@ async function storedSessions(
   from: EntityManager,
   options: CommonOptions,
   reading: ConstructorParameters<typeof ForeignReader>[3],
-): Promise<AsyncIterable<TransferRecord>> {
+): Promise<AsyncIterable<ExportRecord>> {
   const foreign = new Database(from, { ...options, codec: undefined, isForeign: true });
   const { read } = new CallInParts(foreign, { operation: 'importFrom', key: {} });
   const store = new ForeignStore(foreign.dialect, (name) => from.getPlatform().quoteIdentifier(name));

@@ -1,6 +1,6 @@
+import type { EventRecord } from '../../../src/internal.js';
 import type { ForeignRow } from './foreign-store.js';
 import { setOwn } from '../../../src/model/state.js';
-import type { EventRecord } from '../../../src/index.js';
 import { isRecord } from '../../../src/model/json.js';
 
 /** More paths with names that users of adk-python choose (events/event_actions.py; `Part` and `UiWidget`). */

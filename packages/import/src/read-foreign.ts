@@ -1,10 +1,10 @@
 import type { EventCursor, ForeignRow, ForeignStore } from './foreign-store.js';
 import { encode } from '../../../src/model/json.js';
 import { checkKeys, sessionIdentity } from '../../../src/model/keys.js';
-import type { SessionKey, EventRecord, SessionRecord, TransferRecord } from '../../../src/index.js';
+import type { SessionKey } from '../../../src/index.js';
 import { pagesOf } from '../../../src/model/pages.js';
 import { scopeOf } from '../../../src/model/state.js';
-import type { Run } from '../../../src/internal.js';
+import type { Run, ExportRecord, EventRecord, SessionRecord } from '../../../src/internal.js';
 import { UnreadableRow, type ForeignKind } from './foreign-rows.js';
 import { foundEvent, inOrder, stateRecords, withoutAnnulled, type FoundEvent, type Refuse } from './found-event.js';
 import type { RefusedRow } from './options.js';
@@ -56,7 +56,7 @@ export class ForeignReader {
     this.#onAnnulled = onAnnulled;
   }
 
-  async *records(): AsyncGenerator<TransferRecord> {
+  async *records(): AsyncGenerator<ExportRecord> {
     const read = (after?: ForeignRow) =>
       this.#run((sql) => this.#store.sessions(sql, after && sessionKeyOf(after), SESSIONS));
     for await (const rows of pagesOf(SESSIONS, read)) yield* this.#page(rows);
@@ -64,7 +64,7 @@ export class ForeignReader {
     for (const scope of ['user', 'app'] as const) yield* this.#alone(scope);
   }
 
-  async *#page(rows: readonly ForeignRow[]): AsyncGenerator<TransferRecord> {
+  async *#page(rows: readonly ForeignRow[]): AsyncGenerator<ExportRecord> {
     const sessions = rows.map((row) => this.#found(row));
     const shared = new Set<string>();
     for (const { key } of sessions) {
@@ -103,7 +103,7 @@ export class ForeignReader {
   }
 
   /** Yields the state of apps and users that have no more sessions. */
-  *#finishShared(others: ReadonlySet<string>): Generator<TransferRecord> {
+  *#finishShared(others: ReadonlySet<string>): Generator<ExportRecord> {
     for (const [identity, shared] of this.#shared) {
       if (others.has(identity)) continue;
       this.#shared.delete(identity);
@@ -111,7 +111,7 @@ export class ForeignReader {
     }
   }
 
-  *#sharedRecord({ scope, owner, state: values, writers }: Shared): Generator<TransferRecord> {
+  *#sharedRecord({ scope, owner, state: values, writers }: Shared): Generator<ExportRecord> {
     const state = stateRecords(owner, scope, values, idsOf(writers), this.#refuse);
     const { appName, userId = '' } = owner;
     if (state.length > 0)
@@ -119,7 +119,7 @@ export class ForeignReader {
   }
 
   /** State of apps and users without sessions. */
-  async *#alone(scope: 'app' | 'user'): AsyncGenerator<TransferRecord> {
+  async *#alone(scope: 'app' | 'user'): AsyncGenerator<ExportRecord> {
     const ownerIn = (row: ForeignRow) => ownerOf(scope, sessionKeyOf(row));
     const read = (after?: ForeignRow) =>
       this.#run((sql) => this.#store.stateAlone(sql, scope, after && Object.values(ownerIn(after)), SESSIONS));

@@ -1,4 +1,5 @@
-import { InvalidArgumentError, type SessionKey, type EventRecord, type TransferRecord } from '../../../src/index.js';
+import { InvalidArgumentError, type SessionKey } from '../../../src/index.js';
+import type { EventRecord, ExportRecord } from '../../../src/internal.js';
 import { encode, isRecord } from '../../../src/model/json.js';
 import { decodeExactly } from './exact-json.js';
 import { checkKeys } from '../../../src/model/keys.js';
@@ -28,7 +29,7 @@ interface Reading {
  *
  * @throws InvalidArgumentError for a text that is something else.
  */
-export function savedSessions(text: string, reading: Reading): TransferRecord[] {
+export function savedSessions(text: string, reading: Reading): ExportRecord[] {
   const read = decodeExactly(text)?.value;
   const saved: unknown[] = Array.isArray(read) ? read : [read];
   if (reading.as.sessionId !== undefined && saved.length !== 1)
@@ -80,7 +81,7 @@ function savedSession(saved: unknown, { as, refuse, onAnnulled }: Reading) {
   const { appName, userId } = key;
   const owners = { app: { appName }, user: { appName, userId }, session: key };
   const entries = (scope: Scope) => stateRecords(owners[scope], scope, state[scope], writers[scope], refuse);
-  const records: TransferRecord[] = [
+  const records: ExportRecord[] = [
     { type: 'app', appName, state: entries('app') },
     { type: 'user', appName, userId, state: entries('user') },
     {

@@ -1,5 +1,4 @@
 import { type SessionLogCursor, type SessionLogEntry, LogWentBackError } from '../../../src/index.js';
-import { clearTimeout, setInterval, setTimeout } from '../../../src/model/clock.js';
 import { decode } from '../../../src/model/json.js';
 import { SECURITY_HEADERS } from './guard.js';
 import { markdown } from './markdown.js';

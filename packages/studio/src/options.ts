@@ -1,11 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { CodecOptions, ErrorContext, LogCursor } from '../../../src/index.js';
+import type { CommonOptions, ErrorContext, LogCursor } from '../../../src/index.js';
 import type { StudioScope } from './guard.js';
 
 /** The positions of readers of the event log, by names that the host chooses. */
 export type LogReaders = Readonly<Record<string, LogCursor | number>>;
 
-export interface StudioOptions extends CodecOptions {
+export interface StudioOptions extends Pick<CommonOptions, 'codec' | 'maxDecodedBytes'> {
   /** Gets the driver's own error, with SQL and stored values, for the host's log. Visitors see neither. */
   onError?: (error: unknown, context: ErrorContext) => void;
   /** The path at which it is mounted, such as `/studio`; the root by default. */

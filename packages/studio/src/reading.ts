@@ -17,17 +17,17 @@ import {
 } from '../../../src/internal.js';
 import { NO_TOKENS, addTokens, tokensOf } from '../../../src/conversation/tokens.js';
 import {
-  type TokenCounts,
   EventLog,
   MikroOrmArtifactService,
   InvalidArgumentError,
   type SessionKey,
-  type CodecOptions,
-  type ReportingOptions,
+  type CommonOptions,
   type ReadEventsRequest,
   MikroOrmSessionService,
   type MikroOrmSessionServiceOptions,
 } from '../../../src/index.js';
+import type { TokenCounts } from '../../../src/conversation/tokens.js';
+import type { CodecOptions } from '../../../src/model/options.js';
 import { decode, decodeEvent, given, isRecord } from '../../../src/model/json.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import { MAX_SEQ, gapsIn } from '../../../src/model/seq-ranges.js';
@@ -120,13 +120,16 @@ export class Reading {
   readonly artifacts: MikroOrmArtifactService;
   readonly log: EventLog;
   readonly database: Database;
-  readonly options: ReportingOptions & CodecOptions;
+  readonly options: Pick<CommonOptions, 'onError' | 'telemetry'> & CodecOptions;
   readonly #read: Run;
   readonly #toolApps: readonly string[] | undefined;
 
   constructor(
     readonly em: EntityManager,
-    { toolApps, ...options }: ReportingOptions & CodecOptions & Pick<MikroOrmSessionServiceOptions, 'toolApps'>,
+    {
+      toolApps,
+      ...options
+    }: Pick<CommonOptions, 'onError' | 'telemetry'> & CodecOptions & Pick<MikroOrmSessionServiceOptions, 'toolApps'>,
   ) {
     this.options = options;
     this.#toolApps = toolApps;

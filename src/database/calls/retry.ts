@@ -2,7 +2,7 @@ import { now } from '../../model/clock.js';
 import { isKeyNeeded, type KeyNeeded } from '../../model/codec.js';
 import { CodecError } from '../../model/errors.js';
 import { isUncertain, type Failure } from '../../model/failures.js';
-import type { RetryOptions } from '../../model/options.js';
+import type { CommonOptions } from '../../model/options.js';
 import { inTime, onAbort, pause } from '../../model/signals.js';
 import type { Telemetry } from '../../telemetry/telemetry.js';
 import { Aborted } from './connection.js';
@@ -62,7 +62,7 @@ export interface Retry {
 
 /** With the defaults of `retry` of the options. */
 export const retryOf = (
-  { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 }: RetryOptions = {},
+  { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 }: CommonOptions['retry'] = {},
   service: Pick<Retry, 'connections' | 'telemetry' | 'isJoined'>,
 ): Retry => ({ ...service, attempts, forMs, baseDelayMs, maxDelayMs });
 

@@ -1,5 +1,6 @@
 import type { MikroORM } from '@mikro-orm/core';
-import { adkEntities, distribute, migrate, MikroOrmSessionService } from '../../../src/index.js';
+import { adkEntities, migrate, MikroOrmSessionService } from '../../../src/index.js';
+import { distribute } from '../../../migrations/index.js';
 import { examine, type Finding } from '../../../packages/studio/src/operations/doctor.js';
 import { HARNESSES } from '../../support/harnesses/index.js';
 import { availableDatabases } from '../../support/servers.js';

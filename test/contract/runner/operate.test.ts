@@ -3,7 +3,7 @@ import { SqliteDriver } from '@mikro-orm/sqlite';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { AdkEvent, AdkSession, AdkSessionState, adkEntities } from '../../../entities/index.js';
-import type { TransferRecord } from '../../../src/index.js';
+import type { ExportRecord } from '../../../src/transfer/records.js';
 import { useExample } from './example.js';
 
 const DAY = 24 * 3_600_000;
@@ -112,9 +112,9 @@ describe('the example of operation', () => {
     const records = file
       .trimEnd()
       .split('\n')
-      .map((line) => JSON.parse(line) as TransferRecord);
+      .map((line) => JSON.parse(line) as ExportRecord);
     expect(numbersIn(output, 'export ')[0]).toBe(records.length);
-    const of = (type: TransferRecord['type']) => records.filter((record) => record.type === type).length;
+    const of = (type: ExportRecord['type']) => records.filter((record) => record.type === type).length;
     expect([of('session'), of('event')]).toEqual([sessions.length, events]);
     expect(numbersIn(output, 'import ').slice(0, 2)).toEqual([sessions.length, events]);
 

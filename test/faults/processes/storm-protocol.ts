@@ -1,11 +1,11 @@
-import type { DatabaseError, LogCursor, RetryOptions } from '../../../src/index.js';
+import type { DatabaseError, LogCursor, CommonOptions } from '../../../src/index.js';
 
 interface StormConnection {
   url: string;
   /** Names the driver, if the URL does not. */
   name?: 'better-sqlite';
   /** By default the writer retries at once, and an outage of a second is too long for it. */
-  retry?: RetryOptions;
+  retry?: NonNullable<CommonOptions['retry']>;
 }
 
 /** The job of a `storm-process.ts`. */

@@ -7,6 +7,7 @@ import path from 'node:path';
 import { AdkEvent, AdkProjection, AdkSession, AdkUserState, adkEntities } from '../../../entities/index.js';
 import * as api from '../../../src/index.js';
 import type { Studio } from '../../../packages/studio/src/index.js';
+import type { Codec } from '../../../src/codecs/index.js';
 import { testSessionService } from '../../../src/testing/index.js';
 import { FAILURES, passingOf, type Failure } from '../../../src/model/failures.js';
 import { navigationProblems } from '../../../site/navigation.js';
@@ -118,7 +119,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
   },
   'docs/artifacts.md Save from a stream': async (_given, { uploads, upload, saved }) => {
     expect(saved).toBe(0);
-    const stored = await (uploads as api.MikroOrmArtifactService).openArtifact(upload as api.RequestedArtifact);
+    const stored = await (uploads as api.MikroOrmArtifactService).openArtifact(upload as api.ArtifactAddress);
     expect(stored).toMatchObject({ mimeType: 'application/pdf', size: PLAN.length });
   },
   'docs/artifacts.md Serve them by HTTP': async (_given, { files, address }) => {
@@ -238,7 +239,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(await (sessionService as api.MikroOrmSessionService).getSession(key)).toMatchObject({ id: session.id });
   },
   'docs/codecs.md Erase a person from backups, too': async ({ orm, wrapped }, { perPerson }) => {
-    const service = new api.MikroOrmSessionService(orm.em, { codec: perPerson as api.Codec });
+    const service = new api.MikroOrmSessionService(orm.em, { codec: perPerson as Codec });
     await service.createSession({ appName: 'support', userId: 'bob', state: { a: 1, 'app:b': 2 } });
     expect([...wrapped.keys()].sort()).toEqual(['app', 'user bob']);
   },

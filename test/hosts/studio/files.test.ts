@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { buffer } from 'node:stream/consumers';
-import { MikroOrmArtifactService, createArtifactHandler, type RequestedArtifact } from '../../../src/index.js';
+import { MikroOrmArtifactService, createArtifactHandler, type ArtifactHandlerOptions } from '../../../src/index.js';
 import { availableDatabases } from '../../support/servers.js';
 import { Served, linksOf, query, shown, type Site } from './served.js';
 
@@ -41,6 +41,7 @@ describe.each(availableDatabases())('on %s', (name) => {
   };
 
   test('P14 the handler serves a version in parts, by ranges and with an ETag', async () => {
+    type RequestedArtifact = Parameters<ArtifactHandlerOptions['authorize']>[1];
     const asked: RequestedArtifact[] = [];
     const authorize = (_: Request, artifact: RequestedArtifact) => asked.push(artifact) > 0;
     const site = await served.listen(createArtifactHandler(artifacts, { authorize }).listener);

@@ -14,8 +14,8 @@ import {
   type ImportOptions,
   type ImportResult,
   type SessionKey,
-  type TransferRecord,
 } from '../../../src/index.js';
+import type { ExportRecord } from '../../../src/transfer/records.js';
 import { MikroOrmMemoryService } from '../../../src/memory/memory-service.js';
 import { pastState } from '../../../src/model/past-state.js';
 import type { EventRecord, SessionRecord } from '../../../src/transfer/records.js';
@@ -669,7 +669,7 @@ describe.each(availableDatabases())('beside writers on %s', (name) => {
 /** The sessions of a file, each with its events. */
 function sessionsIn(lines: readonly string[]): { session: SessionRecord; events: EventRecord[] }[] {
   const sessions: { session: SessionRecord; events: EventRecord[] }[] = [];
-  for (const record of parsed(lines) as TransferRecord[]) {
+  for (const record of parsed(lines) as ExportRecord[]) {
     if (record.type === 'session') sessions.push({ session: record, events: [] });
     else if (record.type === 'event') sessions.at(-1)!.events.push(record);
   }
@@ -858,7 +858,7 @@ test('L1 what is no record, or another session, is refused', async () => {
   const key = { appName: 'app', userId: 'u', sessionId: 's' };
   const session = await there.createSession(key);
   for (const id of ['e1', 'e2']) await there.appendEvent({ session, event: createEvent({ id }) });
-  const records = parsed(await linesOf(from)) as TransferRecord[];
+  const records = parsed(await linesOf(from)) as ExportRecord[];
   const into = (list: unknown[], options?: ImportOptions) =>
     new SessionMaintenance(to.em).importSessions(list, options);
   const [first, event, last] = records;

@@ -34,7 +34,7 @@ export async function createOnCitus(harness: ServerDatabase, template?: string):
 
 /** Uses few shards, since each is a table with its indexes. */
 export async function distributeTables(orm: MikroORM): Promise<void> {
-  const { distribute } = await import('../../../src/index.js');
+  const { distribute } = await import('../../../migrations/index.js');
   if (citusLayout('postgresql') === 'schema') await distribute(orm, { by: 'schema' });
   else await distribute(orm, { shards: 4 });
 }

@@ -1,4 +1,4 @@
-import { distribute, type DistributeOptions } from '../../../../src/index.js';
+import { distribute, type DistributeOptions } from '../../../../migrations/index.js';
 import type { Work } from '../run.js';
 
 export const runDistribution: Work<[DistributeOptions]> = async ({ orm, terminal }, options) => {

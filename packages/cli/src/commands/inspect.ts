@@ -6,7 +6,7 @@ import {
   type LogChange,
   type LogEntry,
   SessionMaintenance,
-  type StatsOptions,
+  type OwnerOptions,
   type SessionStats,
   type FindOpenCallsRequest,
   type FindSessionsRequest,
@@ -21,7 +21,7 @@ import type { Context, SessionWork, Work } from '../run.js';
 import { UsageError } from '../errors.js';
 import { countOf, noteEmpty } from './owner.js';
 
-export const stats: Work<[StatsOptions & { byApp?: true }]> = async ({ em, terminal }, { byApp, ...owner }) => {
+export const stats: Work<[OwnerOptions & { byApp?: true }]> = async ({ em, terminal }, { byApp, ...owner }) => {
   const maintenance = new SessionMaintenance(em, { timeoutMs: 0 });
   if (byApp) {
     const apps = await maintenance.stats({ ...owner, groupBy: 'app' });

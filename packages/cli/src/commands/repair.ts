@@ -1,11 +1,11 @@
-import { SessionMaintenance, type RepairOptions, type RepairedSession } from '../../../../src/index.js';
+import { SessionMaintenance, type BatchOptions, type RepairedSession } from '../../../../src/index.js';
 import { counted, quoted } from '../../../studio/src/operations/words.js';
 import { given } from '../../../../src/model/json.js';
 import type { Work } from '../run.js';
 import { Unfinished, UsageError } from '../errors.js';
 import { openFile } from '../files.js';
 
-type Args = [string, string | undefined, string | undefined, RepairOptions & { save?: string }];
+type Args = [string, string | undefined, string | undefined, BatchOptions & { save?: string }];
 
 export const repair: Work<Args> = async (
   { em, codec, terminal, confirm },

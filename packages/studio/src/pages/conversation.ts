@@ -1,4 +1,5 @@
-import { type TokenCounts, openLongRunningCalls } from '../../../../src/index.js';
+import { openLongRunningCalls } from '../../../../src/index.js';
+import type { TokenCounts } from '../../../../src/conversation/tokens.js';
 import { labelsIn } from '../../../../src/model/description.js';
 import { decode, isRecord } from '../../../../src/model/json.js';
 import { SCOPES, type Scope } from '../../../../src/model/state.js';

@@ -1,6 +1,7 @@
 import { Calls, isOpen, type Call } from '../../../../src/conversation/calls.js';
 import { NO_TOKENS, addTokens, tokensOf } from '../../../../src/conversation/tokens.js';
-import type { TokenCounts, SessionKey } from '../../../../src/index.js';
+import type { SessionKey } from '../../../../src/index.js';
+import type { TokenCounts } from '../../../../src/conversation/tokens.js';
 import { IMAGES } from '../../../../src/http/file.js';
 import { isRecord } from '../../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../../src/model/turn.js';

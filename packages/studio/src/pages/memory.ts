@@ -1,9 +1,4 @@
-import {
-  MikroOrmMemoryService,
-  type FoundMemory,
-  type StoredMemory,
-  type DamagedMemoryError,
-} from '../../../../src/index.js';
+import { MikroOrmMemoryService, type StoredMemory, type DamagedMemoryError } from '../../../../src/index.js';
 import { textOf } from '../../../../src/internal.js';
 import { given } from '../../../../src/model/json.js';
 import { counted, shortened } from '../operations/words.js';
@@ -42,7 +37,7 @@ export async function memoryPage(visit: Visit): Promise<Response> {
       }
     : await listed(service, owner, params);
   const of = { app: appName, user: userId };
-  const columns: Parameters<typeof table<StoredMemory & Partial<FoundMemory>>>[1] = {
+  const columns: Parameters<typeof table<StoredMemory & { score?: number }>>[1] = {
     What: ({ author, content }) =>
       html`${typeof author === 'string' && html`<span class="id"><bdi>${shortened(author, SHOWN_OF_NAME)}</bdi></span>`}
         <bdi>${shortened(textOf(content), SHOWN)}</bdi>`,

@@ -3,7 +3,7 @@ import {
   SessionMaintenance,
   SessionProjection,
   type SessionStats,
-  type UsageRow,
+  type Usage,
   LeaseHeldError,
   type SessionKey,
 } from '../../../../src/index.js';
@@ -161,7 +161,7 @@ async function charts({ scope }: Visit, maintenance: SessionMaintenance): Promis
   const days = Array.from({ length: DAYS }, (_, i) => dayOf(now - (DAYS - 1 - i) * DAY_MS));
   const [from = '', to = ''] = [days[0], days.at(-1)];
   const { rows } = await maintenance.usage({ ...scope, from, to, by: 'day' });
-  const seriesOf = (valueOf: (row: UsageRow) => number): Series[] =>
+  const seriesOf = (valueOf: (row: Usage['rows'][number]) => number): Series[] =>
     [...new Set(rows.map(({ appName }) => appName))].map((name) => {
       const ofApp = rows.filter(({ appName }) => appName === name);
       return { name, values: new Map(ofApp.map((row) => [row.group, valueOf(row)])) };
