@@ -44,7 +44,7 @@ async function* since<Entry>(...[call, heads, content]: Reading<Entry>): AsyncGe
 
 async function* watch<Entry>(...[call, all, content]: Reading<Entry>): AsyncGenerator<Entry> {
   const heads = all.watchLog(call);
-  const unfollow = call.follow(() => Math.max(0, heads.newest.position - content.position()));
+  const unfollow = call.follow(() => Math.max(0, heads.newest().position - content.position()));
   try {
     for (let head = await heads.poll(); ; head = await heads.next()) {
       let error = await content.wentBack(head);

@@ -8,19 +8,20 @@ import type { CompleteLogPosition } from '../../model/log-history.js';
 import { detached } from '../../telemetry/telemetry.js';
 import { changeCounter } from '../log-head.js';
 import { Positions, type Report } from '../positions.js';
+import type { ReaderCall } from '../reader-call.js';
 import { wakersOf } from './announcer.js';
 import { Waiters } from './waiters.js';
 import { WatchedSessions } from './watched-sessions.js';
 
-/** What a poller gives to a watcher. */
-export interface Watch<Head> {
-  /** As of the last poll; the same object until something changes. */
-  readonly head: Head;
-  /** Polls now. */
-  poll(): Promise<void>;
-  /** Resolves when a poll has found something new, or the signal fires. */
-  change(signal: AbortSignal | undefined): Promise<void>;
-  /** Resolves once no statement runs for the watcher. */
+/** The heads that one reader gets, one after the other. Whoever has one must `leave` it. */
+export interface HeadWatch<Head> {
+  /** @returns the head as of the last poll. */
+  newest(): Head;
+  /** Polls now. @returns the head, which may be unchanged. @throws Aborted when the signal fires. */
+  poll(): Promise<Head>;
+  /** Waits for a head that the reader does not have. @throws Aborted when the signal fires. */
+  next(): Promise<Head>;
+  /** Resolves once no statement runs for the reader. */
   leave(): Promise<void>;
 }
 
@@ -49,6 +50,7 @@ export class LogPoller {
   readonly #intervalMs: number;
   readonly #sessions: WatchedSessions;
   readonly #waiters = new Waiters();
+  /** They get failures while they are not waiting. */
   readonly #watchers = new Set<{ report: Report }>();
   #head: CompleteLogPosition = { position: 0, epoch: 0, change: 0, history: '' };
   /** The change counter of the last poll, with the number of watchers that had been added. */
@@ -77,55 +79,57 @@ export class LogPoller {
     this.#sessions = new WatchedSessions(database);
   }
 
-  /**
-   * Watches the log of all sessions.
-   *
-   * @param report gets failures while the watcher is not waiting.
-   */
-  watch(report: Report): Watch<CompleteLogPosition> {
+  /** Watches the log of all sessions. */
+  watch(call: ReaderCall): HeadWatch<CompleteLogPosition> {
     return this.#watch(
-      report,
+      call,
       () => this.#head,
       () => undefined,
     );
   }
 
-  /** Watches one session. Its head is undefined while there is no such session. @param report as for `watch`. */
-  watchSession(report: Report, key: SessionKey): Watch<SessionHead | undefined> {
+  /** Watches one session. Its head is undefined while there is no such session. */
+  watchSession(call: ReaderCall, key: SessionKey): HeadWatch<SessionHead | undefined> {
     const session = this.#sessions.add(key);
     // A running poll does not know the session yet.
     this.#isPollDue = true;
     return this.#watch(
-      report,
+      call,
       () => session.head,
       () => this.#sessions.leave(session),
     );
   }
 
-  #watch<Head>(report: Report, head: () => Head, forget: () => void): Watch<Head> {
-    const watcher = { report };
-    this.#watchers.add(watcher);
+  /** @param newest gives the same object until something changes. */
+  #watch<Head>(call: ReaderCall, newest: () => Head, forget: () => void): HeadWatch<Head> {
+    this.#watchers.add(call);
     this.#wakers.add(this.wake);
+    let head: Head | undefined;
     return {
-      get head() {
-        return head();
-      },
+      newest,
       poll: async () => {
-        try {
-          await this.#poll();
-        } catch (error) {
-          // The last watchers left and ended the poll, but this one has come since: poll again.
-          if (!(error instanceof Aborted) || !this.#watchers.has(watcher)) throw error;
-          await this.#poll();
-        }
+        await call.waitOrAbort(() =>
+          this.#poll().catch((error: unknown) => {
+            // The last watchers left and ended the poll, but this one has come since: poll again.
+            if (error instanceof Aborted && this.#watchers.has(call)) return this.#poll();
+            throw error;
+          }),
+        );
+        return (head = newest());
       },
-      change: (signal) => {
-        this.#timer?.ref();
-        return this.#waiters.wait(signal);
+      next: async () => {
+        for (;;) {
+          if (call.signal?.aborted) throw new Aborted();
+          if (newest() !== head) return (head = newest());
+          await call.wait(() => {
+            this.#timer?.ref();
+            return this.#waiters.wait(call.signal);
+          });
+        }
       },
       leave: async () => {
         forget();
-        this.#watchers.delete(watcher);
+        this.#watchers.delete(call);
         if (this.#watchers.size > 0) return;
         this.#wakers.delete(this.wake);
         await this.#stop();
