@@ -36,6 +36,7 @@ export type { CompleteLogEntry, LogChange, LogEntry, SessionLogEntry, SessionLog
 export type { LogCursor } from './model/log-history.js';
 export { SessionProjection, type SessionProjectionOptions } from './log/session-projection.js';
 export { toMessages, type EventPage, type Message, type MessageToolCall } from './conversation/messages.js';
+export type { OwnedEntity } from './maintenance/host-rows.js';
 export type { RepairedSession } from './maintenance/repair.js';
 export type {
   BatchOptions,
@@ -95,4 +96,4 @@ export type { MemoryEmbedding } from './memory/embedding.js';
 export type { MemoryProjectionOptions } from './memory/memory-projection.js';
 export { MikroOrmCredentialService } from './credentials/credential-service.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
-export type { TransferRecord } from './transfer/records.js';
+export type { TransferRecord } from './model/records.js';

@@ -32,5 +32,5 @@ export { NO_SUCH_INVOCATION } from './sessions/history.js';
 export { rangeIn } from './sessions/pages.js';
 export { findSummaries } from './sessions/stored-summaries.js';
 export { Import } from './transfer/import.js';
-export type { EventRecord, ExportRecord, SessionRecord, StateRecord } from './transfer/records.js';
+export type { EventRecord, ExportRecord, SessionRecord, StateRecord } from './model/records.js';
 export { transferredSession, type TransferredSession } from './transfer/transferred-sessions.js';

@@ -8,6 +8,8 @@ import {
 import { MikroOrmCredentialService } from './credentials/credential-service.js';
 import { SessionLeases, type SessionLeasesOptions } from './leases/session-leases.js';
 import { EventLog, type EventLogOptions } from './log/event-log.js';
+import { OWNED } from './maintenance/host-rows.js';
+import type { MaintenanceOptions } from './maintenance/options.js';
 import { SessionMaintenance } from './maintenance/session-maintenance.js';
 import { MEMORY_OPTIONS, MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from './memory/memory-service.js';
 import { aDuration } from './model/arguments.js';
@@ -26,6 +28,8 @@ import { MikroOrmSessionService } from './sessions/session-service.js';
 /** The options of all services, and those of each, by service. */
 export interface AdkServicesOptions extends Omit<CommonOptions, 'postgresql'> {
   postgresql?: PostgresqlOptions;
+  /** As for `SessionMaintenance`. */
+  owned?: MaintenanceOptions['owned'];
   /** Also for the `sessionService` of a lease; maintenance has its `toolApps`. */
   sessions?: Omit<MikroOrmSessionServiceOptions, keyof CommonOptions>;
   artifacts?: Omit<MikroOrmArtifactServiceOptions, keyof CommonOptions>;
@@ -37,6 +41,7 @@ export interface AdkServicesOptions extends Omit<CommonOptions, 'postgresql'> {
 const checkOptions = serviceOptions<AdkServicesOptions>({
   ...COMMON_OPTIONS,
   postgresql: checkPostgresql,
+  owned: OWNED,
   sessions: serviceOptions(SESSION_OPTIONS),
   artifacts: serviceOptions(ARTIFACT_OPTIONS),
   memory: serviceOptions(MEMORY_OPTIONS),
@@ -93,7 +98,7 @@ export interface AdkServices<Em extends EntityManager = EntityManager> {
  */
 export function adkServices<Em extends EntityManager>(em: Em, options: AdkServicesOptions = {}): AdkServices<Em> {
   const checked = checkOptions(options, 'The options of adkServices');
-  const { sessions, artifacts, memory, leases, log, postgresql = {}, ...rest } = checked;
+  const { sessions, artifacts, memory, leases, log, postgresql = {}, owned, ...rest } = checked;
   const { preparedStatements, notify, listen } = postgresql;
   const common = { ...rest, postgresql: { preparedStatements } };
   const writing = { ...common, ...sessions, postgresql: { preparedStatements, notify } };
@@ -107,7 +112,7 @@ export function adkServices<Em extends EntityManager>(em: Em, options: AdkServic
     ...(isEmpty ? {} : { credentialService: new MikroOrmCredentialService(em, common) }),
     leases: new SessionLeases(em, { ...writing, ...leases }),
     log: new EventLog(em, { ...following, ...log }),
-    maintenance: new SessionMaintenance(em, { ...common, toolApps: sessions?.toolApps }),
+    maintenance: new SessionMaintenance(em, { ...common, toolApps: sessions?.toolApps, owned }),
     async exactlyOnce(toolContext, work) {
       const sessionService = toolContext?.invocationContext.sessionService;
       if (toolContext && sessionService instanceof MikroOrmSessionService)

@@ -83,8 +83,8 @@ export class DeletionRun extends CallInParts {
   }
 
   /** The requested app, or all apps. */
-  #apps(appName: string | undefined, next: OwnedRows['nextApp']): AsyncGenerator<string> {
-    return namesOf(appName, (after) => this.read((sql) => next(sql, after)));
+  #apps({ appName, userId }: Pick<Owner, 'appName' | 'userId'>, next: OwnedRows['nextApp']): AsyncGenerator<string> {
+    return namesOf(appName, (after) => this.read((sql) => next(sql, after, userId)));
   }
 
   /**
@@ -112,7 +112,7 @@ export class DeletionRun extends CallInParts {
     const { batches } = this;
     if (!rows || (batches.isDryRun && !counted)) return;
     const count = (deleted: number) => counted?.(deleted) ?? {};
-    for await (const app of this.#apps(appName, nextApp)) {
+    for await (const app of this.#apps({ appName, userId: owner.userId }, nextApp)) {
       const meant = { ...owner, appName: app, includesLeased: batches.includesLeased };
       if (batches.isDryRun) batches.count(count(await this.read((sql) => rows.count(sql, meant))));
       else
@@ -125,7 +125,7 @@ export class DeletionRun extends CallInParts {
 
   /** Applies a deletion to the sessions of a walk, in one app or in all. */
   async walk(deletion: Deletion, { appName, ...way }: Omit<Walk, 'appName'> & Pick<Owner, 'appName'>): Promise<void> {
-    for await (const app of this.#apps(appName, (sql, after) => nextApp(sql, after, 'sessions'))) {
+    for await (const app of this.#apps({ appName }, (sql, after) => nextApp(sql, after, 'sessions'))) {
       const walk = { appName: app, ...way };
       const read = (after?: KeptSession) => this.read((sql) => walkedSessions(sql, walk, after, PAGE));
       for await (const page of pagesOf(PAGE, read)) {

@@ -17,12 +17,18 @@ import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, TOOL_APPS, serviceOptions, type CommonOptions } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
+import { OWNED, type OwnedEntity } from './host-rows.js';
 import type { StateOwner } from './repair.js';
 
 /** Options of `SessionMaintenance`. */
 export interface MaintenanceOptions extends CommonOptions {
   /** As for `MikroOrmSessionService`: `prune` and `eraseUser` delete the sessions of tools together with those of their callers. */
   toolApps?: readonly string[];
+  /**
+   * The host's own tables whose rows belong to people: `eraseUser` deletes these rows, before the sessions and in the order of the
+   * list, and the export of a person has them.
+   */
+  owned?: readonly OwnedEntity[];
 }
 
 /** How much work is done per transaction, and in total. */
@@ -191,7 +197,11 @@ function optionsOf<Options extends Partial<SessionKey>>(
   };
 }
 
-export const checkOptions = serviceOptions<MaintenanceOptions>({ ...COMMON_OPTIONS, toolApps: TOOL_APPS });
+export const checkOptions = serviceOptions<MaintenanceOptions>({
+  ...COMMON_OPTIONS,
+  toolApps: TOOL_APPS,
+  owned: OWNED,
+});
 export const checkImport = object<ImportOptions>(IMPORT_OPTIONS);
 export const checkStateOwner = optionsOf<StateOwner>('repair', OWNER, ({ appName }) => checkKeys({ appName }));
 export const checkRepair = object<Pick<BatchOptions, 'dryRun' | 'includeLeased'>>({

@@ -11,9 +11,10 @@ import type { LogCursor } from '../model/log-history.js';
 import type { ErrorContext } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import { exportRecords } from '../transfer/export.js';
+import { hostRows } from './host-rows.js';
 import { OWNED_ROWS } from '../transfer/owned-kinds.js';
 import { Import } from '../transfer/import.js';
-import type { TransferRecord } from '../transfer/records.js';
+import type { TransferRecord } from '../model/records.js';
 import { DeletionRun } from './deletion-run.js';
 import { eraseUser } from './erase-user.js';
 import {
@@ -74,14 +75,14 @@ export class SessionMaintenance {
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
    * @throws InvalidArgumentError if an option is unknown or its value is invalid.
-   * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
+   * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()` and the entities in `owned`.
    */
   constructor(em: EntityManager, options: MaintenanceOptions = {}) {
-    const { toolApps, ...common } = checkOptions(options, 'The options of SessionMaintenance');
+    const { toolApps, owned, ...common } = checkOptions(options, 'The options of SessionMaintenance');
     this.#database = new Database(em, common);
     this.#log = () => new EventLog(em, common);
     this.#toolApps = toolApps;
-    this.#kinds = OWNED_ROWS;
+    this.#kinds = [...hostRows(em, owned), ...OWNED_ROWS];
   }
 
   /**
@@ -114,8 +115,8 @@ export class SessionMaintenance {
 
   /**
    * Removes a person, in every app or in one: sessions with their events, including soft-deleted ones, artifacts, memories,
-   * credentials, `user:` state, and all their entries in the event log, whose readers see no gap. What the user writes meanwhile
-   * stays: call it again until all counts are 0.
+   * credentials, `user:` state, all their entries in the event log, whose readers see no gap, and their rows in the tables of
+   * `owned`. What the user writes meanwhile stays: call it again until all counts are 0.
    *
    * @returns what was deleted.
    * @throws UserNotErasedError after everything else was deleted, if sessions had to be skipped; its `done` is the result. Not
@@ -154,7 +155,8 @@ export class SessionMaintenance {
 
   /**
    * Reads what is stored as records, which `importSessions` writes elsewhere (contract L1): state of apps and users, sessions
-   * with their state, titles, labels and events, and artifacts. As lines of JSON, they are the same file from every database. Leases,
+   * with their state, titles, labels and events, artifacts and memories; with `userId` also the person's rows in the tables of
+   * `owned`, as MikroORM serializes them. As lines of JSON, they are the same file from every database. Leases,
    * positions and earlier contents of rewritten events are left out. While others write, each session is consistent; a session that
    * is deleted before it is read is left out.
    *
@@ -164,7 +166,7 @@ export class SessionMaintenance {
   exportSessions(options: OwnerOptions = {}): AsyncIterable<TransferRecord> {
     const checked = checkExport(options);
     const call: ErrorContext = { operation: 'exportSessions', key: givenKey(checked) };
-    return exportRecords(this.#database, call, checked);
+    return exportRecords(this.#database, call, checked, this.#kinds);
   }
 
   /**

@@ -5,9 +5,10 @@ import { supersededKeys } from '../database/statements/events.js';
 import { versionPage } from '../artifacts/artifact-store.js';
 import type { VersionKey } from '../artifacts/stored-version.js';
 import type { Database } from '../database/calls/database.js';
-import type { Run, Sql } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import { pastChangeOf, recordedChanges, type RecordedChange } from '../database/statements/changes.js';
 import { loggedEventsOfSession, type LoggedEvent } from '../database/statements/logged-events.js';
+import type { OwnedRows, Reading } from '../database/statements/owned-rows.js';
 import { isWhole } from '../database/statements/stored-session.js';
 import { nextApp, walkedSessions, type KeptSession } from '../database/statements/walk.js';
 import { labelsIn } from '../model/description.js';
@@ -27,17 +28,10 @@ import type {
   StateChangeRecord,
   StateRecord,
   ExportRecord,
-} from './records.js';
+} from '../model/records.js';
 import { transferredVersion } from './stored-artifacts.js';
 import { memoryPage, transferredMemories, type TransferredMemory } from '../memory/stored-memories.js';
 import { nextUserWithState, transferredSession, type TransferredSession } from './transferred-sessions.js';
-
-/** How an export reads. */
-interface Reading {
-  readonly run: Run;
-  /** The same as of one moment. */
-  readonly snapshot: Run;
-}
 
 const deflate = promisify<string, ZlibOptions, Buffer>(deflateRaw);
 const inflate = promisify<Buffer, Buffer>(inflateRaw);
@@ -57,13 +51,20 @@ export async function* exportRecords(
   database: Database,
   call: ErrorContext,
   { appName, userId }: Partial<Pick<SessionKey, 'appName' | 'userId'>>,
+  kinds: readonly OwnedRows[],
 ): AsyncGenerator<ExportRecord> {
   const reading: Reading = {
     run: (work) => database.call(call, () => database.run(work)),
     snapshot: (work) => database.call(call, () => database.snapshot(work)),
+    call: (work) => database.call(call, work),
   };
   for await (const app of namesOf(appName, (after) => reading.run((sql) => nextApp(sql, after, ...APP_TABLES))))
     yield* exportApp(reading, app, userId);
+  for (const { records, nextApp } of kinds) {
+    if (!records) continue;
+    for await (const app of namesOf(appName, (after) => reading.run((sql) => nextApp(sql, after, userId))))
+      yield* records.read(reading, { appName: app, userId });
+  }
 }
 
 async function* exportApp(reading: Reading, appName: string, userId: string | undefined): AsyncGenerator<ExportRecord> {

@@ -1,6 +1,6 @@
 import { isWhole } from '../database/statements/stored-session.js';
 import { AlreadyExistsError } from '../model/errors.js';
-import type { SessionRecord } from './records.js';
+import type { SessionRecord } from '../model/records.js';
 import type { TransferredSession } from './transferred-sessions.js';
 
 /** What an import does with sessions that are here. */

@@ -15,10 +15,11 @@ import { InvalidArgumentError, AlreadyExistsError } from '../model/errors.js';
 import { decodeEvent } from '../model/json.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity } from '../model/keys.js';
+import type { SessionRecord } from '../model/records.js';
 import type { ImportResult } from '../model/results.js';
 import { byScope, prefixed, type StateEntry } from '../model/state.js';
 import { planOf, type ImportPlan, type ImportRules } from './import-plan.js';
-import { storableRecord, type NumberedEvent, type SessionRecord, type StorableRecord } from './records.js';
+import { storableRecord, type NumberedEvent, type StorableRecord } from './records.js';
 import { encodedImport, importVersion, nameOf } from './stored-artifacts.js';
 import { encodedMemory, importMemory, type TransferredMemory } from '../memory/stored-memories.js';
 import {
@@ -95,6 +96,8 @@ export class Import {
       await this.#addEvent(storable, number);
     } else if (storable.type === 'part') {
       this.#addPart(storable, number);
+    } else if (storable.type === 'owned') {
+      // The host's own tables are the host's to fill.
     } else if (storable.type === 'memory') {
       if (this.#memories.length === 0 || this.#memories.length >= this.#mode.batchSize) await this.end();
       this.#memories.push(storable.memory);

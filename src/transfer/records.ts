@@ -23,147 +23,22 @@ import { checkKeys, checkedSessionKey, type ForkedFrom, type SessionKey } from '
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 import { beginsTurn, type LooseEvent } from '../model/turn.js';
+import type {
+  AppRecord,
+  ArtifactNames,
+  ArtifactPartRecord,
+  ArtifactRecord,
+  EventRecord,
+  HostRecord,
+  MemoryRecord,
+  SessionRecord,
+  StateChangeRecord,
+  StateRecord,
+  ExportRecord,
+  UserRecord,
+} from '../model/records.js';
 import type { VersionKey } from '../artifacts/stored-version.js';
 import { aContent, type TransferredMemory } from '../memory/stored-memories.js';
-
-/** A value of the state. Its key has no prefix, since the record names the owner. */
-export interface StateRecord {
-  key: string;
-  value: unknown;
-  /** The event that wrote it; null if it was set outside a run. */
-  eventId: string | null;
-}
-
-/**
- * A change of state outside an event; a session's past state is computed from both. `state` was set outside a run, after the event
- * `seq`. `trimmed` is the state before the first event that is kept.
- */
-export interface StateChangeRecord {
-  kind: 'state' | 'trimmed';
-  seq: number;
-  set: Record<string, unknown>;
-  removed: readonly string[];
-}
-
-/** The state of an app (`app:`). */
-interface AppRecord {
-  type: 'app';
-  appName: string;
-  state: readonly StateRecord[];
-}
-
-/** The state of a user in an app (`user:`). */
-interface UserRecord {
-  type: 'user';
-  appName: string;
-  userId: string;
-  state: readonly StateRecord[];
-}
-
-/** A session; its events follow as further records. */
-export interface SessionRecord extends SessionKey {
-  type: 'session';
-  /** In ms since 1970, like the other times. */
-  createTime: number;
-  lastUpdateTime: number;
-  /** The number of the oldest event that is kept; 1 if none was trimmed. */
-  firstSeq: number;
-  /** The number of the newest event; 0 if there was none. */
-  lastSeq: number;
-  /** When it was deleted with `deletion: 'soft'`. */
-  deletedAt?: number;
-  title?: string;
-  labels?: Record<string, string>;
-  /** Of a fork. */
-  forkedFrom?: ForkedFrom;
-  /** Its own state. */
-  state: readonly StateRecord[];
-  /** The state at its creation, with prefixed keys; by default the state that no event has written. */
-  created?: Record<string, unknown>;
-  changes?: readonly StateChangeRecord[];
-}
-
-/** An event of the session in the preceding record. */
-export interface EventRecord extends SessionKey {
-  type: 'event';
-  seq: number;
-  /** ADK's event as JSON. */
-  event: { id: string; timestamp: number } & Record<string, unknown>;
-  /** The keys of its state delta that lost to an earlier event with a later write. */
-  superseded?: readonly string[];
-}
-
-/** Names a version of an artifact in records. */
-interface ArtifactNames extends SessionKey {
-  /** Empty for a file of the user. */
-  sessionId: string;
-  /** Without `user:`. */
-  filename: string;
-  version: number;
-}
-
-/** A version of an artifact; the parts of its content follow as further records. */
-export interface ArtifactRecord extends ArtifactNames {
-  type: 'artifact';
-  /** When it was saved, in ms since 1970. */
-  createTime: number;
-  /** How many parts its content has. */
-  parts: number;
-  /** The Part without its content, the metadata, and type, size and hash. */
-  info: Record<string, unknown>;
-}
-
-/** A part of the content of the preceding artifact. */
-export interface ArtifactPartRecord extends ArtifactNames {
-  type: 'part';
-  /** Counted from 0. */
-  part: number;
-  /** The bytes in base64. */
-  data: string;
-}
-
-/** What an agent remembers. */
-export interface MemoryRecord extends SessionKey {
-  type: 'memory';
-  /** Empty if all users of the app share it. */
-  userId: string;
-  /** Empty if it belongs to no session. */
-  sessionId: string;
-  memoryId: string;
-  /** The number of its event, if a projection has added it. */
-  seq?: number;
-  /** When it was said, in ms since 1970, like the other times. */
-  time: number;
-  /** When it was added. */
-  createTime: number;
-  /** Before this time nobody finds it. */
-  settles?: number;
-  /** From this time on nobody finds it. */
-  expires?: number;
-  /** What a search compares, in base64. */
-  words: string;
-  /** Its vector, in base64, and the name of what made it. */
-  embedding?: string;
-  model?: string;
-  /** Content, author and metadata. */
-  data: Record<string, unknown>;
-}
-
-/**
- * A line of an export: JSON with what is stored of an app, a user, a session, an event, a version of an artifact, a part of its
- * content, or a memory. Keep it whole: `importSessions` reads its other properties, too.
- */
-export interface TransferRecord {
-  type: 'app' | 'user' | 'session' | 'event' | 'artifact' | 'part' | 'memory';
-  appName: string;
-  /** Absent for the state of an app. */
-  userId?: string;
-  sessionId?: string;
-}
-
-/** All that a line of an export has. */
-export type ExportRecord =
-  AppRecord | UserRecord | SessionRecord | EventRecord | ArtifactRecord | ArtifactPartRecord | MemoryRecord;
 
 /** A record that can be stored. `owner` has empty names if the state does not belong to a session. */
 export type StorableRecord =
@@ -178,7 +53,8 @@ export type StorableRecord =
       info: string;
     }
   | { type: 'part'; owner: VersionKey; part: number; data: Buffer }
-  | { type: 'memory'; owner: SessionKey; memory: TransferredMemory };
+  | { type: 'memory'; owner: SessionKey; memory: TransferredMemory }
+  | { type: 'owned' };
 
 export type NumberedEvent = StoredEvent & { seq: number };
 
@@ -242,6 +118,7 @@ const CHECKS = {
     },
     ...(['time', 'createTime', 'words', 'data'] as const),
   ),
+  owned: object<HostRecord>({ ...named, entity: aString, row: aRecord }),
 };
 const checkState = object<StateRecord>({ key: aString, value: anything, eventId: nullable(aString) }, 'key', 'eventId');
 const seq = seqFrom(0);
@@ -326,6 +203,8 @@ function storable(record: ExportRecord): StorableRecord {
       return { type, owner: versionOf(record), part: record.part, data: Buffer.from(record.data, 'base64') };
     case 'memory':
       return { type, owner: record, memory: storableMemory(record) };
+    case 'owned':
+      return { type };
   }
 }
 

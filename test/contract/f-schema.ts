@@ -9,7 +9,7 @@ import {
   SessionProjection,
   adkServices,
 } from '../../src/index.js';
-import type { TransferRecord } from '../../src/transfer/records.js';
+import type { TransferRecord } from '../../src/model/records.js';
 import { harnessOf } from '../support/harnesses/databases.js';
 import type { OwnStore } from '../support/harnesses/harness.js';
 import { HostNote } from '../support/harnesses/host-note.js';

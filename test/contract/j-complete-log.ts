@@ -8,7 +8,7 @@ import {
   type LogEntry,
   type SessionKey,
 } from '../../src/index.js';
-import type { TransferRecord } from '../../src/transfer/records.js';
+import type { TransferRecord } from '../../src/model/records.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { FoldedLog } from '../support/folded-log.js';
 import { expectSame, resultOf, tablesOf } from '../support/fold.js';

@@ -27,6 +27,7 @@ import { interleavingSuite } from './k-interleaving.js';
 import { turnsSuite } from './k-turns.js';
 import { usageSuite } from './k-usage.js';
 import { summarySuite } from './k-summaries.js';
+import { kindSuite } from './k-kinds.js';
 import { maintenanceSuite } from './k-maintenance.js';
 import { telemetrySuite } from './n-telemetry.js';
 import { codecSuite } from './m-codecs.js';
@@ -72,6 +73,7 @@ export const suites: readonly Suite[] = [
   completeLogSuite,
   projectionSuite,
   maintenanceSuite,
+  kindSuite,
   usageSuite,
   deletionSuite,
   interleavingSuite,

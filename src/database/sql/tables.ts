@@ -266,9 +266,7 @@ export function tablesOf(em: EntityManager): Tables {
     }
     return meta;
   };
-  // `em.schema` would be that of the request's `EntityManager`.
-  const { schema = em.config.get('schema') } = em.fork({ disableContextResolution: true });
-  const name = (entity: string) => quoted(em, metaOf(entity), schema);
+  const name = (entity: string) => quotedTable(em, metaOf(entity));
   const select = (entity: string, column: string) => {
     const properties: Record<string, EntityProperty> = metaOf(entity).properties;
     return properties[column]?.customType?.convertToJSValueSQL?.(column, em.getPlatform()) ?? column;
@@ -327,9 +325,12 @@ export function refuseWildcard(schema: string | undefined): void {
   }
 }
 
-function quoted(em: EntityManager, meta: EntityMetadata, ownSchema: string | undefined): string {
+/** @throws SchemaError for MikroORM's wildcard. */
+export function quotedTable(em: EntityManager, meta: EntityMetadata): string {
   const platform = em.getPlatform();
-  const schema = meta.schema ?? ownSchema;
+  // `em.schema` would be that of the request's `EntityManager`.
+  const { schema: ofManager = em.config.get('schema') } = em.fork({ disableContextResolution: true });
+  const schema = meta.schema ?? ofManager;
   refuseWildcard(schema);
   refusePlaceholder(`${schema}${meta.tableName}`);
   const table = platform.quoteIdentifier(meta.tableName);

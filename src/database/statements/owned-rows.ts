@@ -1,3 +1,4 @@
+import type { ExportRecord } from '../../model/records.js';
 import type { MaintenanceResult } from '../../model/results.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
 import type { Run, Sql } from '../dialects/dialect.js';
@@ -64,6 +65,20 @@ export interface EncodedRows<Row = unknown> {
   recoded(recoding: Recoding, rows: readonly Row[]): Promise<readonly Recoded[]>;
 }
 
+/** How an export reads. */
+export interface Reading {
+  readonly run: Run;
+  /** The same as of one moment. */
+  readonly snapshot: Run;
+  /** Runs what gets a connection by itself. */
+  readonly call: <T>(work: () => Promise<T>) => Promise<T>;
+}
+
+/** Rows that exports have. */
+interface OwnedRecords {
+  read(reading: Reading, owner: Owner): AsyncIterable<ExportRecord>;
+}
+
 /**
  * Rows of one kind that belong to people. `prune`, `eraseUser` and `reencode` do with each kind what it has here, and know none by its
  * name: a new kind is a file in its room, and a line in `OWNED_ROWS`.
@@ -72,10 +87,14 @@ export interface OwnedRows {
   readonly name: string;
   /** How a result counts them; absent if it does not. */
   readonly counted?: (rows: number) => Partial<MaintenanceResult>;
-  /** @returns the next app by name that has some; undefined if there is none. */
-  readonly nextApp: (sql: Sql, after: string) => Promise<string | undefined>;
+  /**
+   * @param userId only of this user, where that is less to read.
+   * @returns the next app by name that has some; undefined if there is none.
+   */
+  readonly nextApp: (sql: Sql, after: string, userId?: string) => Promise<string | undefined>;
   readonly rows?: DeletedRows;
   readonly texts?: readonly EncodedRows[];
+  readonly records?: OwnedRecords;
 }
 
 /** A table whose rows name their app and their user. */

@@ -3,7 +3,7 @@ import { SqliteDriver } from '@mikro-orm/sqlite';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { AdkEvent, AdkSession, AdkSessionState, adkEntities } from '../../../entities/index.js';
-import type { ExportRecord } from '../../../src/transfer/records.js';
+import type { ExportRecord } from '../../../src/model/records.js';
 import { useExample } from './example.js';
 
 const DAY = 24 * 3_600_000;

@@ -43,7 +43,7 @@ afterAll(() => orm.close(true));
 const TAKERS: Record<string, { known: string; call: (argument: never) => unknown }> = {
   adkServices: {
     known:
-      'retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, sessions, artifacts, memory, leases, log',
+      'retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, sessions, artifacts, memory, leases, log, owned',
     call: (options) => adkServices(orm.em, options),
   },
   'postgresql of adkServices': {
@@ -66,7 +66,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
   'leases of adkServices': { known: 'ttlMs', call: (leases) => adkServices(orm.em, { leases }) },
   'log of adkServices': { known: 'pollIntervalMs', call: (log) => adkServices(orm.em, { log }) },
   SessionMaintenance: {
-    known: 'retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, toolApps',
+    known: 'retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, toolApps, owned',
     call: (options) => new SessionMaintenance(orm.em, options),
   },
   'postgresql of MikroOrmSessionService': {

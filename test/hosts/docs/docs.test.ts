@@ -52,6 +52,9 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(kinds).toEqual(['session', 'event', 'event', 'event']);
     await withSessions(async (em) => expect([await em.count(AdkSession), await em.count(AdkEvent)]).toEqual([0, 0]));
   },
+  'docs/guides/delete-a-person.md Your own tables': (_given, { owned }) => {
+    expect(owned).toEqual({ Order: 1 });
+  },
   'docs/guides/files-of-a-conversation.md Files of a conversation': (_given, { listed, text }) => {
     expect(listed).toMatchObject([{ filename: 'user:address' }, { filename: 'report.txt', version: 0, size: 19 }]);
     expect(text).toBe('All lamps are sold.');

@@ -6,7 +6,8 @@ import { AdkEvent, AdkSession, adkEntities } from '../../../entities/index.js';
 import { AdkMigrator, adkMigrations } from '../../../migrations/index.js';
 import { migrate } from '../../../migrations/migrate.js';
 import { examine } from '../../../packages/studio/src/internal.js';
-import { MikroOrmSessionService, SessionMaintenance } from '../../../src/index.js';
+import { InvalidArgumentError, MikroOrmSessionService, SessionMaintenance, adkServices } from '../../../src/index.js';
+import type { ExportRecord } from '../../../src/model/records.js';
 import { isMikroOrm7 } from '../../support/mikro-orm.js';
 import { availableDatabases, databasesOf, type TestDatabase } from '../../support/servers.js';
 import {
@@ -245,6 +246,99 @@ describe.each(availableDatabases())('K1 K3 foreign keys of the host, on %s', (na
     expect(await found()).toMatchObject({ state: 'ok' });
     // MikroORM makes none on PostgreSQL; InnoDB makes its own.
     expect(statements.length > 0).toBe(/postgresql|pglite/.test(name));
+  });
+});
+
+describe.each(availableDatabases())('K1 the tables of a host that owned lists, on %s', (name) => {
+  const Ticket = defineEntity({
+    name: 'Ticket',
+    properties: {
+      id: p.bigint().primary().autoincrement(false),
+      appName: p.string().fieldName('app'),
+      userId: p.string(),
+      title: p.string(),
+      due: p.datetime(),
+      secret: p.string().hidden(),
+    },
+  });
+  const Note = defineEntity({
+    name: 'Note',
+    properties: {
+      id: p.integer().primary(),
+      app: p.string(),
+      person: p.string(),
+      ticket: () => p.manyToOne(Ticket).deleteRule('restrict'),
+    },
+  });
+  const owned = [
+    { entity: Note, appName: 'app', userId: 'person' },
+    { entity: Ticket, appName: 'appName', userId: 'userId' },
+  ];
+  const due = new Date('2026-11-27T20:00:00Z');
+
+  async function opened() {
+    const orm = await openHost(await emptyDatabase(name), { entities: [Ticket, Note] });
+    await updateSchema(orm);
+    const em = orm.em.fork();
+    for (const [id, appName, userId] of [
+      ['1', 'shop', 'ada'],
+      ['2', 'shop', 'ada'],
+      ['3', 'shop', 'bob'],
+      ['4', 'desk', 'ada'],
+    ]) {
+      await em.insert(Ticket, { id, appName, userId, title: `Lamp ${id}`, due, secret: 'x' } as never);
+      await em.insert(Note, { id: Number(id), app: appName, person: userId, ticket: id } as never);
+    }
+    const count = async () => [await orm.em.fork().count(Ticket), await orm.em.fork().count(Note)];
+    const services = adkServices(orm.em, { owned });
+    for (const userId of ['ada', 'bob']) await services.sessionService.createSession({ appName: 'shop', userId });
+    return { orm, count, ...services };
+  }
+
+  test('eraseUser counts their rows in a dry run, and deletes them before the sessions', async () => {
+    const { count, maintenance } = await opened();
+    const ofAda = { sessions: 1, owned: { Ticket: 3, Note: 3 } };
+    expect(await maintenance.eraseUser({ userId: 'ada', dryRun: true })).toMatchObject({ ...ofAda, batches: 1 });
+    expect(await count()).toEqual([4, 4]);
+    const inShop = { appName: 'shop', userId: 'ada', maxBatches: 2 };
+    expect(await maintenance.eraseUser(inShop)).toMatchObject({ sessions: 0, owned: { Ticket: 2, Note: 2 } });
+    expect(await maintenance.eraseUser({ userId: 'ada' })).toMatchObject({
+      sessions: 1,
+      owned: { Ticket: 1, Note: 1 },
+    });
+    expect(await count()).toEqual([1, 1]);
+  });
+
+  test('the export of a person has their rows as JSON, and an import leaves them out', async () => {
+    const { orm, count, maintenance } = await opened();
+    const records: ExportRecord[] = [];
+    for await (const record of maintenance.exportSessions({ userId: 'ada' })) records.push(record as ExportRecord);
+    const rows = records.flatMap((record) => (record.type === 'owned' && record.entity === 'Ticket' ? [record] : []));
+    expect(JSON.parse(JSON.stringify(rows))).toEqual(rows);
+    expect(rows.map(({ appName, userId, row }) => ({ appName, userId, ...row, id: String(row['id']) }))).toEqual(
+      [
+        ['desk', '4'],
+        ['shop', '1'],
+        ['shop', '2'],
+      ].map(([appName, id]) => ({ appName, userId: 'ada', id, title: `Lamp ${id}`, due: due.toISOString() })),
+    );
+    const everybody: string[] = [];
+    for await (const { type } of maintenance.exportSessions()) everybody.push(type);
+    expect(everybody).toEqual(['session', 'session']);
+
+    await maintenance.eraseUser({ userId: 'ada' });
+    const { sessions, records: read } = await new SessionMaintenance(orm.em).importSessions(records);
+    expect([sessions, read]).toEqual([1, records.length]);
+    expect(await count()).toEqual([1, 1]);
+  });
+
+  test('an entity or a property that is not there is refused', async () => {
+    const { orm } = await opened();
+    const [, ticket = owned[0]!] = owned;
+    const making = (given: unknown) => () => new SessionMaintenance(orm.em, { owned: [given] } as never);
+    expect(making({ ...ticket, appName: 'app' })).toThrow(/Ticket.*no property 'app'/);
+    expect(making({ ...ticket, entity: { name: 'Other' } })).toThrow(/does not know Other/);
+    expect(making({ entity: Ticket, appName: 'appName' })).toThrow(InvalidArgumentError);
   });
 });
 

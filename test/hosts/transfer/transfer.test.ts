@@ -15,10 +15,10 @@ import {
   type ImportResult,
   type SessionKey,
 } from '../../../src/index.js';
-import type { ExportRecord } from '../../../src/transfer/records.js';
+import type { ExportRecord } from '../../../src/model/records.js';
 import { MikroOrmMemoryService } from '../../../src/memory/memory-service.js';
 import { pastState } from '../../../src/model/past-state.js';
-import type { EventRecord, SessionRecord } from '../../../src/transfer/records.js';
+import type { EventRecord, SessionRecord } from '../../../src/model/records.js';
 import { faulty, until } from '../../contract/tools.js';
 import { FoldedLog } from '../../support/folded-log.js';
 import { expectSame, folded, resultOf, tablesOf } from '../../support/fold.js';

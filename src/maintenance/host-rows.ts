@@ -1,0 +1,104 @@
+import { QueryOrder, serialize, type EntityManager, type EntityMetadata } from '@mikro-orm/core';
+import { entityNamed } from '../../entities/mikro-orm.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { allOf, ifGiven, optionalTextOf, quotedTable } from '../database/sql/tables.js';
+import { countRows } from '../database/statements/count.js';
+import type { Owner, OwnedRows } from '../database/statements/owned-rows.js';
+import { aString, object, objects, rule } from '../model/arguments.js';
+import { isObject } from '../model/json.js';
+import { InvalidArgumentError, SchemaError } from '../model/errors.js';
+import type { HostRecord } from '../model/records.js';
+
+/** A table of the host whose rows belong to people. */
+export interface OwnedEntity {
+  /** The entity: its class, or what `defineEntity` returned. */
+  entity: { readonly name: string } | { readonly meta: { readonly className: string } };
+  /** Its property with the name of the app. */
+  appName: string;
+  /** Its property with the id of the user. */
+  userId: string;
+}
+
+const checkEntity = object<OwnedEntity>(
+  {
+    entity: rule('an entity', (value) => typeof value === 'function' || isObject(value)),
+    appName: aString,
+    userId: aString,
+  },
+  ...(['entity', 'appName', 'userId'] as const),
+);
+
+/** The value of `owned`. */
+export const OWNED = objects;
+
+/**
+ * Makes kinds of the host's tables. Their rows go before the sessions, to which they may refer, and in the order of the list.
+ *
+ * @throws SchemaError if the ORM does not know an entity.
+ * @throws InvalidArgumentError if an entity has no such property.
+ */
+export const hostRows = (em: EntityManager, owned: readonly OwnedEntity[] = []): OwnedRows[] =>
+  owned.map((each) => kindOf(em, checkEntity(each, 'owned')));
+
+function kindOf(em: EntityManager, { entity, appName, userId }: OwnedEntity): OwnedRows {
+  const name = 'meta' in entity ? entity.meta.className : entity.name;
+  const meta = entityNamed(em.getMetadata(), name);
+  if (!meta) throw new SchemaError(`The ORM does not know ${name}, which is in owned.`);
+  const [app, user] = [columnOf(em, meta, appName), columnOf(em, meta, userId)];
+  const table = quotedTable(em, meta);
+  const rowsOf = (owner: Owner) => {
+    const { where, values } = allOf([`${app} = ?`, owner.appName], ifGiven(`${user} = ?`, owner.userId));
+    return { from: `${table} where ${where}`, values };
+  };
+  return {
+    name,
+    counted: (rows) => ({ owned: { [name]: rows } }),
+    async nextApp(sql: Sql, after: string, ofUser?: string) {
+      const { where, values } = allOf([`${app} > ?`, after], ifGiven(`${user} = ?`, ofUser));
+      const [row] = await sql.all(`select min(${app}) as name from ${table} where ${where}`, values);
+      return (row && optionalTextOf(row['name'])) ?? undefined;
+    },
+    rows: {
+      precedeSessions: true,
+      count(sql, meant) {
+        const { from, values } = rowsOf(meant);
+        return countRows(sql, from, values);
+      },
+      // All at once: their keys may have any type, and not every driver gives back what it takes.
+      async page(sql, meant) {
+        const { from, values } = rowsOf(meant);
+        return (await sql.all(`select 1 as found from ${from} limit 1`, values)).length > 0 ? [[]] : [];
+      },
+      async erase(sql, meant) {
+        const { from, values } = rowsOf(meant);
+        return (await sql.run(`delete from ${from}`, values)).affectedRows;
+      },
+    },
+    records: {
+      async *read({ call }, owner): AsyncGenerator<HostRecord> {
+        // Only a person's: the other rows are the host's to copy.
+        if (owner.userId === undefined) return;
+        const where = { [appName]: owner.appName, [userId]: owner.userId };
+        const orderBy = meta.primaryKeys.map((key) => ({ [key]: QueryOrder.ASC }));
+        const found = await call(() => em.fork().find(meta.class, where, { orderBy, filters: false }));
+        for (const row of found) {
+          const json = JSON.stringify(serialize(row), (_key, value: unknown) =>
+            typeof value === 'bigint' ? String(value) : value,
+          );
+          const { appName, userId } = { userId: '', ...owner };
+          yield { type: 'owned', appName, userId, entity: name, row: JSON.parse(json) as Record<string, unknown> };
+        }
+      },
+    },
+  };
+}
+
+function columnOf(em: EntityManager, meta: EntityMetadata, property: string): string {
+  const { fieldNames = [] } = (meta.properties as Record<string, { fieldNames?: string[] }>)[property] ?? {};
+  const [column] = fieldNames;
+  if (column === undefined || fieldNames.length > 1)
+    throw new InvalidArgumentError(
+      `${meta.className}, which is in owned, has no property '${property}' with a column.`,
+    );
+  return em.getPlatform().quoteIdentifier(column);
+}
