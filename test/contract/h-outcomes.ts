@@ -486,7 +486,9 @@ outcomeSuite.own(
     const lease = await services.leases.acquire(keyOf(session), { holder: 'first' });
     await store.query('update adk_sessions set lease_expires = 1');
     const successor = await others.leases.acquire(keyOf(session), { holder: 'second' });
-    await expectCode(services.exactlyOnce(contextOf(session, lease.sessionService), pay), 'ADK_LEASE_LOST');
+    // Not rolled back at its end: it does not begin.
+    const unexpected = () => Promise.reject(new Error('The work has run.'));
+    await expectCode(services.exactlyOnce(contextOf(session, lease.sessionService), unexpected), 'ADK_LEASE_LOST');
     await lease.release();
     expect(await rows()).toEqual([]);
     const read = (await successor.sessionService.getSession(keyOf(session)))!;
