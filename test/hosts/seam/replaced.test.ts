@@ -120,7 +120,9 @@ test.each(availableDatabases())(
         await service.withEntityManager(tx).appendEvent({ session, event: saying('joined') });
         await tx.transactional((inner) => service.withEntityManager(inner).updateState({ ...KEY, set: { a: 1 } }));
       });
-      const apply = async (_: unknown, tx: EntityManager) => void (await (tx as SqlEntityManager).execute('select 1'));
+      const apply = async (_: unknown, tx: EntityManager) => {
+        await (tx as SqlEntityManager).execute('select 1');
+      };
       await new SessionProjection(em, { name: 'p', apply, clear: async () => undefined }).catchUp();
       await new SessionMaintenance(em).trim({ appName: 'app', keepLast: 1 });
       await expect(service.getSession({ ...KEY, sessionId: '' })).rejects.toThrow();
