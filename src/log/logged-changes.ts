@@ -44,6 +44,7 @@ export async function loggedChanges(
   const rows = await sql.all<ChangeRow>(text, [after, upTo, ...values, limit]);
   return mapTexts(rows, (row) => {
     const session = sessionKeyOf(row);
+    const id = numberOf(row.change_id);
     const change = {
       session,
       kind: row.kind,
@@ -55,7 +56,7 @@ export async function loggedChanges(
       firstSeq: optionalNumberOf(row.first_seq) ?? null,
       position: numberOf(row.position),
       number: numberOf(row.number),
-      data: decodedData(sql.texts, { ...session, origin: originIn(row) }, change, optionalTextOf(row.data)),
+      data: decodedData(sql.texts, { ...session, origin: originIn(row) }, { id, ...change }, optionalTextOf(row.data)),
     };
   });
 }
@@ -68,6 +69,7 @@ export async function changeBefore(sql: Sql, position: number): Promise<number> 
 }
 
 interface ChangeRow extends SessionKeyRow, OriginRow {
+  change_id: number | string;
   kind: ChangeKind;
   seq: number;
   event_seq: number | null;
@@ -79,7 +81,7 @@ interface ChangeRow extends SessionKeyRow, OriginRow {
 
 const texts = perTables(({ tables }: Sql) => {
   const { sessions, changes, select } = tables;
-  const changed = `select ${SESSION_COLUMNS}, ${originOf(tables, 'c')} as origin, kind, seq, event_seq, position, number,
+  const changed = `select ${SESSION_COLUMNS}, ${originOf(tables, 'c')} as origin, change_id, kind, seq, event_seq, position, number,
     case when kind in ('created', 'state') then ${select.data} end as data,
     (select s.first_seq from ${sessions} as s where ${isSameSession('s', 'c')}) as first_seq`;
   return {

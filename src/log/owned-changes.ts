@@ -1,4 +1,4 @@
-import { SESSION_KEY, isSameSession, originOf, optionalNumberOf, numberOf, textOf } from '../database/sql/tables.js';
+import { SESSION_KEY, isSameSession, originOf, numberOf, textOf } from '../database/sql/tables.js';
 import { HAS_CONTENT, recordChange } from '../database/statements/changes.js';
 import { encodedTable, ownerIn } from '../database/statements/encoded-rows.js';
 import { ownedTable, type OwnedRows } from '../database/statements/owned-rows.js';
@@ -32,11 +32,11 @@ export const ownedChanges: OwnedRows = {
         content: 'data',
         selected: tables.select.data,
         where: `data is not null and ${HAS_CONTENT}`,
-        more: `, kind, seq, event_seq, ${originOf(tables, 't')} as origin`,
+        more: `, kind, seq, ${originOf(tables, 't')} as origin`,
       }),
       contextOf: (row) => {
-        const eventSeq = optionalNumberOf(row['event_seq'] ?? null);
-        return ofChange(ownerIn(row), { kind: textOf(row['kind']), seq: numberOf(row['seq']), eventSeq });
+        const [id, seq] = [numberOf(row['change_id']), numberOf(row['seq'])];
+        return ofChange(ownerIn(row), { id, kind: textOf(row['kind']), seq });
       },
     }),
   ],

@@ -12,8 +12,8 @@ export interface CodecContext extends SessionKey {
   /** `change`: an entry of the log other than an event, which contains state. */
   kind: 'event' | 'state' | 'change' | 'artifact' | 'memory' | 'credential';
   /**
-   * Names the text within its kind: the event's id; the key of the state with its prefix; the kind and the numbers of a change; the
-   * version, the part and the filename of an artifact; a column and the memory's id; the credential's key.
+   * Names the text within its kind: the event's id; the key of the state with its prefix; the kind, the number and the id
+   * of a change; the version, the part and the filename of an artifact; a column and the memory's id; the credential's key.
    */
   name: string;
   /** Of a memory: which column. A codec may keep decoded lists of words, since a search reads those of all memories. */
@@ -135,5 +135,5 @@ export const ofCredential = (
 
 export const ofChange = (
   session: KnownSession,
-  { kind, seq, eventSeq }: { kind: string; seq: number; eventSeq?: number | null | undefined },
-): TextPlace => contextOf(session, 'change', `${kind} ${seq} ${eventSeq ?? ''}`);
+  { id, kind, seq }: { id: number; kind: string; seq: number },
+): TextPlace => contextOf(session, 'change', `${kind} ${seq} ${id}`);

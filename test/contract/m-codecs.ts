@@ -824,6 +824,85 @@ codecSuite.own('M2', 'a row that was moved, swapped or changed is damage', async
   }
 });
 
+codecSuite.own('M2', 'a text at the place of any other text is damage, and never a value', async (context) => {
+  const { app, orm, query } = context;
+  const damaged: unknown[] = [];
+  const memory = { onDamage: (error: unknown) => damaged.push(error) };
+  const codec = encryption({ currentKey: 'k1', key: bytesOf, required: true });
+  const { sessionService, artifactService, memoryService } = adkServices(orm.em, { codec, memory });
+  const owner = { appName: app, userId: 'alice' };
+  const key = { ...owner, sessionId: 's' };
+  const session = await sessionService.createSession({ ...key, state: { plan: 'none', seat: 'x' } });
+  for (const plan of ['free', 'gold'])
+    await sessionService.updateState({ ...key, set: { plan, 'user:of': plan, 'app:of': plan } });
+  const current = (await sessionService.getSession(key)) ?? session;
+  for (const id of ['e1', 'e2']) await sessionService.appendEvent({ session: current, event: saying(id, { id }) });
+  const filename = 'f';
+  for (const text of ['first', 'second']) await artifactService.saveArtifact({ ...key, filename, artifact: { text } });
+  for (const text of ['peanuts', 'walnuts'])
+    await memoryService.addMemory({ ...owner, memories: [{ content: { role: 'user', parts: [{ text }] } }] });
+
+  let forks = 0;
+  const reads: Record<string, () => Promise<unknown>> = {
+    session: async () => plain(await sessionService.getSession(key)),
+    past: async () => (await sessionService.forkSession(key, { at: 1, as: `fork ${forks++}` })).state,
+    versions: () => artifactService.listArtifactVersions({ ...key, filename }),
+    files: () => Promise.all([0, 1].map((version) => artifactService.loadArtifact({ ...key, filename, version }))),
+    memories: () => memoryService.searchMemory({ ...owner, query: 'peanuts walnuts' }),
+  };
+  const places: [read: string, table: string, column: string, order: string][] = [
+    ['session', 'events', 'data', 'seq'],
+    ['session', 'session_states', 'value', 'state_key'],
+    ['session', 'user_states', 'value', 'state_key'],
+    ['session', 'app_states', 'value', 'state_key'],
+    ['past', 'changes', 'data', 'change_id'],
+    ['versions', 'artifact_versions', 'info', 'version'],
+    ['memories', 'memories', 'data', 'memory_id'],
+  ];
+  interface Text {
+    read: string;
+    set: (text: string) => Promise<unknown>;
+    text: string;
+    place: string;
+  }
+  const texts: Text[] = [];
+  for (const [read, table, column, order] of places) {
+    const where = `app_name = ? and ${column} is not null${table === 'changes' ? ` and session_id = 's'` : ''}`;
+    const rows = await query<Record<string, unknown>>(
+      `select ${order}, ${column} as content from adk_${table} where ${where} order by ${order}`,
+      [app],
+    );
+    for (const { [order]: id, content } of rows) {
+      // As it is stored, with the space that marks it.
+      const text = typeof content === 'string' ? content : JSON.stringify(content).replace(/^\["adk/, '[ "adk');
+      const update = `update adk_${table} set ${column} = ? where ${where} and ${order} = ?`;
+      const set = (text: string) => query(update, [text, app, id]);
+      texts.push({ read, set, text, place: `${table}.${column} ${texts.length}` });
+    }
+  }
+  expect(new Set(texts.map(({ place }) => place.split(' ')[0])).size).toBe(places.length);
+  const before = new Map(
+    await Promise.all(Object.entries(reads).map(async ([name, read]) => [name, await read()] as const)),
+  );
+  const taken: string[] = [];
+  for (const { read, set, text, place } of texts) {
+    for (const other of texts) {
+      if (other.text === text) continue;
+      await set(other.text);
+      damaged.length = 0;
+      const outcome = await reads[read]!().then(
+        (value) => ({ value }),
+        (error: unknown) => ({ code: (error as AdkMikroOrmError).code }),
+      );
+      const isDamage = 'code' in outcome ? /^ADK_DAMAGED/.test(outcome.code) : damaged.length > 0;
+      if (!isDamage) taken.push(`${other.place} in ${place}: ${JSON.stringify(outcome)}`);
+    }
+    await set(text);
+  }
+  expect(taken).toEqual([]);
+  for (const [name, value] of before) if (name !== 'past') expect(await reads[name]!()).toEqual(value);
+});
+
 codecSuite.own('M2', 'a value of the state that was moved is damage', async (context) => {
   const { query } = context;
   const service = serviceOf(context, { codec: encrypting('k1') });

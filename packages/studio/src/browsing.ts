@@ -242,7 +242,12 @@ const timedChangesOf = ({ texts }: Sql, rows: readonly ChangeRow[]): TimedChange
       seq: numberOf(row['seq']),
       eventSeq: optionalNumberOf(row['event_seq']) ?? null,
     };
-    const data = decodedData(texts, knownIn(row), change, optionalTextOf(row['data']));
+    const data = decodedData(
+      texts,
+      knownIn(row),
+      { id: numberOf(row['change_id']), ...change },
+      optionalTextOf(row['data']),
+    );
     return { ...change, time: numberOf(row['changed']), data };
   });
 
@@ -285,7 +290,7 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   const newestSessions = (ofUser: boolean) => `(select ${SESSION_COLUMNS} from ${sessions}
       where app_name = ?${ofUser ? ' and user_id = ?' : ''} and status = 'active'
       order by last_update_time desc limit ${SEARCHED}) as s`;
-  const change = `kind, seq, event_seq, time as changed,
+  const change = `change_id, kind, seq, event_seq, time as changed,
     case when kind in ('created', 'state') then ${select.data} end as data, ${originOf(tables, 'c')} as origin`;
   const writer = `event_id, seq, timestamp as happened,
     case when ${sql.byteLength('data')} <= ${MOST_READ} then ${select.data} end as data,

@@ -6,6 +6,7 @@ import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
 import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
+import type { Bound } from '../drivers/driver.js';
 import { countChange } from '../dialects/session-rows.js';
 import {
   IN_SESSION,
@@ -54,20 +55,18 @@ const MOST_RECORDED = 1_000_000;
 /** Records a change, and encodes its data. */
 export async function recordChange(sql: Sql, change: NewChange): Promise<void> {
   const { session, kind, seq, eventSeq = null } = change;
-  const data = encodedData(sql.texts, session, change);
-  if (data !== null) await sql.dialect.limits?.refuseTooLarge(sql, data);
   const key = keyed(session);
-  const values = { ...key, kind, seq, eventSeq, data };
   const isNew = kind === 'created';
   const touches = TOUCHING.has(kind);
-  const id = uncountedId(change) ?? (await sql.dialect.operations.nextChange?.(sql, { ...session, isNew, touches }));
-  if (id !== undefined) {
-    await sql.run(...texts(sql).insert({ ...values, id }));
-    return;
-  }
+  let id = uncountedId(change) ?? (await sql.dialect.operations.nextChange?.(sql, { ...session, isNew, touches }));
   // Count in the row that the caller has locked: searching for the last change would lock the gap after it on InnoDB.
-  if (!isNew) await sql.run(...texts(sql)[touches ? 'touch' : 'count'](key));
-  await sql.run(...texts(sql).insertCounted(values));
+  if (id === undefined && !isNew) await sql.run(...texts(sql)[touches ? 'touch' : 'count'](key));
+  // Only a codec needs the id: without one, no statement is spent on it.
+  if (id === undefined && isEncoded(sql.texts, change)) id = await changeIdBy(sql, texts(sql).lastChange(key));
+  const data = encodedData(sql.texts, session, { ...change, id });
+  if (data !== null) await sql.dialect.limits?.refuseTooLarge(sql, data);
+  const values = { ...key, kind, seq, eventSeq, data };
+  await sql.run(...(id === undefined ? texts(sql).insertCounted(values) : texts(sql).insert({ ...values, id })));
 }
 
 /** What somebody does to a session that is in use, so that `prune` leaves it. A nightly trim is not among them. */
@@ -123,8 +122,9 @@ export async function recordTrim(
 ): Promise<void> {
   const key = keyed(session);
   await sql.run(...texts(sql).deleteBefore({ ...key, firstSeq }));
-  const data = encodedData(sql.texts, session, { kind: 'created', seq: 0, data: '{}' });
-  await sql.run(...texts(sql).setCreated({ ...key, data }));
+  const created: NewChange = { session, kind: 'created', seq: 0, data: '{}' };
+  const id = isEncoded(sql.texts, created) ? await changeIdBy(sql, texts(sql).created(key)) : undefined;
+  await sql.run(...texts(sql).setCreated({ ...key, data: encodedData(sql.texts, session, { ...created, id }) }));
   for (const { set } of piecesOf(sql.texts.codec, byScope(state)))
     await recordChange(sql, { session, kind: 'trimmed', seq, data: stateJson(set) });
 }
@@ -136,8 +136,8 @@ export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Re
     const seq = numberOf(row.seq);
     const known = { ...session, origin: row.origin ?? '' };
     const text = optionalTextOf(data);
-    const json = text === null ? null : sql.texts.decode(text, () => ofChange(known, { kind, seq }));
     const change = { id: numberOf(row.change_id), kind, seq };
+    const json = text === null ? null : sql.texts.decode(text, () => ofChange(known, change));
     return json instanceof Undecodable ? { ...change, data: null, undecodable: json } : { ...change, data: json };
   });
 }
@@ -160,7 +160,7 @@ export function copiedChanges(changes: readonly RecordedChange[], session: Known
 /** Empties a recorded change; its entry stays in the log. */
 export async function emptyChange(sql: Sql, session: KnownSession, { id, kind, seq }: RecordedChange): Promise<void> {
   const data = kind === 'state' ? changeText({ set: [], removed: [] }) : '{}';
-  const text = encodedData(sql.texts, session, { kind, seq, data });
+  const text = encodedData(sql.texts, session, { id, kind, seq, data });
   await sql.run(...texts(sql).setData({ ...keyed(session), id, data: text }));
 }
 
@@ -217,17 +217,26 @@ const changeText = ({ set, removed }: Piece) => `{"set":${stateJson(set)},"remov
 function encodedData(
   texts: StoredTexts,
   session: KnownSession,
-  change: Pick<NewChange, 'kind' | 'seq' | 'eventSeq' | 'data'>,
+  { id, data = null, ...change }: Pick<NewChange, 'kind' | 'seq' | 'data'> & { id: number | undefined },
 ): string | null {
-  const { kind, data = null } = change;
-  return data === null || !WITH_CONTENT.has(kind) ? data : texts.encode(data, () => ofChange(session, change));
+  const isPlain = data === null || id === undefined || !WITH_CONTENT.has(change.kind);
+  return isPlain ? data : texts.encode(data, () => ofChange(session, { ...change, id }));
 }
+
+async function changeIdBy(sql: Sql, statement: Bound): Promise<number | undefined> {
+  const [row] = await sql.all<{ change_id: number | string }>(...statement);
+  return row && numberOf(row.change_id);
+}
+
+/** Whether the text of a change differs from its JSON. */
+const isEncoded = ({ codec }: StoredTexts, { kind, data = null }: NewChange) =>
+  !codec.isNone && data !== null && WITH_CONTENT.has(kind);
 
 /** @returns the JSON; null if there is none, or if it cannot be decoded. */
 export function decodedData(
   texts: StoredTexts,
   session: KnownSession,
-  change: { kind: ChangeKind; seq: number; eventSeq?: number | null },
+  change: { id: number; kind: ChangeKind; seq: number },
   data: string | null,
 ): string | null {
   if (data === null || !WITH_CONTENT.has(change.kind)) return data;
@@ -275,6 +284,7 @@ const texts = perTables(({ dialect: { sql }, tables }: Sql) => {
   return {
     insert: named(inserted(':id')),
     insertCounted: named(inserted(lastChange)),
+    lastChange: named(`select last_change as change_id from ${sessions} where ${IN_SESSION}`),
     count: counted(false),
     touch: counted(true),
     select: named(`select change_id, kind, seq, ${select.data} as data, ${originOfSession(tables)} as origin
@@ -290,6 +300,7 @@ const texts = perTables(({ dialect: { sql }, tables }: Sql) => {
     setLastChange: named(
       `update ${sessions} set last_change = (select max(change_id) from ${changes} where ${IN_SESSION}) where ${IN_SESSION}`,
     ),
+    created: named(`select change_id from ${changes} where ${IN_SESSION} and kind = 'created'`),
     setCreated: named(`${update} and kind = 'created'`),
     setData: named(`update ${changes} set data = :data where ${IN_SESSION} and change_id = :id`),
     deleteOthers: named(`${deleteOfSession} and kind <> 'deleted'`),
