@@ -36,7 +36,6 @@ export type { CompleteLogEntry, LogChange, LogEntry, SessionLogEntry, SessionLog
 export type { LogCursor } from './model/log-history.js';
 export { SessionProjection, type SessionProjectionOptions } from './log/session-projection.js';
 export { toMessages, type EventPage, type Message, type MessageToolCall } from './conversation/messages.js';
-export type { OwnedEntity } from './maintenance/host-rows.js';
 export type { RepairedSession } from './maintenance/repair.js';
 export type {
   BatchOptions,

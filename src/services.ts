@@ -8,11 +8,10 @@ import {
 import { MikroOrmCredentialService } from './credentials/credential-service.js';
 import { SessionLeases, type SessionLeasesOptions } from './leases/session-leases.js';
 import { EventLog, type EventLogOptions } from './log/event-log.js';
-import { OWNED } from './maintenance/host-rows.js';
 import type { MaintenanceOptions } from './maintenance/options.js';
 import { SessionMaintenance } from './maintenance/session-maintenance.js';
 import { MEMORY_OPTIONS, MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from './memory/memory-service.js';
-import { aDuration } from './model/arguments.js';
+import { aDuration, objects } from './model/arguments.js';
 import { InvalidArgumentError } from './model/errors.js';
 import {
   COMMON_OPTIONS,
@@ -41,7 +40,7 @@ export interface AdkServicesOptions extends Omit<CommonOptions, 'postgresql'> {
 const checkOptions = serviceOptions<AdkServicesOptions>({
   ...COMMON_OPTIONS,
   postgresql: checkPostgresql,
-  owned: OWNED,
+  owned: objects,
   sessions: serviceOptions(SESSION_OPTIONS),
   artifacts: serviceOptions(ARTIFACT_OPTIONS),
   memory: serviceOptions(MEMORY_OPTIONS),

@@ -4,20 +4,13 @@ import type { Sql } from '../database/dialects/dialect.js';
 import { allOf, ifGiven, optionalTextOf, quotedTable } from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
 import type { Owner, OwnedRows } from '../database/statements/owned-rows.js';
-import { aString, object, objects, rule } from '../model/arguments.js';
+import { aString, object, rule } from '../model/arguments.js';
 import { isObject } from '../model/json.js';
 import { InvalidArgumentError, SchemaError } from '../model/errors.js';
 import type { HostRecord } from '../model/records.js';
+import type { MaintenanceOptions } from './options.js';
 
-/** A table of the host whose rows belong to people. */
-export interface OwnedEntity {
-  /** The entity: its class, or what `defineEntity` returned. */
-  entity: { readonly name: string } | { readonly meta: { readonly className: string } };
-  /** Its property with the name of the app. */
-  appName: string;
-  /** Its property with the id of the user. */
-  userId: string;
-}
+type OwnedEntity = NonNullable<MaintenanceOptions['owned']>[number];
 
 const checkEntity = object<OwnedEntity>(
   {
@@ -27,9 +20,6 @@ const checkEntity = object<OwnedEntity>(
   },
   ...(['entity', 'appName', 'userId'] as const),
 );
-
-/** The value of `owned`. */
-export const OWNED = objects;
 
 /**
  * Makes kinds of the host's tables. Their rows go before the sessions, to which they may refer, and in the order of the list.

@@ -8,6 +8,7 @@ import {
   anything,
   condition,
   object,
+  objects,
   oneOf,
   rule,
   type Known,
@@ -17,7 +18,6 @@ import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, TOOL_APPS, serviceOptions, type CommonOptions } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
-import { OWNED, type OwnedEntity } from './host-rows.js';
 import type { StateOwner } from './repair.js';
 
 /** Options of `SessionMaintenance`. */
@@ -28,7 +28,14 @@ export interface MaintenanceOptions extends CommonOptions {
    * The host's own tables whose rows belong to people: `eraseUser` deletes these rows, before the sessions and in the order of the
    * list, and the export of a person has them.
    */
-  owned?: readonly OwnedEntity[];
+  owned?: readonly {
+    /** The entity: its class, or what `defineEntity` returned. */
+    entity: { readonly name: string } | { readonly meta: { readonly className: string } };
+    /** Its property with the name of the app. */
+    appName: string;
+    /** Its property with the id of the user. */
+    userId: string;
+  }[];
 }
 
 /** How much work is done per transaction, and in total. */
@@ -200,7 +207,7 @@ function optionsOf<Options extends Partial<SessionKey>>(
 export const checkOptions = serviceOptions<MaintenanceOptions>({
   ...COMMON_OPTIONS,
   toolApps: TOOL_APPS,
-  owned: OWNED,
+  owned: objects,
 });
 export const checkImport = object<ImportOptions>(IMPORT_OPTIONS);
 export const checkStateOwner = optionsOf<StateOwner>('repair', OWNER, ({ appName }) => checkKeys({ appName }));
