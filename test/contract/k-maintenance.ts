@@ -944,12 +944,12 @@ maintenanceSuite.own('I5', 'state of a user or an app is repaired without a sess
   const value = '[ "adk-codec", 1, "x" ]';
   for (const table of ['user', 'app'])
     await query(`update adk_${table}_states set value = ? where state_key = 'x' and app_name = ?`, [value, app]);
-  for (const [owner, key, rows] of [
-    [{ appName: app }, 'app:x', 'adk_app_states'],
-    [user, 'user:x', 'adk_user_states'],
+  for (const [owner, userId, key, rows] of [
+    [{ appName: app }, '', 'app:x', 'adk_app_states'],
+    [user, user.userId, 'user:x', 'adk_user_states'],
   ] as const) {
     const error = await errorOf(read(maintain(context).exportSessions({ appName: app })));
-    expect(error).toMatchObject({ userId: '', ...owner, sessionId: '', stateKeys: [key] });
+    expect(error).toMatchObject({ appName: app, userId, sessionId: '', stateKeys: [key] });
     const dry = await maintain(context).repair(owner, { dryRun: true });
     expect(await maintain(context).repair(owner)).toEqual(dry);
     expect(dry).toEqual({ ...NOTHING_TAKEN, stateValues: [{ key, content: Buffer.from(value) }] });
