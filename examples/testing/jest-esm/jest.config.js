@@ -1,5 +1,18 @@
 /** @type {import('jest').Config} */
 export default {
-  transform: { '\\.ts$': '@swc/jest' },
+  transform: {
+    // Like TypeScript with `experimentalDecorators` and `emitDecoratorMetadata`, for entities with decorators.
+    '\\.ts$': [
+      '@swc/jest',
+      {
+        jsc: {
+          parser: { syntax: 'typescript', decorators: true },
+          transform: { legacyDecorator: true, decoratorMetadata: true },
+        },
+      },
+    ],
+  },
+  // With `"module": "nodenext"` an import of agent.ts names agent.js.
+  moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
   extensionsToTreatAsEsm: ['.ts'],
 };

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { cp, readFile, rm, symlink } from 'node:fs/promises';
+import { cp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { promisify } from 'node:util';
@@ -15,6 +15,23 @@ const INSTALLED = ['.bin', '@swc', '@types', 'jest', 'vitest'];
 
 /** Projects with one test each, which docs/testing.md shows. */
 const EXAMPLES = ['jest-commonjs', 'jest-esm', 'vitest'];
+
+/** A class with a decorator of `experimentalDecorators`, and what `emitDecoratorMetadata` says of its property. */
+const DECORATED = `
+export const types: Record<string, unknown> = {};
+
+const noted = (_key: string, type: unknown) => (_target: object, name: string) => {
+  types[name] = type;
+};
+Object.assign(Reflect, { metadata: noted });
+
+const Property = () => (_target: object, _name: string) => undefined;
+
+export class Ticket {
+  @Property()
+  title!: string;
+}
+`;
 
 /** On the MikroORM that this test itself runs on. */
 describe('docs/testing.md', () => {
@@ -62,6 +79,16 @@ describe('docs/testing.md', () => {
   test('jest fails on ES modules without the line of the configuration that names them', async () => {
     const config = JSON.stringify({ transform: { '\\.ts$': '@swc/jest' } });
     expect(await npmTest('jest-commonjs', '--config', config)).toMatch(/Must use import to load ES Module: /);
+  });
+
+  test.each(['jest-commonjs', 'jest-esm'])('%s compiles decorators, and imports that name .js', async (example) => {
+    const write = (file: string, text: string) => writeFile(path.join(folder, example, file), text);
+    await write('decorated.ts', DECORATED);
+    await write(
+      'decorated.test.ts',
+      "import { types } from './decorated.js';\ntest('has types', () => expect(types).toEqual({ title: String }));\n",
+    );
+    expect(await npmTest(example, 'decorated')).toMatch(/^Tests: +1 passed, 1 total$/m);
   });
 
   test('it shows the files of the examples as they are', async () => {
