@@ -1,4 +1,4 @@
-/** The cases that others test (baseline.md), each with the test of ours that has it. */
+/** The cases that the tests of other session services have, each with our test of it. */
 export const CHECKLIST: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'adk-go': {
     'create with a full key': 'A1 every request of the base class is taken',

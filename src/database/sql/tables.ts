@@ -235,7 +235,7 @@ export function insertIntoState(tables: Tables, scope: Scope): string {
   return `insert into ${stateTable(tables, scope)} (${STATE_KEYS[scope].join(', ')}, value, event_id)`;
 }
 
-/** Inserts events; rows like `EVENT_ROW` follow. */
+/** Inserts events; the values of their rows follow. */
 export function insertIntoEvents({ events }: Tables): string {
   return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data, superseded, begins_turn)`;
 }
@@ -243,7 +243,7 @@ export function insertIntoEvents({ events }: Tables): string {
 /** The primary key of artifacts; those of versions and parts have more columns. */
 export const ARTIFACT_COLUMNS = `${SESSION_COLUMNS}, filename`;
 
-/** Finds one artifact, or its versions or parts; takes `artifactValues`. */
+/** Finds one artifact, or its versions or parts; takes the values of `ARTIFACT_COLUMNS`. */
 export const ARTIFACT_WHERE = `${SESSION_WHERE} and filename = ?`;
 
 /** Inserts artifacts; takes the values of these columns, the version and the time for each row. */
