@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
@@ -71,4 +71,12 @@ test('npm run lint refuses an export that nobody imports, but for those of an en
   await rm(cwd, { recursive: true });
   const expected = ['Unused', 'unused'].map((name) => `src/b.ts: nobody imports ${name}. Remove its export.\n`);
   expect({ status, stderr }).toEqual({ status: 1, stderr: expected.join('') });
+});
+
+test('CONTRIBUTING.md says what each folder of the tests is for', async () => {
+  const text = await readFile('CONTRIBUTING.md', 'utf8');
+  const rooms = ['test/contract', 'test/faults', 'test/hosts', 'test/support'];
+  const inRooms = await Promise.all(rooms.map((room) => readdir(room, { withFileTypes: true })));
+  const folders = inRooms.flat().filter((entry) => entry.isDirectory());
+  expect(folders.map(({ name }) => name).filter((name) => !text.includes(`\`${name}\``))).toEqual([]);
 });
