@@ -1,7 +1,6 @@
 import type { Context, Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { createHash } from 'node:crypto';
-import { setImmediate as turnOfEventLoop } from 'node:timers/promises';
 import { runningCall } from '../conversation/recovery.js';
 import { toolResultEvent, toolResultOf } from '../conversation/tool-results.js';
 import { confirm } from '../database/calls/confirm.js';
@@ -11,6 +10,7 @@ import type { Sql } from '../database/dialects/dialect.js';
 import { isOpen } from '../database/orm/host-transaction.js';
 import { findEvent, seqOfEvent } from '../database/statements/events.js';
 import { lockSession } from '../database/statements/sessions.js';
+import { setImmediate } from '../model/clock.js';
 import {
   DamagedEventError,
   InsideTransactionError,
@@ -44,7 +44,7 @@ export async function exactlyOnce<Em extends EntityManager, T>(
   if (database.isJoined || (around && isOpen(around.transaction))) throw new InsideTransactionError();
   const key = keyOf(handle);
   // A workflow runs a tool while its call is being appended. After this, that append is in the queue of the session.
-  if (!runningCall(toolContext)) await turnOfEventLoop();
+  if (!runningCall(toolContext)) await new Promise<void>((resolve) => void setImmediate(resolve));
   const inTurn = async () => {
     const callEvent = runningCall(toolContext)?.event;
     if (!callEvent) throw noCall();

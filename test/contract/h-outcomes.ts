@@ -18,6 +18,7 @@ import {
   type Session,
 } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
+import timers from 'node:timers/promises';
 import { ScriptedModel, type Content, type Part } from '../../examples/scripted-model.js';
 import { toolResultOf } from '../../src/conversation/tool-results.js';
 import {
@@ -399,11 +400,16 @@ outcomeSuite.own('H6', 'exactlyOnce waits for a call that a workflow is still st
   const bank = await banking(context);
   const { services, pay, rows, fresh } = bank;
   const session = await bank.create();
-  // The same ids in each turn, as models have them that number their calls.
-  for (let i = 0; i < 2; i++) {
-    const node = clerk(model(calling('charge')), { charge: (toolContext) => services.exactlyOnce(toolContext, pay) });
-    const agent = new Workflow({ name: 'flow', edges: [['START', node]] });
-    await run(session, { agent: agent as unknown as BaseAgent, sessionService: services.sessionService });
+  const faked = jest.spyOn(timers, 'setImmediate').mockRejectedValue(new Error('the host has faked its timers'));
+  try {
+    // The same ids in each turn, as models have them that number their calls.
+    for (let i = 0; i < 2; i++) {
+      const node = clerk(model(calling('charge')), { charge: (toolContext) => services.exactlyOnce(toolContext, pay) });
+      const agent = new Workflow({ name: 'flow', edges: [['START', node]] });
+      await run(session, { agent: agent as unknown as BaseAgent, sessionService: services.sessionService });
+    }
+  } finally {
+    faked.mockRestore();
   }
   expect(await rows()).toEqual([11, 12]);
   const { events } = await fresh(session);
