@@ -73,13 +73,13 @@ export async function insertVersion(
   { info, parts }: EncodedVersion,
   createTime?: number,
 ): Promise<void> {
-  const { insertNow, insertAt } = texts(sql);
+  const { insertNow, insertAt } = statements(sql);
   await sql.dialect.limits?.refuseTooLarge(sql, info, inRow(parts));
   const id = [...valuesOf(key), key.version];
   const values = [...id, info, inRow(parts)];
   await (createTime === undefined ? sql.run(insertNow, values) : sql.run(insertAt, [...values, createTime]));
   if (parts.length > 1)
-    for (const [part, data] of parts.entries()) await sql.run(texts(sql).insertPart, [...id, part, data]);
+    for (const [part, data] of parts.entries()) await sql.run(statements(sql).insertPart, [...id, part, data]);
 }
 
 /** @returns the part to store in the version's row, if it is the only one. */
@@ -118,7 +118,7 @@ export async function readContent(
 /** All parts of a version, as they are stored. */
 export async function partsOf(sql: Sql, key: ArtifactKey, { data, version }: VersionRow): Promise<Buffer[]> {
   if (data !== null) return [bytesOf(data)];
-  const rows = await sql.all<{ data: unknown }>(texts(sql).parts, [...valuesOf(key), version]);
+  const rows = await sql.all<{ data: unknown }>(statements(sql).parts, [...valuesOf(key), version]);
   return rows.map((row) => bytesOf(row.data));
 }
 
@@ -132,7 +132,10 @@ export async function versionPage(
   const columns = ['user_id', 'session_id', 'filename', 'version'];
   const last = after && [after.userId, after.sessionId, after.filename, after.version];
   const { where, values } = ownedAfter(owner, columns, last);
-  const rows = await sql.all<ArtifactKeyRow & { version: number | string }>(texts(sql).page(where), [...values, limit]);
+  const rows = await sql.all<ArtifactKeyRow & { version: number | string }>(statements(sql).page(where), [
+    ...values,
+    limit,
+  ]);
   return rows.map((row) => ({ ...artifactKeyOf(row), version: numberOf(row.version) }));
 }
 
@@ -158,7 +161,7 @@ export async function readPart(
   part: number,
 ): Promise<Buffer | undefined> {
   const values = valuesOf(key);
-  const [row] = await sql.all<{ data: unknown; create_time: number | string | null }>(texts(sql).part, [
+  const [row] = await sql.all<{ data: unknown; create_time: number | string | null }>(statements(sql).part, [
     ...values,
     opened.version,
     ...values,
@@ -185,7 +188,7 @@ export async function listArtifacts(
   const keyset = after && keysetAfter(['a.session_id', 'a.filename'], [after.sessionId, after.filename]);
   const ofSession = sessionId === undefined ? '' : ` and a.session_id in ('', ?)`;
   const rows = await sql.all<VersionRow & { session_id: string; filename: string }>(
-    texts(sql).list(`${ofSession}${keyset ? ` and ${keyset.where}` : ''}`),
+    statements(sql).list(`${ofSession}${keyset ? ` and ${keyset.where}` : ''}`),
     [appName, userId, ...(sessionId === undefined ? [] : [sessionId]), ...(keyset?.values ?? []), limit],
   );
   return mapTexts(rows, (row) => {
@@ -202,25 +205,25 @@ export async function findVersion(sql: Sql, key: ArtifactKey, version?: number):
 
 /** All versions of an artifact, in order. */
 export async function allVersions(sql: Sql, key: ArtifactKey): Promise<StoredVersion[]> {
-  const rows = await sql.all<VersionRow>(texts(sql).all, valuesOf(key));
+  const rows = await sql.all<VersionRow>(statements(sql).all, valuesOf(key));
   return mapTexts(rows, (row) => storedVersion(sql.texts, key, row));
 }
 
 export async function versionNumbers(sql: Sql, key: ArtifactKey): Promise<number[]> {
-  const rows = await sql.all<{ version: number }>(texts(sql).numbers, valuesOf(key));
+  const rows = await sql.all<{ version: number }>(statements(sql).numbers, valuesOf(key));
   return rows.map(({ version }) => numberOf(version));
 }
 
 /** The names of a session's artifacts and of its user's, ordered by their bytes. */
 export async function artifactNames(sql: Sql, session: SessionKey): Promise<{ ofSession: string[]; ofUser: string[] }> {
-  const rows = await sql.all<{ session_id: string; filename: string }>(texts(sql).names, sessionValues(session));
+  const rows = await sql.all<{ session_id: string; filename: string }>(statements(sql).names, sessionValues(session));
   const of = (sessionId: string) =>
     rows.filter((row) => textOf(row.session_id) === sessionId).map((row) => textOf(row.filename));
   return { ofSession: of(session.sessionId), ofUser: of('') };
 }
 
 export async function deleteArtifact(sql: Sql, key: ArtifactKey): Promise<void> {
-  await sql.run(texts(sql).delete, valuesOf(key));
+  await sql.run(statements(sql).delete, valuesOf(key));
 }
 
 /** @param version undefined for the newest. */
@@ -231,14 +234,14 @@ export async function versionRow(
   { withData = false } = {},
 ): Promise<VersionRow | undefined> {
   if (version !== undefined && !isVersion(version)) return undefined;
-  const { of, newest } = withData ? texts(sql).oneWithData : texts(sql).one;
+  const { of, newest } = withData ? statements(sql).oneWithData : statements(sql).one;
   const values = valuesOf(key);
   const rows =
     version === undefined ? sql.all<VersionRow>(newest, values) : sql.all<VersionRow>(of, [...values, version]);
   return (await rows)[0];
 }
 
-const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artifactParts, select } }: Sql) => {
+const statements = perTables(({ dialect, tables: { artifacts, artifactVersions, artifactParts, select } }: Sql) => {
   const insert = (time: string) => `insert into ${artifactVersions}
     (${ARTIFACT_COLUMNS}, version, info, data, create_time) values (?, ?, ?, ?, ?, ?, ?, ${time})`;
   const all = (columns = '') =>

@@ -44,7 +44,7 @@ export async function versionsOf(sql: Sql, session: SessionKey, events: readonly
     for (const [filename, version] of Object.entries(actions?.artifactDelta ?? {})) add(filename, version);
   }
   // The host may show the upload otherwise. Then the name still has the invocation.
-  const saved = invocations.size === 0 ? [] : await sql.all(texts(sql).saved, sessionValues(session));
+  const saved = invocations.size === 0 ? [] : await sql.all(statements(sql).saved, sessionValues(session));
   for (const row of saved) {
     const filename = textOf(row['filename']);
     const invocation = /^artifact_(.+)_\d+$/s.exec(filename)?.[1];
@@ -68,7 +68,7 @@ const uploadedIn = (parts: unknown): string[] =>
  */
 export async function copyVersions(sql: Sql, from: SessionKey, to: SessionKey, named: NamedVersions): Promise<void> {
   if (named.size === 0) return;
-  const text = texts(sql);
+  const text = statements(sql);
   // Somebody may have saved artifacts under this id before the session existed.
   await sql.run(text.deleteOfSession, sessionValues(to));
   for (const [filename, versions] of named) {
@@ -120,7 +120,7 @@ async function recodeVersions(
   }
 }
 
-const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artifactParts } }: Sql) => {
+const statements = perTables(({ dialect, tables: { artifacts, artifactVersions, artifactParts } }: Sql) => {
   const copy =
     (into: string, selected: string, from: string, columns = selected) =>
     (versions: string) =>

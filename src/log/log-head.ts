@@ -84,7 +84,7 @@ export async function changeCounter(sql: Sql): Promise<string | undefined> {
 }
 
 export async function logHead(sql: Sql): Promise<LogHead> {
-  const rows = await sql.all<CounterRow>(texts(sql).selectHead, [POSITION, EPOCH, CHANGE]);
+  const rows = await sql.all<CounterRow>(statements(sql).selectHead, [POSITION, EPOCH, CHANGE]);
   const counters = new Map(rows.map(({ name, value }) => [name, numberOf(value)]));
   return {
     position: counters.get(POSITION) ?? 0,
@@ -117,7 +117,7 @@ export async function endOfEpoch(sql: Sql, epoch: number): Promise<LogBoundary |
   return position === undefined ? undefined : { position: numberOf(position), change: numberOf(change) };
 }
 
-const texts = perTables(({ tables }: Sql) => {
+const statements = perTables(({ tables }: Sql) => {
   const { events, changes, counters } = tables;
   const counter = `select name, value from ${counters} where name = ?`;
   // Ordered, so that the index is read: if PostgreSQL took its statistics while many rows had no position, it expects `exists`

@@ -40,7 +40,7 @@ export async function loggedChanges(
   columns: LogColumns,
 ): Promise<LoggedChange[]> {
   const { where, values } = conditions({ ...columns, afterTimestamp: undefined });
-  const text = `${texts(sql).selectChanges}${where} order by number limit ?`;
+  const text = `${statements(sql).selectChanges}${where} order by number limit ?`;
   const rows = await sql.all<ChangeRow>(text, [after, upTo, ...values, limit]);
   return mapTexts(rows, (row) => {
     const session = sessionKeyOf(row);
@@ -64,7 +64,7 @@ export async function loggedChanges(
 /** @returns the number of the last change before the event with this position. */
 export async function changeBefore(sql: Sql, position: number): Promise<number> {
   if (position === 0) return 0;
-  const [row] = await sql.all<{ number: number | string }>(texts(sql).selectChangeBefore, [position]);
+  const [row] = await sql.all<{ number: number | string }>(statements(sql).selectChangeBefore, [position]);
   return row ? numberOf(row.number) : 0;
 }
 
@@ -79,7 +79,7 @@ interface ChangeRow extends SessionKeyRow, OriginRow {
   data: string | null;
 }
 
-const texts = perTables(({ tables }: Sql) => {
+const statements = perTables(({ tables }: Sql) => {
   const { sessions, changes, select } = tables;
   const changed = `select ${SESSION_COLUMNS}, ${originOf(tables, 'c')} as origin, change_id, kind, seq, event_seq, position, number,
     case when kind in ('created', 'state') then ${select.data} end as data,

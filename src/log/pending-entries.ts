@@ -55,10 +55,10 @@ interface PendingRows {
  * @param limit at most this many events, and as many changes.
  */
 export async function pendingEntries(sql: Sql, limit: number): Promise<Pending> {
-  let rows = await readRows(sql, texts(sql).select, [limit, limit]);
+  let rows = await readRows(sql, statements(sql).select, [limit, limit]);
   const areChangesCut = rows.changes.length === limit;
   // An event must not get its position before an earlier change of its session that did not fit in.
-  if (areChangesCut) rows = await readRows(sql, texts(sql).selectWithOwn, [limit, limit, limit, limit]);
+  if (areChangesCut) rows = await readRows(sql, statements(sql).selectWithOwn, [limit, limit, limit, limit]);
   const { own, lastChange } = rows;
   // Leaves events whose session's changes were not read for the next time: if several events have the same number, the two parts
   // of the statement may select different ones.
@@ -140,7 +140,7 @@ function inTime(events: readonly PendingRow[], changes: readonly PendingRow[], c
   return timed.sort((a, b) => a.time - b.time).map(({ entry }) => entry);
 }
 
-const texts = perTables(({ tables: { events, changes, counters } }: Sql) => {
+const statements = perTables(({ tables: { events, changes, counters } }: Sql) => {
   const firstEvents = (columns: string) =>
     `select ${columns} from ${events} where position is null order by position, seq limit ?`;
   // Ordered by number, so that a limited part has no gap inside a session. One statement, so that events and changes are of one

@@ -85,7 +85,7 @@ const MOST_READ = 65_536;
 
 /** @returns at most `limit` apps that have sessions and whose name is greater than `after`, in the order of their names. */
 export async function appsAfter(sql: Sql, after: string, limit: number): Promise<NamedUpdate[]> {
-  const rows = await sql.all(texts(sql).selectApps, [after, limit]);
+  const rows = await sql.all(statements(sql).selectApps, [after, limit]);
   return rows.map(namedUpdateOf);
 }
 
@@ -94,7 +94,7 @@ export async function usersAfter(sql: Sql, appName: string, after: string, limit
   const { pagesAlone, skipsToNextName } = sql.dialect.sql;
   const owners = pagesAlone ? [appName] : [appName, appName];
   const values = [...owners, after, ...(pagesAlone || skipsToNextName ? [] : [appName]), limit];
-  return (await sql.all(texts(sql).selectUsers, values)).map(namedUpdateOf);
+  return (await sql.all(statements(sql).selectUsers, values)).map(namedUpdateOf);
 }
 
 /** @param sessions of one app. @returns their sizes, by `sessionIdentity`. */
@@ -104,7 +104,7 @@ export async function sampledSizes(
 ): Promise<Map<string, Size>> {
   const [first] = sessions;
   if (!first) return new Map();
-  const { selectSize, selectPartSizes } = texts(sql);
+  const { selectSize, selectPartSizes } = statements(sql);
   const rows = await sql.all(
     sessions.map((_, i) => selectSize(i)).join(' union all '),
     sessions.flatMap((key) => sessionValues(key)),
@@ -138,7 +138,7 @@ export async function changesOf(
 ): Promise<TimedChange[]> {
   return timedChangesOf(
     sql,
-    await sql.all<ChangeRow>(texts(sql).selectChanges, [...sessionValues(owner), from, upTo, limit]),
+    await sql.all<ChangeRow>(statements(sql).selectChanges, [...sessionValues(owner), from, upTo, limit]),
   );
 }
 
@@ -156,7 +156,10 @@ export async function changesElsewhere(
 ): Promise<TimedChange[]> {
   const ofUser = scope === 'user' ? userId : visible.userId;
   const values = [appName, ...(ofUser === undefined ? [] : [ofUser]), limit];
-  return timedChangesOf(sql, await sql.all<ChangeRow>(texts(sql).selectChangesElsewhere(ofUser !== undefined), values));
+  return timedChangesOf(
+    sql,
+    await sql.all<ChangeRow>(statements(sql).selectChangesElsewhere(ofUser !== undefined), values),
+  );
 }
 
 /**
@@ -173,7 +176,7 @@ export async function writersOf(
 ): Promise<WritingEvent[]> {
   if (eventIds.length === 0) return [];
   const ids = placeholders(eventIds.length);
-  const own = await sql.all<Row>(`${texts(sql).selectWriters} where ${SESSION_WHERE} and event_id in (${ids})`, [
+  const own = await sql.all<Row>(`${statements(sql).selectWriters} where ${SESSION_WHERE} and event_id in (${ids})`, [
     ...sessionValues(session),
     ...eventIds,
   ]);
@@ -197,7 +200,7 @@ async function elsewhere(
 ): Promise<Row[]> {
   const ofUser = scope === 'user' ? userId : visible.userId;
   return sql.all<Row>(
-    `${texts(sql).selectElsewhere(ofUser !== undefined)} and e.event_id in (${placeholders(eventIds.length)})`,
+    `${statements(sql).selectElsewhere(ofUser !== undefined)} and e.event_id in (${placeholders(eventIds.length)})`,
     [appName, ...(ofUser === undefined ? [] : [ofUser]), ...eventIds],
   );
 }
@@ -251,7 +254,7 @@ const timedChangesOf = ({ texts }: Sql, rows: readonly ChangeRow[]): TimedChange
     return { ...change, time: numberOf(row['changed']), data };
   });
 
-const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
+const statements = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   const { sessions, events, eventParts, changes, select } = tables;
   const columns = sessionColumnsOf('s');
   // The column is unsigned on MariaDB, where a negative difference is an error.

@@ -69,7 +69,7 @@ export function onCitus(postgresql: Dialect): DistributedTables {
       ...postgresql.operations,
 
       async nextChange(sql, session) {
-        const { count, touch, read } = changeTexts(sql);
+        const { count, touch, read } = changeStatements(sql);
         const text = session.isNew ? read : session.touches ? touch : count;
         const [row] = await sql.all<{ last_change: number | string }>(text, sessionValues(session));
         return numberOf(row?.last_change);
@@ -115,7 +115,7 @@ const NODE_OF_USER = `select groupid as node from pg_dist_placement
 /** If the rows of a user are on one node. Appends to users of one node share the transaction. */
 function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
   const known = new Map<string, { node: number; until: number }>();
-  const appends = appendTexts(tables, dialectSql);
+  const appends = appendStatements(tables, dialectSql);
   const nodeOf = ({ session }: AppendBatch) => {
     const user = known.get(session.userId);
     return user && user.until > now() ? user.node : undefined;
@@ -145,7 +145,7 @@ function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
 function appendsOnOneNode(tables: Tables, dialectSql: DialectSql): DialectAppends {
   const { locked, take } = takeSeveral(tables, dialectSql);
   const several = named(`${locked} ${take}`);
-  const appends = appendTexts(tables, dialectSql);
+  const appends = appendStatements(tables, dialectSql);
   return {
     most: MOST,
     shares,
@@ -164,7 +164,7 @@ async function appendSeveral(sql: Sql, batches: readonly AppendBatch[], several:
 }
 
 /** The statements that take the numbers of a session alone, and of one that is skipped if somebody has locked its row. */
-function appendTexts(tables: Tables, sql: DialectSql) {
+function appendStatements(tables: Tables, sql: DialectSql) {
   const { sessions } = tables;
   const take = (end = '') =>
     appendStatement(sql, (condition) => `${addToLastSeq(tables)}${condition}${end} returning last_seq`);
@@ -182,7 +182,7 @@ function appendTexts(tables: Tables, sql: DialectSql) {
 async function append(
   sql: Sql,
   batches: readonly AppendBatch[],
-  { alone, shared }: ReturnType<typeof appendTexts>,
+  { alone, shared }: ReturnType<typeof appendStatements>,
   asked: readonly Bound[] = [],
 ): Promise<{ lastSeqs: (number | undefined)[]; answers: readonly (readonly object[])[] }> {
   const [begin, commit] = sql.isInTransaction ? [[], []] : [[BEGIN], [COMMIT]];
@@ -196,7 +196,7 @@ async function append(
   return { lastSeqs, answers: answers.slice(batches.length) };
 }
 
-const changeTexts = perTables(({ dialect, tables: { sessions } }: Sql) => {
+const changeStatements = perTables(({ dialect, tables: { sessions } }: Sql) => {
   const count = (touches: boolean) =>
     `update ${sessions} set ${countChange(dialect.sql, touches)} where ${SESSION_WHERE} returning last_change`;
   return {

@@ -35,7 +35,7 @@ export function lockedFor<Statement>(
 
 // If an event is too large for one packet, its content is in rows of `adk_event_parts`.
 
-const texts = perTables(({ dialect, tables: { events, eventParts, select } }: Sql) => ({
+const statements = perTables(({ dialect, tables: { events, eventParts, select } }: Sql) => ({
   insert: named(
     `insert into ${eventParts} (${SESSION_COLUMNS}, seq, part, text) values (:app, :user, :session, :seq, :part, :text)`,
   ),
@@ -62,13 +62,13 @@ export async function insertParts(sql: Sql, session: SessionKey, seq: number, js
     let end = Math.min(start + maxLength(sql), json.length);
     // Half of a surrogate pair would not survive on its own.
     if (/[\uD800-\uDBFF]/.test(json.charAt(end - 1)) && end < json.length) end--;
-    await sql.run(...texts(sql).insert({ ...keyed(session), seq, part, text: json.slice(start, end) }));
+    await sql.run(...statements(sql).insert({ ...keyed(session), seq, part, text: json.slice(start, end) }));
     start = end;
   }
 }
 
 export async function deleteParts(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-  if (sql.dialect.limits) await sql.run(...texts(sql).delete({ ...keyed(session), seq }));
+  if (sql.dialect.limits) await sql.run(...statements(sql).delete({ ...keyed(session), seq }));
 }
 
 /**
@@ -89,7 +89,7 @@ export async function replaceParts(sql: Sql, session: SessionKey, seq: number, j
 export async function deletePartsFrom(sql: Sql, session: SessionKey, first: number, last = MAX_SEQ): Promise<void> {
   if (!sql.dialect.limits) return;
   // Select the numbers first: by a range InnoDB would also lock the gap after it, where another session's parts are inserted.
-  const rows = await sql.all<{ seq: number }>(...texts(sql).selectNumbers({ ...keyed(session), first, last }));
+  const rows = await sql.all<{ seq: number }>(...statements(sql).selectNumbers({ ...keyed(session), first, last }));
   for (const seq of new Set(rows.map((row) => numberOf(row.seq)))) await deleteParts(sql, session, seq);
 }
 
@@ -105,7 +105,7 @@ export async function readParts(
   seq: number,
   options?: UnderLock,
 ): Promise<string | null | undefined> {
-  const select = lockedFor(texts(sql).select, sql, session, options);
+  const select = lockedFor(statements(sql).select, sql, session, options);
   const rows = await sql.all<PartRow>(...select({ ...keyed(session), seq }));
   const [first] = rows;
   if (!first) return undefined;

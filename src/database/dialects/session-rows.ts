@@ -170,7 +170,7 @@ export function stateRows(session: SessionKey, entries: readonly StateEntry[]): 
   return entries.map((entry) => ({ ...key, ...entry }));
 }
 
-/** The texts of statements that insert events and set state. */
+/** The statements that insert events and set state. */
 function insertsInto({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>) {
   const state = (ownOnly: boolean) =>
     perScope((scope) => {
@@ -188,7 +188,7 @@ function insertsInto({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>) {
   };
 }
 
-const insertTexts = perTables(insertsInto);
+const insertStatements = perTables(insertsInto);
 
 /** Inserts events with consecutive numbers, for the caller that holds the session's lock. */
 export async function insertEvents(
@@ -199,7 +199,7 @@ export async function insertEvents(
 ): Promise<void> {
   const whole = events.map((event) => (needsParts(sql, event.json) ? { ...event, json: null } : event));
   const rows = eventRows(session, firstSeq, whole);
-  for (const insert of statementsFor(sql.dialect, insertTexts(sql).events, rows)) await sql.run(...insert);
+  for (const insert of statementsFor(sql.dialect, insertStatements(sql).events, rows)) await sql.run(...insert);
   for (const [i, { json }] of events.entries())
     if (needsParts(sql, json)) await insertParts(sql, session, firstSeq + i, json);
 }
@@ -216,7 +216,7 @@ export async function setState(
   { ownOnly = false } = {},
 ): Promise<void> {
   const { dialect } = sql;
-  const inserts = ownOnly ? insertTexts(sql).ownState : insertTexts(sql).state;
+  const inserts = ownOnly ? insertStatements(sql).ownState : insertStatements(sql).state;
   for (const scope of SCOPES) {
     for (const { json } of state[scope]) await dialect.limits?.refuseTooLarge(sql, json);
     const rows = stateRows(session, state[scope]);
@@ -246,7 +246,7 @@ export function insertsOf(
   batches: readonly AppendBatch[],
   lastSeqs: readonly (number | undefined)[],
 ): Bound[] {
-  const inserts = insertTexts({ dialect, tables });
+  const inserts = insertStatements({ dialect, tables });
   const events: RowValues[] = [];
   const state = perScope((): RowValues[] => []);
   for (const [i, batch] of batches.entries()) {

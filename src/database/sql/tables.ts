@@ -296,7 +296,7 @@ export function namesOf(tables: Tables): string[] {
   return TABLES.map((table) => tables[table]);
 }
 
-/** Makes a value once for each set of tables, such as the texts of statements, so that a call only binds values. */
+/** Makes a value once for each set of tables, such as its statements, so that a call only binds values. */
 export function perTables<Context extends { tables: Tables }, Value>(
   make: (context: Context) => Value,
 ): (context: Context) => Value {

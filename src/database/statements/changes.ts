@@ -60,13 +60,15 @@ export async function recordChange(sql: Sql, change: NewChange): Promise<void> {
   const touches = TOUCHING.has(kind);
   let id = uncountedId(change) ?? (await sql.dialect.operations.nextChange?.(sql, { ...session, isNew, touches }));
   // Count in the row that the caller has locked: searching for the last change would lock the gap after it on InnoDB.
-  if (id === undefined && !isNew) await sql.run(...texts(sql)[touches ? 'touch' : 'count'](key));
+  if (id === undefined && !isNew) await sql.run(...statements(sql)[touches ? 'touch' : 'count'](key));
   // Only a codec needs the id: without one, no statement is spent on it.
-  if (id === undefined && isEncoded(sql.texts, change)) id = await changeIdBy(sql, texts(sql).lastChange(key));
+  if (id === undefined && isEncoded(sql.texts, change)) id = await changeIdBy(sql, statements(sql).lastChange(key));
   const data = encodedData(sql.texts, session, { ...change, id });
   if (data !== null) await sql.dialect.limits?.refuseTooLarge(sql, data);
   const values = { ...key, kind, seq, eventSeq, data };
-  await sql.run(...(id === undefined ? texts(sql).insertCounted(values) : texts(sql).insert({ ...values, id })));
+  await sql.run(
+    ...(id === undefined ? statements(sql).insertCounted(values) : statements(sql).insert({ ...values, id })),
+  );
 }
 
 /** What somebody does to a session that is in use, so that `prune` leaves it. A nightly trim is not among them. */
@@ -105,7 +107,7 @@ export function stateChanges(
 
 /** Records that a session is gone, and deletes its earlier records, except those of deletions. */
 export async function recordDeletion(sql: Sql, session: SessionKey): Promise<void> {
-  await sql.run(...texts(sql).deleteOthers(keyed(session)));
+  await sql.run(...statements(sql).deleteOthers(keyed(session)));
   await recordChange(sql, { session: { ...session, origin: '' }, kind: 'deleted', seq: 0 });
 }
 
@@ -121,17 +123,17 @@ export async function recordTrim(
   state: readonly StateEntry[],
 ): Promise<void> {
   const key = keyed(session);
-  await sql.run(...texts(sql).deleteBefore({ ...key, firstSeq }));
+  await sql.run(...statements(sql).deleteBefore({ ...key, firstSeq }));
   const created: NewChange = { session, kind: 'created', seq: 0, data: '{}' };
-  const id = isEncoded(sql.texts, created) ? await changeIdBy(sql, texts(sql).created(key)) : undefined;
-  await sql.run(...texts(sql).setCreated({ ...key, data: encodedData(sql.texts, session, { ...created, id }) }));
+  const id = isEncoded(sql.texts, created) ? await changeIdBy(sql, statements(sql).created(key)) : undefined;
+  await sql.run(...statements(sql).setCreated({ ...key, data: encodedData(sql.texts, session, { ...created, id }) }));
   for (const { set } of piecesOf(sql.texts.codec, byScope(state)))
     await recordChange(sql, { session, kind: 'trimmed', seq, data: stateJson(set) });
 }
 
 /** @returns the recorded changes of a session's state, in their order. */
 export async function recordedChanges(sql: Sql, session: SessionKey): Promise<RecordedChange[]> {
-  const rows = await sql.all<HistoryRow>(...texts(sql).select(keyed(session)));
+  const rows = await sql.all<HistoryRow>(...statements(sql).select(keyed(session)));
   return mapTexts(rows, ({ kind, data, ...row }) => {
     const seq = numberOf(row.seq);
     const known = { ...session, origin: row.origin ?? '' };
@@ -146,8 +148,8 @@ export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Re
 export async function copyChanges(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): Promise<void> {
   const key = keyed(to);
   const { app: fromApp, user: fromUser, session: fromSession } = keyed(from);
-  await sql.run(...texts(sql).copy({ ...key, fromApp, fromUser, fromSession, upTo }));
-  await sql.run(...texts(sql).setLastChange(key));
+  await sql.run(...statements(sql).copy({ ...key, fromApp, fromUser, fromSession, upTo }));
+  await sql.run(...statements(sql).setLastChange(key));
 }
 
 /** @returns the same changes for the new session, with a codec. */
@@ -161,12 +163,12 @@ export function copiedChanges(changes: readonly RecordedChange[], session: Known
 export async function emptyChange(sql: Sql, session: KnownSession, { id, kind, seq }: RecordedChange): Promise<void> {
   const data = kind === 'state' ? changeText({ set: [], removed: [] }) : '{}';
   const text = encodedData(sql.texts, session, { id, kind, seq, data });
-  await sql.run(...texts(sql).setData({ ...keyed(session), id, data: text }));
+  await sql.run(...statements(sql).setData({ ...keyed(session), id, data: text }));
 }
 
 /** Deletes the changes after an event, and those of later events, whose numbers will be used again. */
 export async function forgetChangesAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-  await sql.run(...texts(sql).deleteAfter({ ...keyed(session), seq }));
+  await sql.run(...statements(sql).deleteAfter({ ...keyed(session), seq }));
 }
 
 /** @returns the id of a change that no session's row counts; undefined for other changes. */
@@ -270,7 +272,7 @@ interface HistoryRow {
   origin: string | null;
 }
 
-const texts = perTables(({ dialect: { sql }, tables }: Sql) => {
+const statements = perTables(({ dialect: { sql }, tables }: Sql) => {
   const { changes, sessions, select } = tables;
   const lastChange = `(select last_change from ${sessions} where ${IN_SESSION})`;
   const inserted = (

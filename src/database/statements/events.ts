@@ -47,23 +47,23 @@ export async function replaceEvent(sql: Sql, session: SessionKey, seq: number, e
   const { timestamp, json, superseded = null, beginsTurn } = event;
   const data = await replaceParts(sql, session, seq, json);
   const content = { timestamp, data, superseded, begins: Number(beginsTurn) };
-  await sql.run(...texts(sql).update({ ...keyed(session), seq, ...content }));
+  await sql.run(...statements(sql).update({ ...keyed(session), seq, ...content }));
 }
 
 /** Copies a session's events up to a number to a new session of the same user, without a codec. */
 export async function copyEvents(sql: Sql, from: SessionKey, toSessionId: string, upTo: number): Promise<void> {
-  for (const copy of texts(sql).copy) await sql.run(...copy({ ...keyed(from), to: toSessionId, upTo }));
+  for (const copy of statements(sql).copy) await sql.run(...copy({ ...keyed(from), to: toSessionId, upTo }));
 }
 
 /** @returns the number of a session's first event with a later timestamp than this, in ms, for the caller that holds its lock. */
 export async function firstLaterThan(sql: Sql, session: SessionKey, timestamp: number): Promise<number | undefined> {
-  const [row] = await sql.all<{ seq: number }>(...texts(sql).selectLater({ ...keyed(session), timestamp }));
+  const [row] = await sql.all<{ seq: number }>(...statements(sql).selectLater({ ...keyed(session), timestamp }));
   return row && numberOf(row.seq);
 }
 
 /** Deletes the events after a number, for the caller that holds the session's lock. */
 export async function deleteEventsAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-  await sql.run(...texts(sql).deleteAfter({ ...keyed(session), seq }));
+  await sql.run(...statements(sql).deleteAfter({ ...keyed(session), seq }));
   await deletePartsFrom(sql, session, seq + 1);
 }
 
@@ -73,7 +73,7 @@ export async function deleteEventsAfter(sql: Sql, session: SessionKey, seq: numb
  * @returns the highest number of the session's events, including trimmed ones, whatever `last_seq` is; 0 if there was none.
  */
 export async function highestSeq(sql: Sql, session: SessionKey, { firstSeq }: SessionHead): Promise<number> {
-  const text = texts(sql).selectHighestNumber + underLock(sql, session);
+  const text = statements(sql).selectHighestNumber + underLock(sql, session);
   const [row] = await sql.all<{ seq: number }>(text, sessionValues(session));
   return Math.max(row ? numberOf(row.seq) : 0, firstSeq - 1);
 }
@@ -89,7 +89,7 @@ export async function findEvent(
   by: string | number,
   options?: UnderLock,
 ): Promise<EventContent | undefined> {
-  const { selectById, selectByNumber } = texts(sql);
+  const { selectById, selectByNumber } = statements(sql);
   const select = lockedFor(typeof by === 'string' ? selectById : selectByNumber, sql, session, options);
   const [row] = await sql.all<EventRow>(...select({ ...keyed(session), by }));
   if (!row) return undefined;
@@ -100,7 +100,7 @@ export async function findEvent(
 
 /** @returns the number of a stored event, whatever its content is. */
 export async function seqOfEvent(sql: Sql, session: SessionKey, eventId: string): Promise<number | undefined> {
-  const [row] = await sql.all<Pick<EventRow, 'seq'>>(...texts(sql).selectNumber({ ...keyed(session), eventId }));
+  const [row] = await sql.all<Pick<EventRow, 'seq'>>(...statements(sql).selectNumber({ ...keyed(session), eventId }));
   return row && numberOf(row.seq);
 }
 
@@ -116,7 +116,7 @@ export async function supersededKeys(
   session: SessionKey,
   { from, upTo }: { from: number; upTo: number },
 ): Promise<Map<number, readonly string[]>> {
-  const select = texts(sql).selectSuperseded({ ...keyed(session), from, upTo });
+  const select = statements(sql).selectSuperseded({ ...keyed(session), from, upTo });
   const rows = await sql.all<{ seq: number; superseded: string }>(...select);
   return new Map(rows.map((row) => [numberOf(row.seq), keysIn(textOf(row.superseded))]));
 }
@@ -154,7 +154,7 @@ interface EventRow extends OriginRow {
   data: string | null;
 }
 
-const texts = perTables(({ dialect, tables }: Sql) => {
+const statements = perTables(({ dialect, tables }: Sql) => {
   const { events, eventParts, select } = tables;
   const copy = (table: string, columns: string) =>
     named(`insert into ${table} (${SESSION_COLUMNS}, ${columns})

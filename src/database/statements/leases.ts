@@ -29,7 +29,7 @@ interface NewLease {
 
 // All statements use the database's clock (contract H1).
 
-const texts = perTables(({ dialect: { sql }, tables: { sessions } }: Sql) => {
+const statements = perTables(({ dialect: { sql }, tables: { sessions } }: Sql) => {
   const held = `${IN_SESSION} and ${LEASE_IS_CURRENT}`;
   return {
     // A token that is smaller than the row's was assigned earlier, and must not replace it. It equals the row's if this statement
@@ -51,18 +51,18 @@ export function nextToken(sql: Sql): Promise<number> {
 
 /** @returns whether the lease was free and now belongs to the holder. */
 export async function takeLease(sql: Sql, session: SessionKey, lease: NewLease): Promise<boolean> {
-  const { affectedRows } = await sql.run(...texts(sql).take({ ...keyed(session), ...lease }));
+  const { affectedRows } = await sql.run(...statements(sql).take({ ...keyed(session), ...lease }));
   return affectedRows > 0;
 }
 
 /** @returns whether the lease is still the one with this token. */
 export async function renewLease(sql: Sql, session: SessionKey, token: number, ttlMs: number): Promise<boolean> {
-  const { affectedRows } = await sql.run(...texts(sql).renew({ ...keyed(session), token, ttlMs }));
+  const { affectedRows } = await sql.run(...statements(sql).renew({ ...keyed(session), token, ttlMs }));
   return affectedRows > 0;
 }
 
 export async function releaseLease(sql: Sql, session: SessionKey, token: number): Promise<void> {
-  await sql.run(...texts(sql).release({ ...keyed(session), token }));
+  await sql.run(...statements(sql).release({ ...keyed(session), token }));
 }
 
 /**

@@ -98,14 +98,14 @@ export function loggedEvents(
   { isComplete = false } = {},
 ): Promise<LoggedEvent[]> {
   const { where, values } = conditions(columns);
-  const { selectEvents, selectAllEvents } = texts(sql);
+  const { selectEvents, selectAllEvents } = statements(sql);
   const select = isComplete ? selectAllEvents : selectEvents;
   return readEvents(sql, `${select}${where} order by position limit ?`, [after, upTo, ...values, limit]);
 }
 
 /** @returns one event; undefined if it is gone. */
 export async function loggedEvent(sql: Sql, session: SessionKey, seq: number): Promise<LoggedEvent | undefined> {
-  const [event] = await readEvents(sql, ...texts(sql).selectEvent({ ...keyed(session), seq }));
+  const [event] = await readEvents(sql, ...statements(sql).selectEvent({ ...keyed(session), seq }));
   return event;
 }
 
@@ -115,7 +115,7 @@ export async function loggedEventsOfSession(
   session: SessionKey,
   range: SessionLogRange,
 ): Promise<LoggedEvent[]> {
-  const { all, later } = lockedFor(texts(sql).selectSessionEvents, sql, session);
+  const { all, later } = lockedFor(statements(sql).selectSessionEvents, sql, session);
   const { afterTimestamp } = range;
   const values = { ...keyed(session), ...range };
   return readEvents(sql, ...(afterTimestamp === undefined ? all(values) : later({ ...values, afterTimestamp })));
@@ -154,7 +154,7 @@ interface EventRow extends SessionKeyRow {
   forked_seq: number | null;
 }
 
-const texts = perTables(({ dialect, tables }: Sql) => {
+const statements = perTables(({ dialect, tables }: Sql) => {
   const { sessions, events, select } = tables;
   const logged = (
     origin: string,

@@ -67,7 +67,7 @@ export async function findOpenCalls(
     [`app_name = ? and ${WAITS}`, appName],
     ifGiven('user_id = ?', userId),
     name === undefined ? undefined : ['name = ?', searchedName(name)],
-    ifGiven(texts(sql).isOpenFor, openFor),
+    ifGiven(statements(sql).isOpenFor, openFor),
     keyset && [keyset.where, ...keyset.values],
   ];
   const rows: FoundRow[] = [];
@@ -79,7 +79,7 @@ export async function findOpenCalls(
   const others = behind.map((key) => [`not (${SESSION_WHERE})`, ...sessionValues(key)]);
   for (const { only, end } of [{ only: others, end: '' }, ...current]) {
     const { where, values } = allOf(...conditions, ...only.map(([text = '', ...values]) => [text, ...values] as const));
-    rows.push(...(await sql.all<FoundRow>(texts(sql).find(where, order.join(', '), end), [...values, limit])));
+    rows.push(...(await sql.all<FoundRow>(statements(sql).find(where, order.join(', '), end), [...values, limit])));
   }
   if (behind.length > 0) rows.sort(byPlace).splice(limit);
   const stored: { key: SessionKey; row: FoundRow; text: string | undefined }[] = [];
@@ -98,13 +98,13 @@ export async function findOpenCalls(
 
 /** @returns the calls of a session in their order. */
 export async function openCallsOf(sql: Sql, session: SessionKey): Promise<LongRunningCall[]> {
-  const text = texts(sql).select + underLock(sql, session);
+  const text = statements(sql).select + underLock(sql, session);
   return (await sql.all<CallRow>(text, sessionValues(session))).map(callOf);
 }
 
 /** @returns the number of the first event with an open call; undefined if none is open. */
 export async function firstOpenCall(sql: Sql, session: SessionKey): Promise<number | undefined> {
-  const [row] = await sql.all<{ seq: number }>(texts(sql).selectFirst, sessionValues(session));
+  const [row] = await sql.all<{ seq: number }>(statements(sql).selectFirst, sessionValues(session));
   return row && numberOf(row.seq);
 }
 
@@ -121,13 +121,13 @@ export async function setOpenCalls(
   for (const call of stored) {
     const was = valuesOf(call);
     const now = rows.get(placeOf(call));
-    if (!now) await sql.run(...texts(sql).delete({ ...key, ...was }));
+    if (!now) await sql.run(...statements(sql).delete({ ...key, ...was }));
     else if (JSON.stringify(now) !== JSON.stringify(was))
-      await sql.run(...texts(sql).update({ ...key, ...now, before: was.openUntil }));
+      await sql.run(...statements(sql).update({ ...key, ...now, before: was.openUntil }));
     rows.delete(placeOf(call));
   }
   const added = [...rows.values()].map((values) => ({ ...key, ...values }));
-  for (const insert of statementsFor(sql.dialect, texts(sql).insert, added)) await sql.run(...insert);
+  for (const insert of statementsFor(sql.dialect, statements(sql).insert, added)) await sql.run(...insert);
   if (calls.areUnsettled !== new Calls(stored).areUnsettled)
     await setColumns(sql, session, { has_pending_calls: Number(calls.areUnsettled) });
 }
@@ -194,7 +194,7 @@ function callOf(row: CallRow): LongRunningCall {
   };
 }
 
-const texts = perTables(({ dialect: { sql }, tables: { openCalls, sessions, events, select } }: Sql) => {
+const statements = perTables(({ dialect: { sql }, tables: { openCalls, sessions, events, select } }: Sql) => {
   const columns = `open_until, seq, number, answered_from, name, timestamp, ${select.data} as call_json`;
   const place = `${IN_SESSION} and seq = :seq and number = :number and open_until =` as const;
   return {

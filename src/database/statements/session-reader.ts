@@ -126,9 +126,9 @@ export async function readSince(
 function rowsOf(
   sql: Sql,
   session: SessionKey,
-  statement: (texts: ReturnType<typeof statements>, key: ReturnType<typeof keyed>) => Bound,
+  statement: (all: ReturnType<typeof readStatements>, key: ReturnType<typeof keyed>) => Bound,
 ): Promise<Row[]> {
-  const found = texts(sql);
+  const found = statements(sql);
   return sql.all<Row>(...statement(sql.behind ? lockedFor(found, sql, session) : found.plain, keyed(session)));
 }
 
@@ -339,7 +339,7 @@ function turnsOf(tables: Tables, end: string) {
 }
 
 /** @param end see `underLock`; it ends each select of the session's rows, since a lock around a select does not hold inside of it. */
-function statements({ dialect: { sql, limits }, tables }: Sql, end: string) {
+function readStatements({ dialect: { sql, limits }, tables }: Sql, end: string) {
   const { sessions, events, eventParts, select } = tables;
   const own = (text: string) => (end === '' ? text : `(${text}${end})`);
   const join = sql.joinByNumber ?? plainJoin;
@@ -431,4 +431,4 @@ function statements({ dialect: { sql, limits }, tables }: Sql, end: string) {
   };
 }
 
-const texts = perTables((sql: Sql) => perLock(sql.dialect, (end) => statements(sql, end)));
+const statements = perTables((sql: Sql) => perLock(sql.dialect, (end) => readStatements(sql, end)));

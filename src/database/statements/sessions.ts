@@ -76,7 +76,7 @@ export async function insertSession(
   const fork = { forkedFrom: forkedFrom?.sessionId ?? null, forkedSeq: forkedFrom?.at ?? null };
   // Above any change that is left of an earlier session with the id, if somebody deleted its row by a statement of their own.
   const lastChange = Date.now() * 1_000;
-  await sql.run(...texts(sql).insert({ ...keyed(session), ...head, ...fork, lastChange }));
+  await sql.run(...statements(sql).insert({ ...keyed(session), ...head, ...fork, lastChange }));
   // Somebody has deleted an earlier session, whose rows the transaction still sees.
   if (seen) sql.behind?.set(sessionIdentity(session), true);
 }
@@ -151,12 +151,12 @@ export async function setRewound(
   to: Pick<SessionHead, 'lastSeq' | 'incarnation'> & { lastUpdateTime: number | undefined },
 ): Promise<void> {
   const { lastUpdateTime = null } = to;
-  await sql.run(...texts(sql).rewind({ ...keyed(session), ...to, lastUpdateTime }));
+  await sql.run(...statements(sql).rewind({ ...keyed(session), ...to, lastUpdateTime }));
 }
 
 /** Sets the numbers of a session's first and last event, for the caller that holds its lock. */
 export async function setBounds(sql: Sql, session: SessionKey, firstSeq: number, lastSeq: number): Promise<void> {
-  await sql.run(...texts(sql).setBounds({ ...keyed(session), firstSeq, lastSeq }));
+  await sql.run(...statements(sql).setBounds({ ...keyed(session), firstSeq, lastSeq }));
 }
 
 /**
@@ -221,7 +221,7 @@ export async function softDeleteRow(
   session: SessionKey,
   { incarnation, origin, lastSeq: seq }: SoftDeletedSession,
 ): Promise<void> {
-  const { affectedRows } = await sql.run(...texts(sql).softDelete({ ...keyed(session), incarnation }));
+  const { affectedRows } = await sql.run(...statements(sql).softDelete({ ...keyed(session), incarnation }));
   if (affectedRows > 0) await recordChange(sql, { session: { ...session, origin }, kind: 'soft-deleted', seq });
 }
 
@@ -313,7 +313,7 @@ function headOf(row: HeadRow): ReadHead {
   };
 }
 
-const texts = perTables(({ dialect: { sql }, tables: { sessions } }: Sql) => {
+const statements = perTables(({ dialect: { sql }, tables: { sessions } }: Sql) => {
   /** The last copied event of a fork that loses some. */
   const lowerForkedSeq = 'forked_seq = case when forked_seq > :lastSeq then :lastSeq else forked_seq end';
   return {

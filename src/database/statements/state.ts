@@ -30,7 +30,7 @@ interface OwnedValue extends StateValue {
 
 /** @returns the state of one scope only. */
 export async function stateOfScope(sql: Sql, session: SessionKey, scope: 'user' | 'app'): Promise<StateValue[]> {
-  const rows = await sql.all<StateRow>(texts(sql).select[scope], ownerValues(session, scope));
+  const rows = await sql.all<StateRow>(statements(sql).select[scope], ownerValues(session, scope));
   return mapTexts(rows, (row) => stateValueOf(sql.texts, { ...session, origin: '' }, row));
 }
 
@@ -119,7 +119,7 @@ export async function stateOfOwners(sql: Sql, owners: readonly SessionKey[]): Pr
 
 /** @returns the state of one scope in the order of keys, each value with the event that wrote it. */
 export async function writtenState(sql: Sql, session: SessionKey, scope: Scope): Promise<StateEntry[]> {
-  const select = texts(sql).selectWritten[scope](keyed(session));
+  const select = statements(sql).selectWritten[scope](keyed(session));
   const rows = await sql.all<StateRow & OriginRow & { event_id: string | null }>(...select);
   return mapTexts(rows, (row) => {
     const { key, json } = stateValueOf(sql.texts, { ...session, origin: originIn(row) }, row);
@@ -129,12 +129,12 @@ export async function writtenState(sql: Sql, session: SessionKey, scope: Scope):
 
 /** Deletes the session's own state. */
 export async function clearState(sql: Sql, session: SessionKey): Promise<void> {
-  await sql.run(texts(sql).clear, sessionValues(session));
+  await sql.run(statements(sql).clear, sessionValues(session));
 }
 
 export async function removeState(sql: Sql, session: SessionKey, state: StateEntries): Promise<void> {
   for (const scope of SCOPES) {
-    const remove = texts(sql).delete[scope];
+    const remove = statements(sql).delete[scope];
     const keys = state[scope].map(({ key }) => ({ key }));
     for (const each of statementsFor(sql.dialect, remove, keys, ownerValues(session, scope))) await sql.run(...each);
   }
@@ -162,7 +162,7 @@ export interface OriginRow {
 /** Empty if the session is gone, or if the row belongs to none. */
 export const originIn = (row: OriginRow): string => optionalTextOf(row.origin) ?? '';
 
-const texts = perTables(({ tables }: Sql) => {
+const statements = perTables(({ tables }: Sql) => {
   const value = `${tables.select.value} as value`;
   return {
     select: perScope(
