@@ -35,7 +35,7 @@ export function createArtifactHandler(
 ): {
   /** Answers a request of the fetch standard, for Next, Hono and others. It never rejects. */
   fetch(this: void, request: Request): Promise<Response>;
-  /** The same for `http.createServer` and Express. */
+  /** Answers a request of `http.createServer` or Express. */
   listener(this: void, request: IncomingMessage, response: ServerResponse): void;
 } {
   const { authorize, onError } = checkOptions(options, 'The options of createArtifactHandler');

@@ -213,7 +213,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   }
 
   /**
-   * The same service inside the caller's transaction, so that an artifact, the event that names it and the caller's own rows commit or
+   * This service inside the caller's transaction, so that an artifact, the event that names it and the caller's own rows commit or
    * roll back together (contract P10).
    *
    * @param tx the `EntityManager` from `em.transactional`.

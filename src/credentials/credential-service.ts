@@ -64,7 +64,7 @@ export class MikroOrmCredentialService implements BaseCredentialService {
   }
 
   /**
-   * The same service inside the caller's transaction, so that a credential and the caller's own rows commit or roll back together
+   * This service inside the caller's transaction, so that a credential and the caller's own rows commit or roll back together
    * (contract E5).
    *
    * @param tx the `EntityManager` from `em.transactional`.

@@ -41,7 +41,7 @@ export class CompleteLog implements LogContent<CompleteLogEntry> {
     for await (const { entries } of this.#pagesUpTo(head)) yield* entries;
   }
 
-  /** The same, page by page. */
+  /** Its entries in pages, each with the cursor after it. */
   get pages(): LogContent<LogPage> {
     return {
       position: () => this.position(),

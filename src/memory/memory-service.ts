@@ -285,7 +285,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 
   /**
-   * The same service inside the caller's transaction, so that a memory and the caller's own rows commit or roll back together.
+   * This service inside the caller's transaction, so that a memory and the caller's own rows commit or roll back together.
    *
    * @param tx the `EntityManager` from `em.transactional`.
    * @throws InvalidArgumentError if `tx` has other tables than this service: those of another schema or another ORM.

@@ -19,7 +19,7 @@ export interface CodecContext extends SessionKey {
   /** Of a memory: which column. A codec may keep decoded lists of words, since a search reads those of all memories. */
   column?: 'data' | 'words' | 'embedding';
   /**
-   * The same object for all texts of a transaction or a reading, however often it is repeated. A codec keeps here, in a `WeakMap`, the
+   * One object for all texts of a transaction or a reading, however often it is repeated. A codec keeps here, in a `WeakMap`, the
    * keys for which a call has waited, so that the call finds them even if they have left the codec's cache meanwhile.
    */
   call: object;

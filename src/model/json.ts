@@ -17,7 +17,7 @@ const UNSERIALIZABLE =
  */
 export const MOST_LEVELS = 1_000;
 
-/** The same for stored texts, which may have values inside, like the state in an entry of the log. */
+/** How many levels a stored text may have: it may have values inside, like the state in an entry of the log. */
 const MOST_STORED_LEVELS = MOST_LEVELS + 100;
 
 interface Encoded {

@@ -72,7 +72,7 @@ interface PastSession {
   state: StateEntry[];
   /** The changes that were recorded until then. */
   changes: readonly PastChange[];
-  /** The same, as they are stored. */
+  /** Those changes as they are stored. */
   recorded: readonly RecordedChange[];
 }
 

@@ -57,7 +57,7 @@ export interface EventWrite {
 interface ChangedCalls {
   /** The stored rows. */
   before: readonly LongRunningCall[];
-  /** The same with the new events. */
+  /** The calls after the new events. */
   calls: Calls;
   /** What the new events do, by their numbers. */
   added: ReadonlyMap<number, Effects>;

@@ -68,7 +68,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
-   * The same service inside the caller's transaction, so that its writes and the caller's own rows commit or roll back together
+   * This service inside the caller's transaction, so that its writes and the caller's own rows commit or roll back together
    * (contract E5). Calls that join one transaction run one after the other, in the order they were started. A call that fails is
    * rolled back to a savepoint and not retried, since the transaction is the caller's. After a rollback, a `Session` object that
    * got events in the transaction is behind, as if somebody else had appended: see `onStaleSession`. Read sessions again that were

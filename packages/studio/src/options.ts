@@ -38,6 +38,6 @@ export interface StudioOptions extends Pick<CommonOptions, 'codec' | 'maxDecoded
 export interface Studio {
   /** Answers a request of the fetch standard, for Next, Hono and others. It never rejects. */
   fetch(this: void, request: Request): Promise<Response>;
-  /** The same for `http.createServer` and Express. */
+  /** Answers a request of `http.createServer` or Express. */
   listener(this: void, request: IncomingMessage, response: ServerResponse): void;
 }

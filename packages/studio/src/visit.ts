@@ -113,5 +113,5 @@ const NAMES = 'names';
 export const namesField = (names: Readonly<Record<string, string>>): Html =>
   html`<input type="hidden" name="${NAMES}" value="${fieldValue(JSON.stringify(names))}" />`;
 
-/** The same answer for a session that does not exist and for one that the visitor may not see. */
+/** One answer for a session that does not exist and for one that the visitor may not see: nobody learns which ids exist. */
 export const notFound = () => new Refusal(404, 'There is no such session. It was never created, or it was deleted.');

@@ -155,7 +155,7 @@ export class Connections {
     });
   }
 
-  /** The same on a host's connection, whose settings are checked first. @throws SchemaError for one that is refused. */
+  /** For statements in a host's transaction; checks its connection's settings first. @throws SchemaError for one that is refused. */
   async checkedSql(driver: Driver, sentWith: SentWith): Promise<Sql> {
     await this.#check(driver, true);
     return this.sql(driver, { ...sentWith, isInTransaction: true });

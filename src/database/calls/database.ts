@@ -79,7 +79,7 @@ export class Database {
   }
 
   /**
-   * The same tables, in the host's transaction that an `EntityManager` is in.
+   * A database of these tables whose calls join the host's transaction that an `EntityManager` is in.
    *
    * @throws InvalidArgumentError if it has other tables, of another schema or ORM.
    */
@@ -96,7 +96,7 @@ export class Database {
     return new Database(em, this.#options, { tables, joins: true });
   }
 
-  /** The same tables with other options, even if the schema of the `EntityManager` has changed. */
+  /** A database of these tables with other options, even if the schema of the `EntityManager` has changed. */
   with(options: DatabaseOptions): Database {
     return new Database(this.#em, options, { tables: this.tables });
   }

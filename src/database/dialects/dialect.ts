@@ -284,7 +284,7 @@ export interface DialectSql {
    */
   updateThrough(table: string, index: string): string;
 
-  /** The same for a `delete`. */
+  /** The start of a `delete` whose condition is on the columns of an index. */
   deleteThrough(table: string, index: string): string;
 
   /**

@@ -149,7 +149,7 @@ function appendText(tables: Tables, scopes: readonly Scope[], where: string): st
   return `with ${parts.join(', ')} select last_seq from taken`;
 }
 
-/** The same for several sessions. */
+/** The statement that appends batches of several sessions. */
 function togetherText(tables: Tables, sql: DialectSql): Named {
   const { sessionStates } = tables;
   const { locked, take } = takeSeveral(tables, sql);

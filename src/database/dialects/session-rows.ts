@@ -262,7 +262,7 @@ export function insertsOf(
 }
 
 /**
- * The same by `update … returning`, for a database without limits.
+ * Appends by `update … returning` and inserts in a transaction, for a database without limits.
  *
  * @param most the most batches that share a transaction.
  */

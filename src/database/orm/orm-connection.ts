@@ -36,7 +36,7 @@ export interface OrmConnection {
 
 /** A physical connection that was taken from the host's pool. */
 export interface ReservedConnection {
-  /** The same object whenever the connection is reserved again. */
+  /** One object for each connection, however often it is reserved. */
   readonly driver: Driver;
   /** For `em.setTransactionContext`, so that MikroORM's own statements run on this connection. */
   context(): object;

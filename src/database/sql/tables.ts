@@ -61,7 +61,7 @@ export const SESSION_KEY = ['app_name', 'user_id', 'session_id'];
 
 export const SESSION_COLUMNS = SESSION_KEY.join(', ');
 
-/** The same columns with the alias of one of several tables. */
+/** The columns that name a session, with the alias of one of several tables. */
 export const sessionColumnsOf = (alias: string) => SESSION_KEY.map((column) => `${alias}.${column}`).join(', ');
 
 /** Finds one session; takes `sessionValues`. */
@@ -70,7 +70,7 @@ export const SESSION_WHERE = equal(SESSION_KEY);
 /** Finds one session by the names of `keyed`. */
 export const IN_SESSION = 'app_name = :app and user_id = :user and session_id = :session';
 
-/** The same for the table with an alias. */
+/** Finds one session by the names of `keyed`, in the table with an alias. */
 export const inSession = (alias: string) =>
   `${alias}.app_name = :app and ${alias}.user_id = :user and ${alias}.session_id = :session` as const;
 
@@ -107,7 +107,7 @@ export function originOf({ sessions }: Tables, alias: string): string {
 }
 
 /**
- * The same for rows of the session that `keyed` names. The session is named by value, so that one server can answer (contract F7).
+ * Selects the origin of the session that `keyed` names. It is named by value, so that one server can answer (contract F7).
  *
  * @param end see `underLock`.
  */

@@ -25,7 +25,7 @@ export type ChangeKind =
   | 'state'
   | 'rewritten'
   | 'deleted'
-  /** The same for readers, but the row and the last events are still there. */
+  /** Readers get it as `deleted`, but the row and the last events are still there. */
   | 'ending'
   | 'soft-deleted'
   | 'restored'

@@ -68,7 +68,7 @@ export interface EncodedRows<Row = unknown> {
 /** How an export reads. */
 export interface Reading {
   readonly run: Run;
-  /** The same as of one moment. */
+  /** Runs statements that see the rows as of one moment. */
   readonly snapshot: Run;
   /** Runs what gets a connection by itself. */
   readonly call: <T>(work: () => Promise<T>) => Promise<T>;

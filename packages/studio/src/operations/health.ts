@@ -127,7 +127,7 @@ export async function miscounted(sql: Sql, limit: number): Promise<SessionKey[]>
 }
 
 /**
- * The same for a limited number of sessions, in two statements.
+ * Compares a limited number of sessions with their events, in two statements.
  *
  * @param after begins after this session; undefined for the first ones.
  */

@@ -31,7 +31,7 @@ export async function eventPage(visit: Visit): Promise<Response> {
   return page(visit, { title: `Event ${seq}`, appName: session.appName, crumbs, body });
 }
 
-/** The same JSON as a file. */
+/** The JSON of an event, as a file. */
 export async function eventFile(visit: Visit): Promise<Response> {
   const { seq, json } = await storedEvent(visit);
   return file(Buffer.from(json), 'application/json', `event-${seq}.json`);

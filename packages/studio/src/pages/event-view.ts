@@ -22,7 +22,7 @@ export const recordOf = (value: unknown): Loose => (isRecord(value) ? value : {}
 const MOST_TEXT = 4_000;
 const MOST_JSON = 1_500;
 
-/** The same on a page that has become large. */
+/** How many characters of a text or of JSON are shown on a page that has become large. */
 const FEW = 160;
 
 /** How many parts of an event are shown. */
