@@ -24,7 +24,7 @@ import {
   nullable,
   object,
   rule,
-  type Known,
+  type Checks,
 } from '../model/arguments.js';
 import { DamagedArtifactError, InvalidKeyError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
@@ -136,7 +136,7 @@ export interface ArtifactSummary extends Omit<StoredArtifactVersion, 'canonicalU
 }
 
 /** The options of artifacts alone. */
-export const ARTIFACT_OPTIONS: Known<Omit<MikroOrmArtifactServiceOptions, keyof CommonOptions>> = {
+export const ARTIFACT_OPTIONS: Checks<Omit<MikroOrmArtifactServiceOptions, keyof CommonOptions>> = {
   canonicalUri: aFunction,
   maxBytes: aWholeNumber,
 };

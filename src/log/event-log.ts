@@ -1,14 +1,14 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
-import { aDuration, anAbortSignal, object, type Known } from '../model/arguments.js';
-import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
+import { aDuration, anAbortSignal, object, type Checks } from '../model/arguments.js';
+import { checkedSessionKey, partialKey, type SessionKey } from '../model/keys.js';
 import type { LogCursor } from '../model/log-history.js';
 import { LISTENING_OPTIONS, serviceOptions, type CommonOptions, type PostgresqlOptions } from '../model/options.js';
 import { CompleteLog } from './complete-log.js';
 import { readerCursorOf, sessionPositionOf } from './cursors.js';
 import type { CompleteLogEntry, LogEntry, SessionLogCursor, SessionLogEntry } from './entries.js';
 import { checkFilter, checkSessionFilter, limited, type LogFilter, type SessionLogFilter } from './filters.js';
-import { LogEvents, readLog, type LogContentClass, type Way } from './log-reader.js';
+import { LogEvents, readLog, type LogContentClass, type ReadMethod } from './log-reader.js';
 import { ReaderCall } from './reader-call.js';
 import { SessionLogReader } from './session-log-reader.js';
 import { Heads } from './watch/heads.js';
@@ -20,7 +20,7 @@ export interface EventLogOptions extends CommonOptions {
   pollIntervalMs?: number;
 }
 
-export const LOG_OPTIONS: Known<EventLogOptions> = {
+export const LOG_OPTIONS: Checks<EventLogOptions> = {
   pollIntervalMs: aDuration,
   ...LISTENING_OPTIONS,
 };
@@ -120,7 +120,7 @@ export class EventLog {
     const session = checkedSessionKey(key);
     const head = (operation: string) => this.#heads.ofSession(this.#call(operation, session), session);
     const read = (
-      way: Way,
+      method: ReadMethod,
       from: SessionLogCursor | number,
       given: SessionLogFilter,
       options?: { signal?: AbortSignal },
@@ -128,8 +128,8 @@ export class EventLog {
       const cursor = sessionPositionOf(from);
       const filter = checkSessionFilter(given);
       const { signal } = options === undefined ? {} : checkWatchOptions(options, 'The options of watch');
-      const call = this.#call(way, session, signal);
-      return limited(filter, new SessionLogReader(call, this.#heads, { session, cursor, filter })[way]());
+      const call = this.#call(method, session, signal);
+      return limited(filter, new SessionLogReader(call, this.#heads, { session, cursor, filter })[method]());
     };
     return {
       head: async () => (await head('head'))?.lastSeq ?? 0,
@@ -147,7 +147,7 @@ export class EventLog {
   }
 
   #read<Entry extends object>(
-    way: Way,
+    method: ReadMethod,
     cursor: LogCursor | number,
     given: LogFilter,
     Content: LogContentClass<Entry>,
@@ -156,8 +156,8 @@ export class EventLog {
     const from = readerCursorOf(cursor);
     const filter = checkFilter(given);
     const { signal } = options === undefined ? {} : checkWatchOptions(options, 'The options of watch');
-    const call = this.#call(way, givenKey(filter), signal);
-    return limited(filter, readLog(way, call, this.#heads, new Content(call, this.#heads, from, filter)));
+    const call = this.#call(method, partialKey(filter), signal);
+    return limited(filter, readLog(method, call, this.#heads, new Content(call, this.#heads, from, filter)));
   }
 }
 

@@ -9,11 +9,11 @@ import {
   keyConditions,
   object,
   someText,
-  type Known,
+  type Checks,
 } from '../model/arguments.js';
 import { DamagedEventError } from '../model/errors.js';
 import { decodeEvent } from '../model/json.js';
-import { checkKeys, givenKey } from '../model/keys.js';
+import { checkKeys, partialKey } from '../model/keys.js';
 import type { LogEntry } from './entries.js';
 
 /** Which entries of one session's log to read: those that meet all conditions. */
@@ -46,7 +46,7 @@ type LogConditions = Omit<LogFilter, 'limit'>;
 
 const FILTER = 'The filter';
 
-const SESSION_FILTER: Known<SessionLogFilter> = {
+const SESSION_FILTER: Checks<SessionLogFilter> = {
   branchPrefix: condition(someText),
   author: condition(aString),
   authorSuffix: condition(someText),
@@ -81,7 +81,7 @@ export function checkConditionsOf(filter: LogConditions): LogConditions {
 
 function withIds<Filter extends LogConditions>(filter: Filter): Filter {
   const { sessionTree } = filter;
-  checkKeys(givenKey(filter));
+  checkKeys(partialKey(filter));
   if (sessionTree !== undefined) checkKeys({ sessionId: sessionTree });
   return filter;
 }

@@ -8,7 +8,7 @@ import { BATCH, type ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 
 /** The method of a reader: of what is committed now, or also of what follows. */
-export type Way = 'since' | 'watch';
+export type ReadMethod = 'since' | 'watch';
 
 /** What `readLog` reads, and how far it has read. */
 export interface LogContent<Entry> {
@@ -28,9 +28,9 @@ export type LogContentClass<Entry> = new (
 ) => LogContent<Entry>;
 
 /** Reads the log of all sessions, until the signal fires. */
-export function readLog<Entry>(way: Way, ...reading: Reading<Entry>): AsyncGenerator<Entry> {
+export function readLog<Entry>(method: ReadMethod, ...reading: Reading<Entry>): AsyncGenerator<Entry> {
   const [call] = reading;
-  return call.untilAborted(way === 'since' ? since(...reading) : watch(...reading));
+  return call.untilAborted(method === 'since' ? since(...reading) : watch(...reading));
 }
 
 type Reading<Entry> = [call: ReaderCall, heads: Heads, content: LogContent<Entry>];

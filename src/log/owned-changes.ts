@@ -17,11 +17,11 @@ export const ownedChanges: OwnedRows = {
   nextApp: (sql, after) => nextApp(sql, after, 'changes'),
   rows: {
     ...rows,
-    async erase(sql, meant, keys) {
+    async erase(sql, selection, keys) {
       // State of the app that the user wrote becomes an entry of the app.
-      const app = { appName: meant.appName, userId: '', sessionId: '', origin: '' };
+      const app = { appName: selection.appName, userId: '', sessionId: '', origin: '' };
       await recordChange(sql, { session: app, kind: 'state', seq: 0 });
-      return rows.erase(sql, meant, keys);
+      return rows.erase(sql, selection, keys);
     },
   },
   texts: [

@@ -11,7 +11,7 @@ import {
 } from './stored-projections.js';
 import { aFunction, anything, condition } from '../model/arguments.js';
 import { LogWentBackError } from '../model/errors.js';
-import { checkKeys, givenKey } from '../model/keys.js';
+import { checkKeys, partialKey } from '../model/keys.js';
 import type { LogCursor } from '../model/log-history.js';
 import { serviceOptions } from '../model/options.js';
 import { CompleteLog } from './complete-log.js';
@@ -19,7 +19,7 @@ import { readerCursorOf } from './cursors.js';
 import type { CompleteLogEntry } from './entries.js';
 import { EventLog, LOG_OPTIONS, checkWatchOptions, headsOf, type EventLogOptions } from './event-log.js';
 import { checkConditionsOf, type LogFilter } from './filters.js';
-import { readLog, type Way } from './log-reader.js';
+import { readLog, type ReadMethod } from './log-reader.js';
 import { ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 
@@ -162,14 +162,14 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     await this.#exclusively('transactional', ({ cursor }) => cursor, work);
   }
 
-  async #follow(operation: string, way: Way, signal: AbortSignal | undefined): Promise<void> {
-    const context = { operation, key: givenKey(this.#filter) };
+  async #follow(operation: string, method: ReadMethod, signal: AbortSignal | undefined): Promise<void> {
+    const context = { operation, key: partialKey(this.#filter) };
     for (;;) {
       let stored = await this.#stored(context);
       const call = new ReaderCall(this.#database, context, signal);
       const content = new CompleteLog(call, this.#heads, readerCursorOf(cursorOf(stored.cursor)), this.#filter);
       try {
-        for await (const { entries, cursor } of readLog(way, call, this.#heads, content.pages)) {
+        for await (const { entries, cursor } of readLog(method, call, this.#heads, content.pages)) {
           if (entries.length > 0 && this.#prepare) await call.orAborted(this.#prepare(entries));
           stored = await this.#write(context, stored, JSON.stringify(cursor), async (tx) => {
             if (entries.length > 0) await this.#options.apply(entries, tx);

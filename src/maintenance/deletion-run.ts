@@ -3,7 +3,7 @@ import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { hostKeys, referringTo, type HostKey } from '../database/statements/host-keys.js';
-import type { MeantRows, OwnedRows } from '../database/statements/owned-rows.js';
+import type { RowSelection, OwnedRows } from '../database/statements/owned-rows.js';
 import {
   keptSession,
   lockKeptSession,
@@ -13,7 +13,7 @@ import {
   type Walk,
 } from '../database/statements/walk.js';
 import { DatabaseError } from '../model/errors.js';
-import { givenKey, sessionIdentity, type SessionKey } from '../model/keys.js';
+import { partialKey, sessionIdentity, type SessionKey } from '../model/keys.js';
 import { namesOf, pagesOf } from '../model/pages.js';
 import type { DeleteRule, MaintenanceResult } from '../model/results.js';
 import { Batches } from './batches.js';
@@ -30,14 +30,14 @@ export interface Task {
   sessions?: readonly SessionKey[];
 }
 
-/** What a transaction did. */
-export interface Done {
+/** What a batch did. */
+export interface BatchCounts {
   sessions: number;
   events: number;
   skipped: number;
 }
 
-export const NOTHING_DONE: Done = { sessions: 0, events: 0, skipped: 0 };
+export const NOTHING_DONE: BatchCounts = { sessions: 0, events: 0, skipped: 0 };
 
 /**
  * What a call deletes. Others may do anything to a session between two transactions, so each transaction locks the session and
@@ -47,7 +47,7 @@ export interface Deletion {
   /** @returns undefined if there is nothing to do to the session. */
   plan(session: KeptSession): Promise<Task | undefined> | Task | undefined;
   /** Does a task that fits into one transaction. */
-  delete(sql: Sql, task: Task): Promise<Done>;
+  delete(sql: Sql, task: Task): Promise<BatchCounts>;
   /** Does a task that does not fit in transactions of its own. */
   deleteLarge(task: Task): Promise<void>;
 }
@@ -77,7 +77,7 @@ export class DeletionRun extends CallInParts {
     options: BatchOptions & Owner,
     readonly toolApps?: readonly string[],
   ) {
-    super(database, { operation, key: givenKey(options) });
+    super(database, { operation, key: partialKey(options) });
     this.isOfAllApps = options.appName === undefined;
     this.batches = new Batches(options, batchSizeOf(options, 1_000), database.dialect.sql.turnMs);
   }
@@ -107,18 +107,18 @@ export class DeletionRun extends CallInParts {
   /** Deletes the rows of one kind that an owner has, or counts them. */
   async deleteRows(
     { rows, counted, nextApp }: OwnedRows,
-    { appName, ...owner }: Omit<MeantRows, 'appName'> & Pick<Owner, 'appName'>,
+    { appName, ...owner }: Omit<RowSelection, 'appName'> & Pick<Owner, 'appName'>,
   ): Promise<void> {
     const { batches } = this;
     if (!rows || (batches.isDryRun && !counted)) return;
     const count = (deleted: number) => counted?.(deleted) ?? {};
     for await (const app of this.#apps({ appName, userId: owner.userId }, nextApp)) {
-      const meant = { ...owner, appName: app, includesLeased: batches.includesLeased };
-      if (batches.isDryRun) batches.count(count(await this.read((sql) => rows.count(sql, meant))));
+      const selection = { ...owner, appName: app, includesLeased: batches.includesLeased };
+      if (batches.isDryRun) batches.count(count(await this.read((sql) => rows.count(sql, selection))));
       else
         await this.drain(
-          () => this.read((sql) => rows.page(sql, meant, batches.size)),
-          async (sql, keys) => count(await rows.erase(sql, meant, keys)),
+          () => this.read((sql) => rows.page(sql, selection, batches.size)),
+          async (sql, keys) => count(await rows.erase(sql, selection, keys)),
         );
     }
   }

@@ -50,17 +50,17 @@ function kindOf(em: EntityManager, { entity, appName, userId }: OwnedEntity): Ow
     },
     rows: {
       precedeSessions: true,
-      count(sql, meant) {
-        const { from, values } = rowsOf(meant);
+      count(sql, selection) {
+        const { from, values } = rowsOf(selection);
         return countRows(sql, from, values);
       },
       // All at once: their keys may have any type, and not every driver gives back what it takes.
-      async page(sql, meant) {
-        const { from, values } = rowsOf(meant);
+      async page(sql, selection) {
+        const { from, values } = rowsOf(selection);
         return (await sql.all(`select 1 as found from ${from} limit 1`, values)).length > 0 ? [[]] : [];
       },
-      async erase(sql, meant) {
-        const { from, values } = rowsOf(meant);
+      async erase(sql, selection) {
+        const { from, values } = rowsOf(selection);
         return (await sql.run(`delete from ${from}`, values)).affectedRows;
       },
     },

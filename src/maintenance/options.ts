@@ -11,11 +11,11 @@ import {
   objects,
   oneOf,
   rule,
-  type Known,
+  type Checks,
 } from '../model/arguments.js';
 import { isDay } from '../model/days.js';
 import { InvalidArgumentError } from '../model/errors.js';
-import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
+import { checkKeys, partialKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, TOOL_APPS, serviceOptions, type CommonOptions } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import type { StateOwner } from './repair.js';
@@ -156,7 +156,7 @@ const MAX_BATCH_SIZE = 10_000;
 export const batchSizeOf = ({ batchSize }: { batchSize?: number }, byDefault: number): number =>
   Math.min(batchSize ?? byDefault, MAX_BATCH_SIZE);
 
-export const IMPORT_OPTIONS: Known<ImportOptions> = {
+export const IMPORT_OPTIONS: Checks<ImportOptions> = {
   batchSize: aCount,
   signal: anAbortSignal,
   onProgress: aFunction,
@@ -174,8 +174,8 @@ export const importModeOf = (options: ImportOptions) => ({
 });
 
 /** The names are checked by `optionsOf`. */
-const OWNER: Known<OwnerOptions> = { appName: condition(anything), userId: condition(anything) };
-const BATCH_OPTIONS: Known<BatchOptions> = {
+const OWNER: Checks<OwnerOptions> = { appName: condition(anything), userId: condition(anything) };
+const BATCH_OPTIONS: Checks<BatchOptions> = {
   batchSize: aCount,
   maxBatches: aCount,
   pauseMs: aWait,
@@ -191,15 +191,15 @@ const BATCH_OPTIONS: Known<BatchOptions> = {
  */
 function optionsOf<Options extends Partial<SessionKey>>(
   method: string,
-  known: Known<Options>,
+  checks: Checks<Options>,
   more?: (options: Options) => void,
   ...required: readonly (keyof Options)[]
 ): (given: Options) => Options {
-  const check = object<Options>(known, ...required);
+  const check = object<Options>(checks, ...required);
   return (given) => {
     const options = check(given, `The options of ${method}`);
     more?.(options);
-    checkKeys(givenKey(options));
+    checkKeys(partialKey(options));
     return options;
   };
 }

@@ -23,7 +23,7 @@ export async function prune(
   const now = await run.read(databaseTime);
   const before = (ms: number | undefined) => (ms === undefined ? undefined : now - ms);
   const [idleSince, createdUpTo, deletedUpTo] = [before(idleFor), before(sessionsOlderThan), before(deletedFor)];
-  const isMeant = ({ lastUpdateTime, touchedAt = 0, createTime, deletedAt }: KeptSession) =>
+  const isSelected = ({ lastUpdateTime, touchedAt = 0, createTime, deletedAt }: KeptSession) =>
     (idleSince === undefined || Math.max(lastUpdateTime, touchedAt) <= idleSince) &&
     (createdUpTo === undefined || createTime <= createdUpTo) &&
     (deletedUpTo === undefined || (deletedAt !== undefined && deletedAt <= deletedUpTo));
@@ -35,7 +35,7 @@ export async function prune(
   return run.run(
     () => run.batches.result,
     async () => {
-      await run.walk(new WholeSessions(run, (session) => isAbandoned(session, now) ?? isMeant(session)), {
+      await run.walk(new WholeSessions(run, (session) => isAbandoned(session, now) ?? isSelected(session)), {
         appName,
         ...way,
       });

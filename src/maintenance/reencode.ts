@@ -1,7 +1,7 @@
 import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { EncodedRows, Owner, OwnedRows, Recoding, Replacement } from '../database/statements/owned-rows.js';
-import { givenKey } from '../model/keys.js';
+import { partialKey } from '../model/keys.js';
 import { chunksOf, namesOf, pagesOf } from '../model/pages.js';
 import type { MaintenanceResult } from '../model/results.js';
 import { Batches } from './batches.js';
@@ -29,7 +29,7 @@ class ReencodeRun extends CallInParts {
   readonly #options: ReencodeOptions;
 
   constructor(database: Database, options: ReencodeOptions) {
-    super(database, { operation: 'reencode', key: givenKey(options) });
+    super(database, { operation: 'reencode', key: partialKey(options) });
     this.#options = options;
     this.batches = new Batches(options, batchSizeOf(options, 200), database.dialect.sql.turnMs);
   }

@@ -5,7 +5,7 @@ import { onceOnRows } from '../database/calls/once.js';
 import type { Run } from '../database/dialects/dialect.js';
 import type { OwnedRows } from '../database/statements/owned-rows.js';
 import { beginEpoch } from '../log/log-head.js';
-import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
+import { checkedSessionKey, partialKey, type SessionKey } from '../model/keys.js';
 import { EventLog } from '../log/event-log.js';
 import type { LogCursor } from '../model/log-history.js';
 import type { ErrorContext } from '../model/options.js';
@@ -165,7 +165,7 @@ export class SessionMaintenance {
    */
   exportSessions(options: OwnerOptions = {}): AsyncIterable<TransferRecord> {
     const checked = checkExport(options);
-    const call: ErrorContext = { operation: 'exportSessions', key: givenKey(checked) };
+    const call: ErrorContext = { operation: 'exportSessions', key: partialKey(checked) };
     return exportRecords(this.#database, call, checked, this.#kinds);
   }
 

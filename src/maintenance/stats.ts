@@ -116,11 +116,11 @@ export function statsByApp(counts: Counts): (SessionStats & { appName: string })
   return [...apps].sort().map((appName) => ({ appName, ...statsOf(counts, (app) => app === appName) }));
 }
 
-export function statsOf(counts: Counts, isMeant: (appName: string) => boolean = () => true): SessionStats {
+export function statsOf(counts: Counts, isSelected: (appName: string) => boolean = () => true): SessionStats {
   const total = (sum: ReadonlyMap<string, number>) =>
-    [...sum].reduce((all, [appName, number]) => (isMeant(appName) ? all + number : all), 0);
+    [...sum].reduce((all, [appName, number]) => (isSelected(appName) ? all + number : all), 0);
   const sums = [...counts.sums].map(([name, sum]) => [name, total(sum)] as const);
-  const found = counts.sessions.filter(({ appName }) => isMeant(appName)).sort((a, b) => a.events - b.events);
+  const found = counts.sessions.filter(({ appName }) => isSelected(appName)).sort((a, b) => a.events - b.events);
   const sessions = found.reduce((sum, each) => sum + each.sessions, 0);
   const events = found.reduce((sum, each) => sum + each.events * each.sessions, 0);
   /** @returns the number of events that this part of the sessions does not exceed. */

@@ -11,7 +11,7 @@ import { decodeEvent } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import type { MaintenanceResult } from '../model/results.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
-import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
+import { NOTHING_DONE, type Deletion, type DeletionRun, type BatchCounts, type Task } from './deletion-run.js';
 import { dropFirst, numbersBefore } from './first-events.js';
 import { trimmedSession, type TrimOptions } from './options.js';
 
@@ -85,7 +85,7 @@ class FirstEvents implements Deletion {
     return firstKept > session.firstSeq ? firstKept : undefined;
   }
 
-  delete(sql: Sql, { session, events }: Task): Promise<Done> {
+  delete(sql: Sql, { session, events }: Task): Promise<BatchCounts> {
     return this.#trim(sql, session, session.firstSeq + events);
   }
 
@@ -122,7 +122,7 @@ class FirstEvents implements Deletion {
     sql: Sql,
     session: KeptSession,
     firstKept: number,
-  ): Promise<Done & { firstSeq: number; isOver: boolean }> {
+  ): Promise<BatchCounts & { firstSeq: number; isOver: boolean }> {
     const { locked, skipped } = await this.#run.lock(sql, session);
     const nothing = { ...NOTHING_DONE, skipped, firstSeq: session.firstSeq, isOver: true };
     // The session was created again, or imported again with its first events.

@@ -2,11 +2,11 @@ import type { Sql } from '../database/dialects/dialect.js';
 import { beginDeletion, deleteSessionRow } from '../database/statements/sessions.js';
 import { keptSession, type KeptSession } from '../database/statements/walk.js';
 import { toolSessionsOf, type SessionKey } from '../model/keys.js';
-import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
+import { NOTHING_DONE, type Deletion, type DeletionRun, type BatchCounts, type Task } from './deletion-run.js';
 import { dropFirst, numbersBefore } from './first-events.js';
 
 /** What one transaction did to a session that takes several. */
-type PartDone = Done & { isOver: boolean };
+type PartCounts = BatchCounts & { isOver: boolean };
 
 /** A session and those of its tools, under their locks; none if one of them must be left. */
 interface Locked {
@@ -17,11 +17,11 @@ interface Locked {
 /** Deletes sessions with everything that is stored of them, and with the sessions of their tools. */
 export class WholeSessions implements Deletion {
   readonly #run: DeletionRun;
-  readonly #isMeant: (session: KeptSession) => boolean;
+  readonly #isSelected: (session: KeptSession) => boolean;
 
-  constructor(run: DeletionRun, isMeant: (session: KeptSession) => boolean) {
+  constructor(run: DeletionRun, isSelected: (session: KeptSession) => boolean) {
     this.#run = run;
-    this.#isMeant = isMeant;
+    this.#isSelected = isSelected;
   }
 
   async plan(session: KeptSession): Promise<Task | undefined> {
@@ -39,7 +39,7 @@ export class WholeSessions implements Deletion {
     return { session, events, sessions, rows: events + sessions.length };
   }
 
-  async delete(sql: Sql, { session }: Task): Promise<Done> {
+  async delete(sql: Sql, { session }: Task): Promise<BatchCounts> {
     const { sessions, skipped } = await this.#lock(sql, session);
     for (const { key, incarnation } of sessions) await deleteSessionRow(sql, key, incarnation);
     return { sessions: sessions.length, events: sessions.reduce((sum, each) => sum + eventsOf(each), 0), skipped };
@@ -67,7 +67,7 @@ export class WholeSessions implements Deletion {
 
   /** An interrupted deletion is continued whatever the conditions: nobody else would finish it. */
   #isDue(session: KeptSession): boolean {
-    return session.status === 'ending' || this.#isMeant(session);
+    return session.status === 'ending' || this.#isSelected(session);
   }
 
   #toolsOf({ key }: KeptSession): SessionKey[] {
@@ -82,7 +82,7 @@ export class WholeSessions implements Deletion {
   }
 
   /** Deletes the first events of a session whose deletion has begun, and the session with its last ones. */
-  async #deletePart(sql: Sql, key: SessionKey): Promise<PartDone> {
+  async #deletePart(sql: Sql, key: SessionKey): Promise<PartCounts> {
     const { locked, skipped } = await this.#run.lock(sql, { key });
     // Somebody has created it again.
     if (locked?.status !== 'ending') return { ...NOTHING_DONE, skipped: locked ? 1 : skipped, isOver: true };

@@ -7,7 +7,7 @@ import { countRows } from '../database/statements/count.js';
 import type { CompleteLogEntry } from '../log/entries.js';
 import type { SessionProjectionOptions } from '../log/session-projection.js';
 import { aWait, anything, condition, keyConditions, object, oneOf } from '../model/arguments.js';
-import { givenKey, isKey, sessionIdentity, type SessionKey } from '../model/keys.js';
+import { partialKey, isKey, sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
 import { chunksOf } from '../model/pages.js';
 import { memoryOfEvent, saidByEvent, saidByHost, type NewMemory, type TextOfEvent } from './memory-content.js';
@@ -56,7 +56,7 @@ export function memoryProjection<Em extends EntityManager>(
 
   /** Makes the memories of entries before the transaction, which would otherwise wait for `text`, `embed` and the codec. */
   const prepare = async (entries: readonly CompleteLogEntry[]): Promise<void> => {
-    const context = { operation: 'catchUp', key: givenKey(filter) };
+    const context = { operation: 'catchUp', key: partialKey(filter) };
     const adding: CompleteLogEntry[] = [];
     const added: NewMemory[] = [];
     for (const entry of entries) {
@@ -85,7 +85,7 @@ export function memoryProjection<Em extends EntityManager>(
     } catch (error) {
       // Throws the driver's own error if it may pass, so that the projection retries.
       if (isOwn(error) || database.connections.isPassing(error)) throw error;
-      database.report(error, { operation, key: givenKey(filter) });
+      database.report(error, { operation, key: partialKey(filter) });
       throw joined.errorOf(error);
     }
   };

@@ -22,14 +22,14 @@ import {
   object,
   objects,
   rule,
-  type Known,
+  type Checks,
 } from '../model/arguments.js';
 import { SessionProjection } from '../log/session-projection.js';
 import { Undecodable } from '../model/stored-texts.js';
 import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
 import { decodeEvent, encode } from '../model/json.js';
 import { callHost } from '../model/host-callbacks.js';
-import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
+import { checkKeys, partialKey, type SessionKey } from '../model/keys.js';
 import {
   LISTENING_OPTIONS,
   serviceOptions,
@@ -161,7 +161,7 @@ export interface ListMemoriesRequest {
 }
 
 /** The options of memory alone. */
-export const MEMORY_OPTIONS: Known<Omit<MikroOrmMemoryServiceOptions, keyof CommonOptions>> = {
+export const MEMORY_OPTIONS: Checks<Omit<MikroOrmMemoryServiceOptions, keyof CommonOptions>> = {
   limit: aCount,
   maxCharacters: aCount,
   ttlMs: aWait,
@@ -540,7 +540,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     request: { appName?: string; userId?: string; dryRun?: boolean; signal?: AbortSignal } = {},
   ): Promise<number> {
     const checked = checkRequest.rebuildVectors(request, 'The request of rebuildVectors');
-    checkKeys(givenKey(checked));
+    checkKeys(partialKey(checked));
     if (!this.#embedder) throw new InvalidArgumentError('rebuildVectors needs the option embed. Nothing was written.');
     return rebuildVectors(this.#database, this.#embedder, checked);
   }

@@ -3,7 +3,7 @@ import { once } from '../database/calls/once.js';
 import type { Run } from '../database/dialects/dialect.js';
 import { nextApp } from '../database/statements/walk.js';
 import { Undecodable } from '../model/stored-texts.js';
-import { givenKey } from '../model/keys.js';
+import { partialKey } from '../model/keys.js';
 import { namesOf, pagesOf } from '../model/pages.js';
 import { decodedMemory, encodedMemory, memoryPage, recodeMemory, type TransferredMemory } from './stored-memories.js';
 import { TEXTS_AT_ONCE, type Embedder } from './embedding.js';
@@ -25,7 +25,7 @@ export async function rebuildVectors(
   embedder: Embedder,
   { dryRun, signal, ...owner }: RebuildVectorsRequest,
 ): Promise<number> {
-  const context = { operation: 'rebuildVectors', key: givenKey(owner) };
+  const context = { operation: 'rebuildVectors', key: partialKey(owner) };
   const run: Run = (work) => database.call(context, () => database.run(work));
   let rebuilt = 0;
   for await (const page of memoryPages(run, owner)) {

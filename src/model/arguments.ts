@@ -15,7 +15,7 @@ export interface Check {
 }
 
 /** The properties that an object may have, with the checks of their values. A forgotten property is a type error. */
-export type Known<T> = { readonly [K in keyof T]-?: Check };
+export type Checks<T> = { readonly [K in keyof T]-?: Check };
 
 /**
  * Checks the properties of an object. Otherwise a misspelt one would be ignored, and a filter without its condition returns the
@@ -28,28 +28,28 @@ export type Known<T> = { readonly [K in keyof T]-?: Check };
  *   plain, or if a value is refused.
  */
 export function object<T extends object>(
-  known: Known<T>,
+  checks: Checks<T>,
   ...required: readonly (keyof T)[]
 ): (value: unknown, name: string) => T {
-  const checks = Object.entries<Check>(known);
+  const entries = Object.entries<Check>(checks);
   const isRequired = new Set<PropertyKey>(required);
   return (value, name) => {
     if (!isRecord(value)) {
       throw new InvalidArgumentError(`${name} must be an object.`, [name]);
     }
     for (const key in value) {
-      if (Object.hasOwn(known, key)) continue;
+      if (Object.hasOwn(checks, key)) continue;
       throw new InvalidArgumentError(
-        `${name} may not have '${key}'; known are ${checks.map(([each]) => each).join(', ')}.`,
+        `${name} may not have '${key}'; known are ${entries.map(([each]) => each).join(', ')}.`,
       );
     }
     const copy = aPlainObject(value, name);
-    for (const [key, check] of checks) {
+    for (const [key, check] of entries) {
       const each = copy[key];
       if (each === undefined && value[key] !== undefined)
         throw new InvalidArgumentError(`${name} must be a plain object, which does not hide its '${key}'.`);
-      const isMeant = isRequired.has(key) || (check.isCondition && Object.hasOwn(copy, key));
-      if (each !== undefined || isMeant) copy[key] = check(each, key) ?? each;
+      const mustBeChecked = isRequired.has(key) || (check.isCondition && Object.hasOwn(copy, key));
+      if (each !== undefined || mustBeChecked) copy[key] = check(each, key) ?? each;
     }
     return copy as T;
   };

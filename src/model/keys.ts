@@ -25,7 +25,7 @@ export function toolSessionsOf(caller: SessionKey, toolApps: readonly string[] =
 }
 
 /** @returns the names of a session's key that are defined. */
-export function givenKey({ appName, userId, sessionId }: GivenKey): Partial<SessionKey> {
+export function partialKey({ appName, userId, sessionId }: PartialKey): Partial<SessionKey> {
   return {
     ...(appName !== undefined && { appName }),
     ...(userId !== undefined && { userId }),
@@ -33,7 +33,7 @@ export function givenKey({ appName, userId, sessionId }: GivenKey): Partial<Sess
   };
 }
 
-type GivenKey = { readonly [K in keyof SessionKey]?: string | undefined };
+type PartialKey = { readonly [K in keyof SessionKey]?: string | undefined };
 
 /** The longest keys, in characters: as `utf8mb4`, they just fit into the 3,072 bytes of an InnoDB index (contract D7). */
 export const KEY_LENGTHS = {

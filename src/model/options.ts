@@ -9,7 +9,7 @@ import {
   object,
   oneOf,
   rule,
-  type Known,
+  type Checks,
 } from './arguments.js';
 import type { Codec } from './codec.js';
 import { InvalidArgumentError, type DamagedSessionError } from './errors.js';
@@ -160,7 +160,7 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
   maxEventBytes?: number;
 }
 
-const RETRY: Known<NonNullable<CommonOptions['retry']>> = {
+const RETRY: Checks<NonNullable<CommonOptions['retry']>> = {
   attempts: aCount,
   forMs: aWait,
   baseDelayMs: aWait,
@@ -188,7 +188,7 @@ export type CodecOptions = Pick<CommonOptions, 'codec' | 'maxDecodedBytes'>;
 /** A client that listens for notifications. */
 export type NotificationClient = ReturnType<NonNullable<PostgresqlOptions['listen']>>;
 
-export const CODEC_OPTIONS: Known<CodecOptions> = {
+export const CODEC_OPTIONS: Checks<CodecOptions> = {
   codec: copied(rule('a codec, with name, encode and decode, or a list of codecs with different names', areCodecs)),
   maxDecodedBytes: rule(
     `a whole number from 1 to ${MOST_DECODED_BYTES}`,
@@ -196,7 +196,7 @@ export const CODEC_OPTIONS: Known<CodecOptions> = {
   ),
 };
 
-export const COMMON_OPTIONS: Known<CommonOptions> = {
+export const COMMON_OPTIONS: Checks<CommonOptions> = {
   retry: object(RETRY),
   timeoutMs: aTimeout,
   postgresql: serviceOptions({ preparedStatements: aBoolean }),
@@ -210,7 +210,7 @@ export const TOOL_APPS = copied(
   rule('an array of names of agents', (value) => Array.isArray(value) && value.every((name) => isKey('appName', name))),
 );
 
-export const LISTENING_OPTIONS: Known<CommonOptions> = {
+export const LISTENING_OPTIONS: Checks<CommonOptions> = {
   ...COMMON_OPTIONS,
   postgresql: serviceOptions({ preparedStatements: aBoolean, listen: aFunction }),
 };
@@ -222,7 +222,7 @@ export const checkPostgresql = serviceOptions<PostgresqlOptions>({
 });
 
 /** The options of sessions alone. */
-export const SESSION_OPTIONS: Known<Omit<MikroOrmSessionServiceOptions, keyof CommonOptions>> = {
+export const SESSION_OPTIONS: Checks<Omit<MikroOrmSessionServiceOptions, keyof CommonOptions>> = {
   onStaleSession: oneOf('rebase', 'reject'),
   onUnleasedAppend: oneOf('allow', 'reject'),
   maxEventBytes: aWholeNumber,
@@ -235,7 +235,7 @@ export const SESSION_OPTIONS: Known<Omit<MikroOrmSessionServiceOptions, keyof Co
   onDamage: aFunction,
 };
 
-export const SERVICE_OPTIONS: Known<MikroOrmSessionServiceOptions> = {
+export const SERVICE_OPTIONS: Checks<MikroOrmSessionServiceOptions> = {
   ...SESSION_OPTIONS,
   ...COMMON_OPTIONS,
   postgresql: serviceOptions({ preparedStatements: aBoolean, notify: aBoolean }),
@@ -262,11 +262,11 @@ const OWNERS: ReadonlyMap<string, string> = new Map([
  * Checks the options of a service, as `object` does. If an option is another service's, the error says whose: otherwise a caller
  * would believe that it had an effect.
  */
-export function serviceOptions<T extends object>(known: Known<T>, ...required: readonly (keyof T)[]) {
-  const check = object(known, ...required);
+export function serviceOptions<T extends object>(checks: Checks<T>, ...required: readonly (keyof T)[]) {
+  const check = object(checks, ...required);
   return (value: unknown, name: string): T => {
     for (const key in isRecord(value) ? value : {}) {
-      const owner = Object.hasOwn(known, key) ? undefined : OWNERS.get(key);
+      const owner = Object.hasOwn(checks, key) ? undefined : OWNERS.get(key);
       if (owner) throw new InvalidArgumentError(`${name} may not have '${key}', which is an option of ${owner}.`);
     }
     return check(value, name);

@@ -54,7 +54,7 @@ interface Append {
 type Target = Pick<Append, 'handle' | 'key'>;
 
 /** An event that was appended to a session by another handle of this process. */
-export interface Done {
+export interface AppendedEvent {
   readonly event: Event;
   readonly seq: number;
   readonly by: Session;
@@ -231,7 +231,7 @@ export class Appender {
   }
 
   /** Gives a handle an event that was appended by another one, in the turn of its session and after the commit. */
-  async follow(handle: Session, { event, seq, by }: Done): Promise<void> {
+  async follow(handle: Session, { event, seq, by }: AppendedEvent): Promise<void> {
     const revision = revisionOf(handle);
     const appended = revisionOf(by);
     if (!revision || !appended || seq <= revision.seq) return;

@@ -20,7 +20,7 @@ import {
 } from '../model/errors.js';
 import { decodeEvent, encode } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
-import { Appender, type Done } from './append.js';
+import { Appender, type AppendedEvent } from './append.js';
 import { handleOf, keyOf, revisionOf, tentativeOf, type Revision } from './handle.js';
 import { pendingEvent } from './pending-event.js';
 import { SessionCalls } from './session-calls.js';
@@ -50,7 +50,7 @@ export async function exactlyOnce<Em extends EntityManager, T>(
     if (!callEvent) throw noCall();
     const place = { key, callEvent, id: idOf(callEvent, toolContext) };
     const outcome: Outcome = {};
-    const attempt = async (tx: Em): Promise<Done> => {
+    const attempt = async (tx: Em): Promise<AppendedEvent> => {
       const joined = new SessionCalls(tx, options, { database: database.join(tx), fence: leases.fence });
       const { head, found } = await joined.database.run((sql) => lock(sql, joined, place, revisionOf(handle)));
       const by = handleOf(key, head, {}, []);

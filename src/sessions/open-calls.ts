@@ -1,5 +1,5 @@
 import { callsOf } from '../conversation/calls.js';
-import { findOpenCalls as find, type FoundCall, type OpenCallCursor } from '../database/statements/open-calls.js';
+import { findOpenCalls as find, type StoredCall, type OpenCallCursor } from '../database/statements/open-calls.js';
 import { decodeEvent, isRecord } from '../model/json.js';
 import { checkKeys, isKey, type SessionKey } from '../model/keys.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
@@ -54,8 +54,8 @@ export async function findOpenCalls(
   return { calls: rows.map(openCallOf), ...next };
 }
 
-function openCallOf(found: FoundCall): OpenCall {
-  const { appName, userId, sessionId, id, name, seq, number, timestamp, eventId, json } = found;
+function openCallOf(call: StoredCall): OpenCall {
+  const { appName, userId, sessionId, id, name, seq, number, timestamp, eventId, json } = call;
   const event = decodeEvent(json);
   const made = event && callsOf(event)[number];
   const { args = {} } = made ?? {};

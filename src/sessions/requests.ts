@@ -26,7 +26,7 @@ import {
   nullable,
   someText,
   strings,
-  type Known,
+  type Checks,
 } from '../model/arguments.js';
 import type { SessionKey } from '../model/keys.js';
 import type { HistoryPoint, RewindPoint } from './history.js';
@@ -60,15 +60,15 @@ export interface ForkPoint extends HistoryPoint {
 }
 
 /** Accepts `null` where ADK's own services treat it as absent: requests may come from JSON. */
-const config: Known<GetSessionConfig> = {
+const config: Checks<GetSessionConfig> = {
   numRecentEvents: nullable(aWholeNumber),
   afterTimestamp: nullable(aTime),
 };
 
 /** Every request may have all three names, so that callers can pass a whole key. `checkKeys` checks the values. */
-const sessionKey: Known<SessionKey> = { appName: anything, userId: anything, sessionId: anything };
+const sessionKey: Checks<SessionKey> = { appName: anything, userId: anything, sessionId: anything };
 
-const historyPoint: Known<HistoryPoint> = {
+const historyPoint: Checks<HistoryPoint> = {
   at: condition(aWholeNumber),
   beforeInvocationId: condition(aString),
 };

@@ -10,7 +10,7 @@ import { DamageReporter, damageError } from './damage.js';
 import { LeaseGuard, type Fence } from './lease-guard.js';
 
 /** The transaction and the lease of a service. */
-export interface Within {
+export interface ServiceScope {
   /** A database whose calls join the host's transaction. */
   database?: Database;
   /** The lease that its writes need. */
@@ -26,7 +26,7 @@ export class SessionCalls {
   readonly damage: DamageReporter;
   readonly queue: AppendQueue;
 
-  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, { database, fence }: Within) {
+  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, { database, fence }: ServiceScope) {
     const { onDamage, onUnleasedAppend, postgresql } = options;
     this.options = options;
     this.database = database ?? new Database(em, options);

@@ -24,7 +24,7 @@ import { readEvents, type ReadEventsRequest } from './pages.js';
 import { findOpenCalls, type FindOpenCallsRequest, type OpenCall } from './open-calls.js';
 import { getSession, getState } from './read.js';
 import { checkRequest, type UpdateStateRequest } from './requests.js';
-import { SessionCalls, type Within } from './session-calls.js';
+import { SessionCalls, type ServiceScope } from './session-calls.js';
 import { updateState } from './state.js';
 import type { FindSessionsRequest, SessionSummary } from './stored-summaries.js';
 import { describeSession, findSessions } from './summaries.js';
@@ -56,14 +56,14 @@ export class MikroOrmSessionService extends BaseSessionService {
   constructor(em: EntityManager, options?: MikroOrmSessionServiceOptions);
   /**
    * @internal
-   * @param within the transaction to join, and the lease that writes need.
+   * @param scope the transaction to join, and the lease that writes need.
    */
   // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
-  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, within: Within);
-  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions = {}, within: Within = {}) {
+  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, scope: ServiceScope);
+  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions = {}, scope: ServiceScope = {}) {
     super();
     const checked = checkServiceOptions(options, 'The options of MikroOrmSessionService');
-    this.#calls = new SessionCalls(em, checked, within);
+    this.#calls = new SessionCalls(em, checked, scope);
     this.#appender = new Appender(this.#calls);
   }
 

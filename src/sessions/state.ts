@@ -7,7 +7,7 @@ import { recordChanges, stateChanges } from '../database/statements/changes.js';
 import type { KnownSession } from '../model/codec.js';
 import { InvalidKeyError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
 import { encode as encodeJson } from '../model/json.js';
-import { givenKey, type SessionKey } from '../model/keys.js';
+import { partialKey, type SessionKey } from '../model/keys.js';
 import { byScope, checkStateKey, isTemporary, scopeOf, type StateEntry } from '../model/state.js';
 import type { UpdateStateRequest } from './requests.js';
 import type { SessionCalls } from './session-calls.js';
@@ -53,7 +53,7 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
   };
   const change = () => once(database, write);
   if (isOfSession) await calls.write(operation, key, change);
-  else await database.call({ operation, key: givenKey(request) }, change);
+  else await database.call({ operation, key: partialKey(request) }, change);
 }
 
 /** @throws InvalidKeyError, UnserializableValueError if a key or a value cannot be stored. */

@@ -12,7 +12,7 @@ import {
   rule,
   strings,
   type Check,
-  type Known,
+  type Checks,
 } from '../model/arguments.js';
 import { checkLabels, checkTitle } from '../model/description.js';
 import { isFramed } from '../model/stored-texts.js';
@@ -79,7 +79,7 @@ const aForkPoint = object<ForkedFrom>({ sessionId: aString, at: seqFrom(0) }, 's
 const aNumber = rule('a number', Number.isFinite);
 
 /** `checkKeys` checks the names. */
-const named: Known<SessionKey & { type: string }> = {
+const named: Checks<SessionKey & { type: string }> = {
   ...{ type: anything, appName: anything, userId: anything, sessionId: anything },
 };
 const ofVersion = { ...named, filename: anything, version: seqFrom(0) };

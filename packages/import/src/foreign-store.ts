@@ -83,13 +83,13 @@ export class ForeignStore {
     after: EventCursor | undefined,
     limit: number,
   ): Promise<ForeignRow[]> {
-    const isMeant = `(${isOneOf(sessions)})`;
-    const given = sessions.flatMap(sessionValues);
-    if (!after) return sql.all(`${this.#selectEvents()} ${page(EVENT, undefined, isMeant)} limit ${limit}`, given);
+    const isOfSessions = `(${isOneOf(sessions)})`;
+    const ids = sessions.flatMap(sessionValues);
+    if (!after) return sql.all(`${this.#selectEvents()} ${page(EVENT, undefined, isOfSessions)} limit ${limit}`, ids);
     const cursor = [after.id, after.appName, after.userId, after.sessionId];
     // MySQL uses only the first condition to find the start of the page.
-    const text = `${this.#selectEvents()} ${page(EVENT, cursor, `id >= ? and ${isMeant}`)} limit ${limit}`;
-    return sql.all(text, [after.id, ...given, ...cursor]);
+    const text = `${this.#selectEvents()} ${page(EVENT, cursor, `id >= ? and ${isOfSessions}`)} limit ${limit}`;
+    return sql.all(text, [after.id, ...ids, ...cursor]);
   }
 
   /** Reads events of one session by their ids. */

@@ -13,7 +13,7 @@ import { callHost } from '../../../src/model/host-callbacks.js';
 import { COMMON_OPTIONS } from '../../../src/model/options.js';
 import { ForeignStore } from './foreign-store.js';
 import { writeForeign } from './import-foreign.js';
-import { reasonOf, type Refuse } from './found-event.js';
+import { reasonOf, type Refuse } from './foreign-event.js';
 import type { ImportFromOptions, RefusedRow, SavedNames } from './options.js';
 import { ForeignReader } from './read-foreign.js';
 import { recognise } from './recognise.js';

@@ -6,7 +6,14 @@ import { pagesOf } from '../../../src/model/pages.js';
 import { scopeOf } from '../../../src/model/state.js';
 import type { Run, ExportRecord, EventRecord, SessionRecord } from '../../../src/internal.js';
 import { UnreadableRow, type ForeignKind } from './foreign-rows.js';
-import { foundEvent, inOrder, stateRecords, withoutAnnulled, type FoundEvent, type Refuse } from './found-event.js';
+import {
+  foreignEvent,
+  inOrder,
+  stateRecords,
+  withoutAnnulled,
+  type ForeignEvent,
+  type Refuse,
+} from './foreign-event.js';
 import type { RefusedRow } from './options.js';
 
 /** How many sessions are read at a time. Meanwhile a summary of each of their events is in memory. */
@@ -16,11 +23,11 @@ const SESSIONS = 100;
 const EVENTS = 200;
 
 /** A session, while its events are read. */
-interface Found {
+interface ForeignSession {
   key: SessionKey;
   row: ForeignRow;
   state: Record<string, unknown>;
-  events: FoundEvent[];
+  events: ForeignEvent[];
 }
 
 /** State of an app or a user, until all of their sessions have been read. */
@@ -29,7 +36,7 @@ interface Shared {
   owner: { appName: string; userId?: string };
   state: Record<string, unknown>;
   /** The events that wrote the keys. */
-  writers: Map<string, FoundEvent>;
+  writers: Map<string, ForeignEvent>;
 }
 
 /** Reads one of ADK's stores as the records of an export, each session as of one moment, even while the store is in use. */
@@ -65,7 +72,7 @@ export class ForeignReader {
   }
 
   async *#page(rows: readonly ForeignRow[]): AsyncGenerator<ExportRecord> {
-    const sessions = rows.map((row) => this.#found(row));
+    const sessions = rows.map((row) => this.#foreignSession(row));
     const shared = new Set<string>();
     for (const { key } of sessions) {
       for (const scope of ['app', 'user'] as const) shared.add((await this.#sharedOf(scope, key)).identity);
@@ -75,7 +82,7 @@ export class ForeignReader {
     for (const session of sessions) yield* this.#session(session);
   }
 
-  #found(row: ForeignRow): Found {
+  #foreignSession(row: ForeignRow): ForeignSession {
     const key = sessionKeyOf(row);
     return { key, row, state: this.#state(row, key), events: [] };
   }
@@ -131,7 +138,7 @@ export class ForeignReader {
   }
 
   /** Reads all events of some sessions, and keeps their order and the keys that they wrote. */
-  async #readAllEvents(sessions: readonly Found[]): Promise<void> {
+  async #readAllEvents(sessions: readonly ForeignSession[]): Promise<void> {
     const byKey = new Map(sessions.map((session) => [sessionIdentity(session.key), session]));
     const keys = sessions.map(({ key }) => key);
     const read = (after?: ForeignRow) =>
@@ -141,7 +148,7 @@ export class ForeignReader {
         const cursor = eventCursorOf(row);
         const session = byKey.get(sessionIdentity(cursor));
         const event = session && this.#event(cursor, row);
-        if (event) session.events.push(this.#foundEvent(session, row, event));
+        if (event) session.events.push(this.#foreignEvent(session, row, event));
         if (!session)
           this.#refuse(asEvent(cursor), new UnreadableRow('its session has another spelling of these names'));
       }
@@ -166,15 +173,15 @@ export class ForeignReader {
     }
   }
 
-  #foundEvent({ key, state }: Found, row: ForeignRow, event: EventRecord['event']): FoundEvent {
+  #foreignEvent({ key, state }: ForeignSession, row: ForeignRow, event: EventRecord['event']): ForeignEvent {
     const order = row['insertion_order'];
-    return foundEvent(event, typeof order === 'number' ? order : event.id, (scope) =>
+    return foreignEvent(event, typeof order === 'number' ? order : event.id, (scope) =>
       scope === 'session' ? state : (this.#shared.get(identityOf(ownerOf(scope, key)))?.state ?? {}),
     );
   }
 
-  async *#session({ key, row, state, events }: Found): AsyncGenerator<SessionRecord | EventRecord> {
-    const writers = new Map<string, FoundEvent>();
+  async *#session({ key, row, state, events }: ForeignSession): AsyncGenerator<SessionRecord | EventRecord> {
+    const writers = new Map<string, ForeignEvent>();
     for (const event of events) {
       for (const name of event.wrote) {
         const { scope, key: bare } = scopeOf(name);
@@ -212,14 +219,15 @@ export class ForeignReader {
     }
   }
 
-  #noteWriter(scope: 'app' | 'user', session: SessionKey, key: string, event: FoundEvent): void {
+  #noteWriter(scope: 'app' | 'user', session: SessionKey, key: string, event: ForeignEvent): void {
     const writers = this.#shared.get(identityOf(ownerOf(scope, session)))?.writers;
     const known = writers?.get(key);
     if (!known || known.timestamp <= event.timestamp) writers?.set(key, event);
   }
 }
 
-const idsOf = (writers: ReadonlyMap<string, FoundEvent>) => new Map(Array.from(writers, ([key, { id }]) => [key, id]));
+const idsOf = (writers: ReadonlyMap<string, ForeignEvent>) =>
+  new Map(Array.from(writers, ([key, { id }]) => [key, id]));
 
 const text = (value: unknown) => (typeof value === 'string' ? value : '');
 const identityOf = ({ appName, userId }: { appName: string; userId?: string }) => JSON.stringify([appName, userId]);

@@ -6,7 +6,7 @@ import { checkKeys } from '../../../src/model/keys.js';
 import { isTemporary, scopeOf, setOwn, type Scope } from '../../../src/model/state.js';
 import { FIRST_MS, USERS } from './adk-tables.js';
 import { UnreadableRow, checkedTime } from './foreign-rows.js';
-import { foundEvent, stateRecords, withoutAnnulled, type FoundEvent, type Refuse } from './found-event.js';
+import { foreignEvent, stateRecords, withoutAnnulled, type ForeignEvent, type Refuse } from './foreign-event.js';
 import type { SavedNames } from './options.js';
 import { camelCased, msOf, pythonEvent } from './python-event.js';
 
@@ -55,7 +55,7 @@ function savedSession(saved: unknown, { as, refuse, onAnnulled }: Reading) {
   checkKeys(key);
   const state = scopesOf(saved['state']);
   const events = new Map<string, EventRecord['event']>();
-  const found: FoundEvent[] = [];
+  const found: ForeignEvent[] = [];
   for (const [i, each] of saved['events'].entries()) {
     try {
       const event = eventOf(each, i);
@@ -63,7 +63,7 @@ function savedSession(saved: unknown, { as, refuse, onAnnulled }: Reading) {
       encode(event, 'event');
       if (events.has(event.id)) throw new UnreadableRow('an earlier event has its id');
       events.set(event.id, event);
-      found.push(foundEvent(event, i, (scope) => state[scope]));
+      found.push(foreignEvent(event, i, (scope) => state[scope]));
     } catch (error) {
       refuse({ ...key, ...(hasId(each) && { eventId: each['id'] }) }, error);
     }

@@ -49,7 +49,7 @@ const remember = (service: BaseMemoryService, owner: Owner, texts: readonly stri
     ),
   );
 
-async function found(service: BaseMemoryService, { appName, userId = 'alice' }: Owner, query: string) {
+async function search(service: BaseMemoryService, { appName, userId = 'alice' }: Owner, query: string) {
   const { memories } = await service.searchMemory({ appName, userId, query });
   return memories.map(({ content }) => content.parts?.map(({ text }) => text ?? '').join(' '));
 }
@@ -57,7 +57,7 @@ async function found(service: BaseMemoryService, { appName, userId = 'alice' }: 
 /** Whether words find the one memory that they are of, and nothing else. */
 async function finds(service: BaseMemoryService, owner: Owner, questions: Readonly<Record<string, string>>) {
   const results: Record<string, unknown> = {};
-  for (const question of Object.keys(questions)) results[question] = await found(service, owner, question);
+  for (const question of Object.keys(questions)) results[question] = await search(service, owner, question);
   same(results, Object.fromEntries(Object.entries(questions).map(([word, text]) => [word, [text]])), 'What is found');
 }
 
@@ -121,7 +121,7 @@ export const MEMORY_RULES: readonly MemoryRule[] = [
       await service.addSessionToMemory(sessionOf(owner, events.slice(0, 1)));
       await another.addSessionToMemory(sessionOf(owner, events));
       await all(range(4).map((n) => (n % 2 ? another : service).addSessionToMemory(sessionOf(owner, events))));
-      same((await found(another, owner, 'fish')).sort(), ['one fish', 'two fish'], 'What is found');
+      same((await search(another, owner, 'fish')).sort(), ['one fish', 'two fish'], 'What is found');
     },
   },
   {
@@ -133,7 +133,7 @@ export const MEMORY_RULES: readonly MemoryRule[] = [
       const events = ['one fish', 'two fish', 'three fish'].map((text, i) => said(text, `e${i}`));
       await service.addSessionToMemory(sessionOf(owner, events));
       await another.addSessionToMemory(sessionOf(owner, events.slice(-1)));
-      same((await found(service, owner, 'fish')).sort(), ['one fish', 'three fish', 'two fish'], 'What is found');
+      same((await search(service, owner, 'fish')).sort(), ['one fish', 'three fish', 'two fish'], 'What is found');
     },
   },
   {
@@ -145,8 +145,8 @@ export const MEMORY_RULES: readonly MemoryRule[] = [
       const event = said('a blue fish', 'e');
       await service.addSessionToMemory(sessionOf(owner, [event]));
       Object.assign(event, said('a red dog', 'e'));
-      same(await found(another, owner, 'fish'), ['a blue fish'], 'What is found');
-      same(await found(another, owner, 'dog'), [], 'What is found of the change');
+      same(await search(another, owner, 'fish'), ['a blue fish'], 'What is found');
+      same(await search(another, owner, 'dog'), [], 'What is found of the change');
     },
   },
   {
@@ -156,7 +156,7 @@ export const MEMORY_RULES: readonly MemoryRule[] = [
     async test({ service, another, app }) {
       for (const word of ['apple', 'berry', 'cherry', 'damson', 'elder']) {
         await remember(service, { appName: app }, [`an ${word}`], word);
-        same(await found(another, { appName: app }, word), [`an ${word}`], `What is found of ${word}`);
+        same(await search(another, { appName: app }, word), [`an ${word}`], `What is found of ${word}`);
       }
     },
   },
@@ -171,8 +171,8 @@ export const MEMORY_RULES: readonly MemoryRule[] = [
         'the dog eats peanuts today',
         'the cat eats peanuts today',
       ]);
-      same((await found(another, owner, 'cat peanuts'))[0], 'the cat eats peanuts today', 'The first of two words');
-      same((await found(another, owner, 'the dog'))[0], 'the dog eats peanuts today', 'The first of a rare word');
+      same((await search(another, owner, 'cat peanuts'))[0], 'the cat eats peanuts today', 'The first of two words');
+      same((await search(another, owner, 'the dog'))[0], 'the dog eats peanuts today', 'The first of a rare word');
     },
   },
   {
@@ -217,7 +217,7 @@ export const MEMORY_RULES: readonly MemoryRule[] = [
       ];
       for (const [n, owner] of owners.entries()) await remember(service, owner, [`fish ${n}`]);
       for (const [n, owner] of owners.entries())
-        same(await found(another, owner, 'fish'), [`fish ${n}`], `What is found for ${JSON.stringify(owner)}`);
+        same(await search(another, owner, 'fish'), [`fish ${n}`], `What is found for ${JSON.stringify(owner)}`);
     },
   },
   {
@@ -227,8 +227,8 @@ export const MEMORY_RULES: readonly MemoryRule[] = [
     async test({ service, another, app }) {
       await remember(service, { appName: app }, ['a fish?', 'a dog!']);
       for (const query of ['', ' ', '?!', '\u{1f600}', 'whale'])
-        same(await found(another, { appName: app }, query), [], `What ${JSON.stringify(query)} finds`);
-      same(await found(another, { appName: app, userId: 'nobody' }, 'fish'), [], 'What is found for a new user');
+        same(await search(another, { appName: app }, query), [], `What ${JSON.stringify(query)} finds`);
+      same(await search(another, { appName: app, userId: 'nobody' }, 'fish'), [], 'What is found for a new user');
     },
   },
   {
@@ -249,7 +249,7 @@ export const MEMORY_RULES: readonly MemoryRule[] = [
         said('a fish', 'f'),
       ];
       await service.addSessionToMemory(sessionOf({ appName: app }, events));
-      same(await found(another, { appName: app }, 'fish'), ['a fish'], 'What is found');
+      same(await search(another, { appName: app }, 'fish'), ['a fish'], 'What is found');
     },
   },
 ];

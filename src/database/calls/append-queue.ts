@@ -55,7 +55,7 @@ interface Member {
 }
 
 /** How an attempt writes a batch. */
-interface How {
+interface WriteOptions {
   /** Whether it is written together with others. */
   isShared: boolean;
   signal: AbortSignal | undefined;
@@ -174,9 +174,9 @@ export class AppendQueue {
   }
 
   /** Writes a batch, if it is shared with others that wait for a connection; or waits until one of those has written it. */
-  async #attempt(database: Database, member: Member, how: How): Promise<void> {
+  async #attempt(database: Database, member: Member, options: WriteOptions): Promise<void> {
     const { connections, telemetry } = database;
-    const { isShared, signal } = how;
+    const { isShared, signal } = options;
     const deadline = new Deadline({ timeoutMs: connections.timeoutMs, signal });
     const waited = telemetry?.current?.waiting('connection');
     try {
@@ -202,7 +202,7 @@ export class AppendQueue {
         }
         const mayShare = isShared && this.#waiting.size > 0;
         const members: NonEmpty<Member> = mayShare ? this.#takeAlong(member) : [member];
-        this.#asked(member);
+        this.#endAsking(member);
         const written = this.#write(database, connection, prefix, members);
         for (const other of members) {
           if (other === member) continue;
@@ -212,7 +212,7 @@ export class AppendQueue {
         return written;
       });
     } finally {
-      this.#asked(member);
+      this.#endAsking(member);
       deadline.clear();
     }
   }
@@ -232,7 +232,7 @@ export class AppendQueue {
   }
 
   /** Notes that the member got the connection that it had asked for, or failed to get it. */
-  #asked(member: Member): void {
+  #endAsking(member: Member): void {
     if (!member.isAsking) return;
     member.isAsking = false;
     this.#asking--;

@@ -46,20 +46,23 @@ export class CallInParts {
 
   /**
    * @param work does everything that the call does.
-   * @param done returns the result so far.
+   * @param result returns the result so far.
    * @returns the whole result.
    */
-  run<Done extends MaintenanceResult | ImportResult>(done: () => Done, work: () => Promise<void>): Promise<Done> {
+  run<Result extends MaintenanceResult | ImportResult>(
+    result: () => Result,
+    work: () => Promise<void>,
+  ): Promise<Result> {
     return this.database.observe(this.#call, async () => {
       try {
         await work();
       } catch (error) {
         if (!this.#isStored || !(error instanceof AdkMikroOrmError)) throw error;
-        if (error instanceof DatabaseError) throw error.after(done());
-        error.done = done();
+        if (error instanceof DatabaseError) throw error.after(result());
+        error.done = result();
         throw error;
       }
-      return done();
+      return result();
     });
   }
 }

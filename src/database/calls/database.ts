@@ -19,7 +19,7 @@ import { Tries, retryOf, type Attempt, type AttemptOptions, type Retry } from '.
 import { telemetryOf, type ObservedCall, type Telemetry } from '../../telemetry/telemetry.js';
 
 /** What is known when a `Database` is made. */
-interface Within {
+interface DatabaseScope {
   tables?: Tables;
   joins?: boolean;
 }
@@ -46,12 +46,12 @@ export class Database {
   readonly telemetry: Telemetry | undefined;
 
   /**
-   * @param within.tables if they are known.
-   * @param within.joins whether the calls join the transaction that `em` is in.
+   * @param scope.tables if they are known.
+   * @param scope.joins whether the calls join the transaction that `em` is in.
    * @throws SchemaError if the database is not supported, or the ORM does not list `adkEntities()`.
    * @throws InvalidArgumentError if `telemetry` needs a package that is not installed.
    */
-  constructor(em: EntityManager, options: DatabaseOptions = {}, { tables, joins = false }: Within = {}) {
+  constructor(em: EntityManager, options: DatabaseOptions = {}, { tables, joins = false }: DatabaseScope = {}) {
     refuseOther(em);
     this.#em = em;
     this.connections = new Connections(em, options, () => this.tables);

@@ -22,7 +22,7 @@ import type {
   DistributedTables,
   Sql,
 } from './dialect.js';
-import { MOST, columns, givenSessions, lastSeqsOf, takeSeveral, waitsForSessionOnly } from './postgresql-append.js';
+import { MOST, columns, sessionArrays, lastSeqsOf, takeSeveral, waitsForSessionOnly } from './postgresql-append.js';
 import { addToLastSeq, appendStatement, countChange, insertsOf } from './session-rows.js';
 
 /** Messages of errors that have only the code of an internal error: the first is from Citus, the others from its client library. */
@@ -157,7 +157,7 @@ function appendsOnOneNode(tables: Tables, dialectSql: DialectSql): DialectAppend
 }
 
 async function appendSeveral(sql: Sql, batches: readonly AppendBatch[], several: Named) {
-  const [, taken = []] = await sql.together([BEGIN, several(givenSessions(batches))]);
+  const [, taken = []] = await sql.together([BEGIN, several(sessionArrays(batches))]);
   const lastSeqs = lastSeqsOf(batches, taken);
   await sql.together([...insertsOf(sql, batches, lastSeqs), COMMIT]);
   return lastSeqs;

@@ -80,7 +80,7 @@ async function writeTogether(
     state.session.map(({ key, json, eventId }) => [i, key, json, eventId]),
   );
   const written = { ...arrays(EVENTS, events), ...arrays(STATE, state) };
-  return lastSeqsOf(batches, await sql.all(...together({ ...givenSessions(batches), ...written })));
+  return lastSeqsOf(batches, await sql.all(...together({ ...sessionArrays(batches), ...written })));
 }
 
 /** The columns of the arrays that `takeSeveral` and `togetherText` take, with their types. */
@@ -106,7 +106,7 @@ function arrays(
 }
 
 /** The values of `takeSeveral`. */
-export function givenSessions(batches: readonly AppendBatch[]): Record<string, unknown> {
+export function sessionArrays(batches: readonly AppendBatch[]): Record<string, unknown> {
   const rows = batches.map(
     ({ session, incarnation, expectedSeq, expectedChange, lease, events, lastUpdateTime }, i) => [
       ...[session.appName, session.userId, session.sessionId, incarnation, expectedSeq ?? ANY],

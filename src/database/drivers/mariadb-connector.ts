@@ -1,14 +1,14 @@
-import { IN_TRANSACTION, MysqlDriver, type Done, type MysqlStatement } from './mysql-driver.js';
+import { IN_TRANSACTION, MysqlDriver, type Callback, type MysqlStatement } from './mysql-driver.js';
 
 /** The members that are used of the mariadb driver's connection with callbacks. */
 interface MariadbConnection {
   readonly info: { readonly clientCapabilities?: bigint; readonly status: number };
-  prepare(statement: MariadbStatement, done: (error: Error | null, prepared: Prepared) => void): unknown;
-  query(statement: MariadbStatement, values: readonly unknown[], done: Done): unknown;
+  prepare(statement: MariadbStatement, callback: (error: Error | null, prepared: Prepared) => void): unknown;
+  query(statement: MariadbStatement, values: readonly unknown[], callback: Callback): unknown;
 }
 
 interface Prepared {
-  execute(values: readonly unknown[], options: typeof OPTIONS, done: Done): unknown;
+  execute(values: readonly unknown[], options: typeof OPTIONS, callback: Callback): unknown;
   /** Gives it back to the driver's cache. */
   close(): void;
 }
@@ -59,23 +59,23 @@ export class MariadbConnector extends MysqlDriver {
     return (this.#connection.info.status & IN_TRANSACTION) !== 0;
   }
 
-  protected execute(sql: string, values: readonly unknown[], done: Done) {
+  protected execute(sql: string, values: readonly unknown[], callback: Callback) {
     // Don't use the connection's `execute`, which sends the commands to prepare and to run together: if preparing fails since there
     // is no room, MariaDB runs the last prepared statement with these values.
     this.#connection.prepare({ sql, ...OPTIONS }, (error, prepared) => {
       if (error) {
-        done(error, undefined);
+        callback(error, undefined);
         return;
       }
       prepared.execute(values, OPTIONS, (failure, result) => {
         prepared.close();
-        done(failure, result);
+        callback(failure, result);
       });
     });
   }
 
-  protected query(sql: string, done: Done) {
-    this.#connection.query({ sql, ...OPTIONS }, [], done);
+  protected query(sql: string, callback: Callback) {
+    this.#connection.query({ sql, ...OPTIONS }, [], callback);
   }
 
   protected unprepare() {}

@@ -13,7 +13,7 @@ export interface MysqlStatement {
 /** The servers' flag SERVER_STATUS_IN_TRANS. */
 export const IN_TRANSACTION = 1;
 
-export type Done = (error: Error | null, result: unknown) => void;
+export type Callback = (error: Error | null, result: unknown) => void;
 
 /**
  * Prepared statements of the drivers mysql2 and mariadb. If the server cannot prepare a statement, its values are put into the
@@ -24,28 +24,28 @@ export abstract class MysqlDriver implements Driver {
   readonly #statements = new LastUsed<true>(KEPT_STATEMENTS, (_, text) => this.unprepare(text));
 
   /** Runs a prepared statement, and prepares it on its first use. */
-  protected abstract execute(text: string, values: readonly unknown[], done: Done): void;
+  protected abstract execute(text: string, values: readonly unknown[], callback: Callback): void;
 
   /** Runs a text without values. */
-  protected abstract query(text: string, done: Done): void;
+  protected abstract query(text: string, callback: Callback): void;
 
   /** Forgets the prepared statement of this text. */
   protected abstract unprepare(text: string): void;
 
   async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
-    if (values.length === 0) return this.#settled((done) => this.query(text, done));
+    if (values.length === 0) return this.#settled((callback) => this.query(text, callback));
     this.#statements.get(text, () => true);
     try {
-      return await this.#settled((done) => this.execute(text, values, done));
+      return await this.#settled((callback) => this.execute(text, values, callback));
     } catch (error) {
       if (!UNPREPARED.has(driverNumberOf(error))) throw error;
       this.#statements.delete(text);
       this.unprepare(text);
-      return this.#settled((done) => this.query(withLiterals(text, values), done));
+      return this.#settled((callback) => this.query(withLiterals(text, values), callback));
     }
   }
 
-  #settled(send: (done: Done) => void): Promise<DriverResult> {
+  #settled(send: (callback: Callback) => void): Promise<DriverResult> {
     return new Promise((resolve, reject) => {
       send((error, result) => {
         if (error) reject(error);

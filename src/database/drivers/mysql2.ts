@@ -1,11 +1,11 @@
 import { isObject } from '../../model/json.js';
-import { IN_TRANSACTION, MysqlDriver, type Done, type MysqlStatement } from './mysql-driver.js';
+import { IN_TRANSACTION, MysqlDriver, type Callback, type MysqlStatement } from './mysql-driver.js';
 
 /** The members of mysql2's connection that are used. */
 interface Mysql2Connection {
   readonly config: { readonly clientFlags?: number; readonly typeCast?: unknown };
-  execute(statement: Mysql2Statement, done: Done): unknown;
-  query(statement: Mysql2Statement, done: Done): unknown;
+  execute(statement: Mysql2Statement, callback: Callback): unknown;
+  query(statement: Mysql2Statement, callback: Callback): unknown;
   unprepare(statement: Mysql2Statement): unknown;
 }
 
@@ -44,20 +44,20 @@ export class Mysql2 extends MysqlDriver {
     return clientFlags !== undefined && (clientFlags & FOUND_ROWS) === 0;
   }
 
-  protected execute(sql: string, values: readonly unknown[], done: Done) {
-    this.#connection.execute({ sql, values: values.map(bound), ...this.#options }, this.#noting(done));
+  protected execute(sql: string, values: readonly unknown[], callback: Callback) {
+    this.#connection.execute({ sql, values: values.map(bound), ...this.#options }, this.#noting(callback));
   }
 
-  protected query(sql: string, done: Done) {
-    this.#connection.query({ sql, ...this.#options, typeCast: exactly }, this.#noting(done));
+  protected query(sql: string, callback: Callback) {
+    this.#connection.query({ sql, ...this.#options, typeCast: exactly }, this.#noting(callback));
   }
 
   /** Keeps the status, since rows come without it. */
-  #noting(done: Done): Done {
+  #noting(callback: Callback): Callback {
     return (error, result) => {
       if (isObject(result) && 'serverStatus' in result)
         this.isInTransaction = (Number(result.serverStatus) & IN_TRANSACTION) !== 0;
-      done(error, result);
+      callback(error, result);
     };
   }
 

@@ -33,14 +33,14 @@ const outer = processWide('outer transactions', () => new WeakMap<object, object
 const ending = processWide('ending transactions', () => new WeakSet<object>());
 
 /** What to do at the end of a transaction. */
-interface End {
+interface EndHooks {
   /** Called before a commit. @throws if the commit would not store everything. */
   commit(): Promise<void>;
   /** Called before a commit or a rollback. It sends without waiting for answers, so that no other statement comes in between. */
   end?(): void;
 }
 
-const ends = processWide('ends of transactions', () => new WeakMap<object, End>());
+const ends = processWide('ends of transactions', () => new WeakMap<object, EndHooks>());
 
 /** The only transaction that the host's work may use. */
 const only = processWide('only transaction', () => new AsyncLocalStorage<object>());
@@ -68,10 +68,10 @@ export function statementsOf<T>(transaction: object, work: () => Promise<T>): Pr
 }
 
 /** The first `end` for a transaction counts. */
-export function beforeEnd(transaction: object, end: End): void {
+export function beforeEnd(transaction: object, hooks: EndHooks): void {
   const physical = physicalOf(transaction);
   // If the host began the transaction before it made its first service, its end is not noticed.
-  if (known.has(physical) && !ends.has(physical)) ends.set(physical, end);
+  if (known.has(physical) && !ends.has(physical)) ends.set(physical, hooks);
 }
 
 /** Only once: after the first attempt to end the transaction, somebody else may have the connection. */

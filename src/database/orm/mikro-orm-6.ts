@@ -37,7 +37,7 @@ export function isKnexConnection(connection: Connection): connection is KnexConn
 }
 
 /** What is known about a driver's connection. */
-interface Known {
+interface KnownConnection {
   readonly driver: Driver;
   /** Set if its wait for a lock would block the process. */
   readonly stoppable: SynchronousSqlite | undefined;
@@ -51,7 +51,7 @@ export class KnexOrmConnection implements OrmConnection {
   mustWaitForLocks = false;
   readonly #connection: KnexConnection;
   readonly #rethrow: (error: unknown) => never;
-  readonly #known = new WeakMap<object, Known>();
+  readonly #known = new WeakMap<object, KnownConnection>();
   #isQuiet = false;
 
   constructor(em: EntityManager, connection: KnexConnection) {
@@ -107,7 +107,7 @@ export class KnexOrmConnection implements OrmConnection {
     };
   }
 
-  #learn(raw: object): Known {
+  #learn(raw: object): KnownConnection {
     const driver = driverOf(raw);
     if (!driver) throw new TypeError('The connection of knex is not one of a driver that MikroORM comes with.');
     const known = { driver, stoppable: isSynchronousSqlite(raw) && stopsProcess(raw) ? raw : undefined };

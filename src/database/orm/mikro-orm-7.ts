@@ -48,38 +48,38 @@ function isPool(client: unknown): client is NativePool {
 }
 
 /** The connection that a pool gave to kysely. */
-interface Given {
+interface PoolConnection {
   raw?: object | undefined;
 }
 
 /** The result for the caller that is asking kysely for a connection. */
-const asking = new AsyncLocalStorage<Given>();
+const asking = new AsyncLocalStorage<PoolConnection>();
 
 /**
  * Makes a pool note which connection it gives to kysely, which does not show it. A connection that is taken from the pool without
  * kysely lacks the host's `onCreateConnection`, `onReserveConnection` and `sessionContext`, and on MySQL may use an expired
  * password.
  */
-function noteGiven(pool: NativePool): void {
+function noteTaken(pool: NativePool): void {
   // The first one is kysely's; the host's `onReserveConnection` may take another.
-  const note = (given: Given | undefined, raw: object | undefined) => {
-    if (given) given.raw ??= raw;
+  const note = (taken: PoolConnection | undefined, raw: object | undefined) => {
+    if (taken) taken.raw ??= raw;
   };
   if ('connect' in pool) {
     const connect = pool.connect.bind(pool);
     pool.connect = (...callback) => {
-      const given = asking.getStore();
+      const taken = asking.getStore();
       const asked = connect(...callback);
-      if (given) asked?.then((raw) => note(given, raw)).catch(() => undefined);
+      if (taken) asked?.then((raw) => note(taken, raw)).catch(() => undefined);
       return asked;
     };
     return;
   }
   const getConnection = pool.getConnection.bind(pool);
   pool.getConnection = (done) => {
-    const given = asking.getStore();
+    const taken = asking.getStore();
     return getConnection((error, raw) => {
-      note(given, raw);
+      note(taken, raw);
       done(error, raw);
     });
   };
@@ -112,9 +112,9 @@ export class KyselyOrmConnection implements OrmConnection {
   /** Runs MikroORM's `begin`, and notes the connection that it gets. */
   async begun(begin: () => Promise<object>): Promise<object> {
     if (!this.#isKnown) await this.#open();
-    const given: Given = {};
-    const transaction = await asking.run(given, begin);
-    if (given.raw && isKysely(transaction)) await provided(transaction, (own) => this.#note(own, given));
+    const taken: PoolConnection = {};
+    const transaction = await asking.run(taken, begin);
+    if (taken.raw && isKysely(transaction)) await provided(transaction, (own) => this.#note(own, taken));
     return transaction;
   }
 
@@ -147,7 +147,7 @@ export class KyselyOrmConnection implements OrmConnection {
     this.mustWaitForLocks = this.#database !== undefined && stopsProcess(this.#database);
     this.isInProcess = !isPool(client);
     if (!isPool(client)) return;
-    noteGiven(client);
+    noteTaken(client);
     if (!('connect' in client)) return;
     // A pool of node-postgres that is closed forgets those who wait, and they would wait until their time is up (contract O3). It may
     // still end its connections when another pool is open.
@@ -160,22 +160,22 @@ export class KyselyOrmConnection implements OrmConnection {
   async reserve(): Promise<ReservedConnection> {
     const opening = this.open();
     if (opening) await opening;
-    const given: Given = {};
+    const taken: PoolConnection = {};
     const waiting = this.#waiting;
     return new Promise<ReservedConnection>((resolve, reject) => {
       waiting.add(reject);
       const reserved = async (kysely: Kysely) => {
         const own = await provided(kysely, (connection) => connection);
-        this.#note(own, given);
+        this.#note(own, taken);
         return new Promise<void>((release) => resolve(this.#reserved(own, kysely, release)));
       };
       const ask = () => this.#connection.getClient().connection().execute(reserved);
-      const asked = this.isInProcess ? ask() : asking.run(given, ask);
+      const asked = this.isInProcess ? ask() : asking.run(taken, ask);
       asked.catch(reject).finally(() => waiting.delete(reject));
     });
   }
 
-  #note(own: KyselyDriverConnection, { raw }: Given): void {
+  #note(own: KyselyDriverConnection, { raw }: PoolConnection): void {
     if (raw) this.#raw.set(own, raw);
   }
 

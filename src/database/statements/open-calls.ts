@@ -43,7 +43,7 @@ interface OpenCallFilter {
 export type OpenCallCursor = Omit<SessionKey, 'appName'> & Pick<LongRunningCall, 'seq' | 'number' | 'timestamp'>;
 
 /** A call with its event, if that can be read. */
-export interface FoundCall extends SessionKey, LongRunningCall {
+export interface StoredCall extends SessionKey, LongRunningCall {
   eventId: string | undefined;
   json: string | undefined;
 }
@@ -53,7 +53,7 @@ export async function findOpenCalls(
   sql: Sql,
   { appName, userId, name, openFor }: OpenCallFilter,
   { after, limit }: { after: OpenCallCursor | undefined; limit: number },
-): Promise<FoundCall[]> {
+): Promise<StoredCall[]> {
   const order = ['timestamp', ...(userId === undefined ? ['user_id'] : []), 'session_id', 'seq', 'number'];
   const place = after && [
     after.timestamp,
@@ -70,7 +70,7 @@ export async function findOpenCalls(
     ifGiven(statements(sql).isOpenFor, openFor),
     keyset && [keyset.where, ...keyset.values],
   ];
-  const rows: FoundRow[] = [];
+  const rows: OpenCallRow[] = [];
   const behind = [...(sql.behind ?? [])]
     .filter(([, isBehind]) => isBehind)
     .map(([identity]) => keyOfIdentity(identity));
@@ -79,10 +79,10 @@ export async function findOpenCalls(
   const others = behind.map((key) => [`not (${SESSION_WHERE})`, ...sessionValues(key)]);
   for (const { only, end } of [{ only: others, end: '' }, ...current]) {
     const { where, values } = allOf(...conditions, ...only.map(([text = '', ...values]) => [text, ...values] as const));
-    rows.push(...(await sql.all<FoundRow>(statements(sql).find(where, order.join(', '), end), [...values, limit])));
+    rows.push(...(await sql.all<OpenCallRow>(statements(sql).find(where, order.join(', '), end), [...values, limit])));
   }
   if (behind.length > 0) rows.sort(byPlace).splice(limit);
-  const stored: { key: SessionKey; row: FoundRow; text: string | undefined }[] = [];
+  const stored: { key: SessionKey; row: OpenCallRow; text: string | undefined }[] = [];
   for (const row of rows) {
     const key = sessionKeyOf(row);
     const text = optionalTextOf(row.event_json) ?? (await readParts(sql, key, numberOf(row.seq))) ?? undefined;
@@ -133,8 +133,8 @@ export async function setOpenCalls(
 }
 
 /** The order of `findOpenCalls`, in which texts are compared by their bytes. */
-function byPlace(a: FoundRow, b: FoundRow): number {
-  const texts = (row: FoundRow) => Buffer.from(`${textOf(row.user_id)}\0${textOf(row.session_id)}`);
+function byPlace(a: OpenCallRow, b: OpenCallRow): number {
+  const texts = (row: OpenCallRow) => Buffer.from(`${textOf(row.user_id)}\0${textOf(row.session_id)}`);
   return (
     numberOf(a.timestamp) - numberOf(b.timestamp) ||
     Buffer.compare(texts(a), texts(b)) ||
@@ -175,7 +175,7 @@ interface CallRow {
   call_json: string;
 }
 
-interface FoundRow extends CallRow, SessionKeyRow {
+interface OpenCallRow extends CallRow, SessionKeyRow {
   origin: string;
   event_id: string | null;
   event_json: string | null;

@@ -13,7 +13,7 @@ export interface Owner {
 }
 
 /** Which rows of an owner to delete. */
-export interface MeantRows extends Owner {
+export interface RowSelection extends Owner {
   /** Only those that have expired, by the database's clock. */
   areExpired?: boolean;
   /** Whether to delete those of sessions whose lease somebody holds, too. */
@@ -29,11 +29,11 @@ interface DeletedRows {
   precedeSessions?: boolean;
   /** Whether they have a time at which they expire. */
   expire?: boolean;
-  count(sql: Sql, meant: MeantRows): Promise<number>;
+  count(sql: Sql, selection: RowSelection): Promise<number>;
   /** @returns the keys of the next rows to delete. */
-  page(sql: Sql, meant: MeantRows, limit: number): Promise<readonly RowKey[]>;
+  page(sql: Sql, selection: RowSelection, limit: number): Promise<readonly RowKey[]>;
   /** Needs a transaction. @returns how many of them it has deleted. */
-  erase(sql: Sql, meant: MeantRows, keys: readonly RowKey[]): Promise<number>;
+  erase(sql: Sql, selection: RowSelection, keys: readonly RowKey[]): Promise<number>;
 }
 
 /** What `reencode` does with a row: nothing, or count it as unreadable, or replace its text. */
@@ -107,7 +107,7 @@ interface OwnedTable extends Pick<DeletedRows, 'precedeSessions'> {
   /** The condition for rows that have expired. */
   expired?: (sql: Sql) => string;
   /** A condition for rows `e` that are found. */
-  only?: (sql: Sql, meant: MeantRows) => string | undefined;
+  only?: (sql: Sql, selection: RowSelection) => string | undefined;
 }
 
 /** How many lists of keys one statement names. SQLite allows 1,000 conditions in one. */
@@ -119,30 +119,30 @@ export function ownedTable({ table, key, expired, only, precedeSessions, ...name
   // Without a user, the rows of several users are found.
   const columns = [user, ...key.filter((column) => column !== user)];
   const [last = ''] = columns.slice(-1);
-  const whereMeant = (sql: Sql, { appName, userId, areExpired = false }: MeantRows) =>
+  const whereSelected = (sql: Sql, { appName, userId, areExpired = false }: RowSelection) =>
     allOf([`${app} = ?`, appName], ifGiven(`${user} = ?`, userId), areExpired && expired ? [expired(sql)] : undefined);
-  const found = (sql: Sql, meant: MeantRows) => {
-    const { where, values } = whereMeant(sql, meant);
-    const more = only?.(sql, meant);
+  const found = (sql: Sql, selection: RowSelection) => {
+    const { where, values } = whereSelected(sql, selection);
+    const more = only?.(sql, selection);
     return { from: `${table(sql)} as e where ${where}${more ? ` and ${more}` : ''}`, values };
   };
   return {
     ...(precedeSessions && { precedeSessions }),
     ...(expired && { expire: true }),
-    count(sql, meant) {
-      const { from, values } = found(sql, meant);
+    count(sql, selection) {
+      const { from, values } = found(sql, selection);
       return countRows(sql, from, values);
     },
-    async page(sql, meant, limit) {
-      const { from, values } = found(sql, meant);
+    async page(sql, selection, limit) {
+      const { from, values } = found(sql, selection);
       const selected = columns.map((column, i) => `${column} as k${i}`).join(', ');
       // The index by expiry has another order.
-      const order = meant.areExpired ? '' : ` order by ${columns.join(', ')}`;
+      const order = selection.areExpired ? '' : ` order by ${columns.join(', ')}`;
       const rows = await sql.all(`select ${selected} from ${from}${order} limit ?`, [...values, limit]);
       return rows.map((row) => columns.map((_, i) => row[`k${i}`]));
     },
-    async erase(sql, meant, keys) {
-      const { where, values } = whereMeant(sql, meant);
+    async erase(sql, selection, keys) {
+      const { where, values } = whereSelected(sql, selection);
       const inList = columns.slice(0, -1).map((column) => `${column} = ? and `);
       let deleted = 0;
       for (const some of chunksOf(listsOf(keys), LISTS)) {

@@ -90,8 +90,8 @@ export async function readTurns(sql: Sql, session: SessionKey, newest: number): 
   const found = sorted(rows);
   if (!found) return decoded(sql, session, found);
   const { firstSeq, lastSeq } = found.head;
-  const asked = rows.flatMap((row) => (row.kind === 'event' ? numberOf(row.first_seq) : []));
-  const first = Math.max(firstSeq, asked.find((number) => number !== 0) ?? lastSeq - newest + 1);
+  const requested = rows.flatMap((row) => (row.kind === 'event' ? numberOf(row.first_seq) : []));
+  const first = Math.max(firstSeq, requested.find((number) => number !== 0) ?? lastSeq - newest + 1);
   const isBefore = ({ seq }: { seq: number }) => seq < first;
   const before = found.events.filter((event, i) => isBefore(event) && event.seq !== found.events[i - 1]?.seq);
   const read = withGaps({ ...found, events: found.events.filter((event) => !isBefore(event)) }, first - 1);
@@ -128,8 +128,8 @@ function rowsOf(
   session: SessionKey,
   statement: (all: ReturnType<typeof readStatements>, key: ReturnType<typeof keyed>) => Bound,
 ): Promise<Row[]> {
-  const found = statements(sql);
-  return sql.all<Row>(...statement(sql.behind ? lockedFor(found, sql, session) : found.plain, keyed(session)));
+  const read = statements(sql);
+  return sql.all<Row>(...statement(sql.behind ? lockedFor(read, sql, session) : read.plain, keyed(session)));
 }
 
 /** The session's row, a row of its state, or an event; in a union numbers may be text. */
@@ -161,7 +161,7 @@ interface EventRow {
   follows?: boolean | number;
 }
 
-interface FoundEvent {
+interface EventText {
   seq: number;
   id: string;
   /** As it is stored; undefined like `json` of `EventContent`. */
@@ -170,24 +170,24 @@ interface FoundEvent {
   follows: boolean;
 }
 
-interface Found {
+interface SessionRows {
   head: ReadHead;
   state: StateRow[];
   /** In order. */
-  events: FoundEvent[];
+  events: EventText[];
 }
 
 /** A session as it is stored, with the requested events. */
-interface Asked extends Found {
+interface RequestedRows extends SessionRows {
   missing: SeqRange[];
-  uncounted: FoundEvent[];
+  uncounted: EventText[];
 }
 
-function decoded({ texts }: Sql, key: SessionKey, asked: Asked | undefined): ReadSession | undefined {
-  if (!asked) return undefined;
-  const { head, state, events, missing, uncounted } = asked;
+function decoded({ texts }: Sql, key: SessionKey, requested: RequestedRows | undefined): ReadSession | undefined {
+  if (!requested) return undefined;
+  const { head, state, events, missing, uncounted } = requested;
   const session = { ...key, origin: head.origin };
-  const content = ({ seq, id, text }: FoundEvent) => ({ seq, id, ...contentOf(texts, session, id, text) });
+  const content = ({ seq, id, text }: EventText) => ({ seq, id, ...contentOf(texts, session, id, text) });
   return {
     ...head,
     state: mapTexts(state, (row) => stateValueOf(texts, session, row)),
@@ -198,10 +198,10 @@ function decoded({ texts }: Sql, key: SessionKey, asked: Asked | undefined): Rea
 }
 
 /** Sorts the rows of a union, which has no order. @returns undefined without the session's row. */
-function sorted(rows: readonly Row[]): Found | undefined {
+function sorted(rows: readonly Row[]): SessionRows | undefined {
   let head: ReadHead | undefined;
   const state: StateRow[] = [];
-  const events: FoundEvent[] = [];
+  const events: EventText[] = [];
   const parts = new Map<number, string[]>();
   for (const row of rows) {
     const seq = numberOf(row.seq);
@@ -254,7 +254,7 @@ function joined(parts: readonly string[] | undefined): string | undefined {
 }
 
 /** @param first the number before the first requested event. */
-function withGaps({ head, state, events }: Found, first: number): Asked {
+function withGaps({ head, state, events }: SessionRows, first: number): RequestedRows {
   const { lastSeq } = head;
   const counted = events.filter(({ seq }) => seq <= lastSeq);
   const numbers = counted.map(({ seq }) => seq);
@@ -264,7 +264,7 @@ function withGaps({ head, state, events }: Found, first: number): Asked {
 }
 
 /** @returns undefined if more rows are needed, to know what is missing or to read an event. */
-function sinceTime({ head, state, events }: Found, newest: number | undefined): Asked | undefined {
+function sinceTime({ head, state, events }: SessionRows, newest: number | undefined): RequestedRows | undefined {
   const { firstSeq, lastSeq } = head;
   // The last event may be found twice, by its time and by its number.
   const once = events.filter(({ seq }, i) => seq >= firstSeq && seq !== events[i - 1]?.seq);
@@ -279,23 +279,23 @@ function sinceTime({ head, state, events }: Found, newest: number | undefined): 
 /**
  * A missing event has no time: it gets the time of the event after it, and counts as requested if no event comes after it.
  *
- * @param found with all of the session's rows.
+ * @param rows with all of the session's rows.
  */
-function wholeSinceTime({ head, state, events }: Found, newest: number | undefined): Asked {
+function wholeSinceTime({ head, state, events }: SessionRows, newest: number | undefined): RequestedRows {
   const { firstSeq, lastSeq } = head;
   const counted = events.filter(({ seq }) => seq <= lastSeq);
-  const asked = newestOf(
+  const requested = newestOf(
     counted.filter(({ isLater }) => isLater),
     newest,
   );
   const numbers = counted.map(({ seq }) => seq);
-  const behindGaps = new Set(asked.slice(asked.length === newest ? 1 : 0).map(({ seq }) => seq));
+  const behindGaps = new Set(requested.slice(requested.length === newest ? 1 : 0).map(({ seq }) => seq));
   behindGaps.add(lastSeq + 1);
   const missing = gapsIn(numbers, firstSeq - 1, lastSeq).filter(({ to }) => behindGaps.has(to + 1));
-  return { head, state, events: asked, missing, uncounted: events.slice(counted.length) };
+  return { head, state, events: requested, missing, uncounted: events.slice(counted.length) };
 }
 
-function newestOf(events: readonly FoundEvent[], newest: number | undefined): FoundEvent[] {
+function newestOf(events: readonly EventText[], newest: number | undefined): EventText[] {
   return newest === undefined ? [...events] : events.slice(Math.max(0, events.length - newest));
 }
 

@@ -58,7 +58,7 @@ export async function walkedSessions(
   after: KeptSession | undefined,
   limit: number,
 ): Promise<KeptSession[]> {
-  const { columns, where, values } = wayOf(walk);
+  const { columns, where, values } = orderOf(walk);
   const last = after && columns.map((column) => COLUMNS[column](after));
   const keyset = last && keysetAfter(columns, last);
   const rows = await sql.all<KeptRow>(
@@ -96,7 +96,7 @@ const COLUMNS = {
 
 type Column = keyof typeof COLUMNS;
 
-function wayOf({ appName, userId, by, upTo = 1e308 }: Walk): { columns: Column[]; where: string; values: unknown[] } {
+function orderOf({ appName, userId, by, upTo = 1e308 }: Walk): { columns: Column[]; where: string; values: unknown[] } {
   if (userId !== undefined)
     return { columns: ['session_id'], where: 'app_name = ? and user_id = ?', values: [appName, userId] };
   if (by === 'key') return { columns: ['user_id', 'session_id'], where: 'app_name = ?', values: [appName] };

@@ -34,8 +34,8 @@ interface Subject {
 }
 
 /** One check. @returns also its name, if that depends on the result; undefined if it does not apply. */
-type Check = (subject: Subject) => Promise<Found | undefined> | Found;
-type Found = Omit<Finding, 'check'> & Partial<Pick<Finding, 'check'>>;
+type Check = (subject: Subject) => Promise<UnnamedFinding | undefined> | UnnamedFinding;
+type UnnamedFinding = Omit<Finding, 'check'> & Partial<Pick<Finding, 'check'>>;
 
 /** A difference between the clocks that people would notice in lists of sessions. */
 const CLOCK_MS = 2_000;

@@ -11,7 +11,7 @@ import { partsOf } from '../../../src/model/turn.js';
 export type Refuse = (what: Omit<RefusedRow, 'reason'>, error: unknown) => void;
 
 /** What is kept of an event while other events are read. */
-export interface FoundEvent {
+export interface ForeignEvent {
   id: string;
   timestamp: number;
   /** Orders events of the same time. */
@@ -26,11 +26,11 @@ export interface FoundEvent {
 }
 
 /** @param state the state of a scope as it is now, keys without prefix. */
-export function foundEvent(
+export function foreignEvent(
   event: EventRecord['event'],
   order: number | string,
   state: (scope: Scope) => Record<string, unknown>,
-): FoundEvent {
+): ForeignEvent {
   const idsOf = (name: string) =>
     partsOf({ content: event['content'] }).flatMap(({ [name]: call }) =>
       isRecord(call) && typeof call['id'] === 'string' ? [call['id']] : [],
@@ -67,10 +67,10 @@ function isSame(one: unknown, other: unknown): boolean {
 }
 
 /** Sorts by time, then by insertion or id; if times are equal, a response comes after its call. */
-export function inOrder(events: readonly FoundEvent[]): FoundEvent[] {
+export function inOrder(events: readonly ForeignEvent[]): ForeignEvent[] {
   const sorted = events.toSorted((a, b) => a.timestamp - b.timestamp || (a.order < b.order ? -1 : 1));
-  const result = new Set<FoundEvent>();
-  const callers = new Map<string, FoundEvent>();
+  const result = new Set<ForeignEvent>();
+  const callers = new Map<string, ForeignEvent>();
   for (const event of sorted) for (const id of event.calls) callers.set(id, event);
   for (const event of sorted) {
     // Each waits for the event with its call. A list, since recursion could overflow the stack.
@@ -99,8 +99,8 @@ export function inOrder(events: readonly FoundEvent[]): FoundEvent[] {
  *
  * @returns the events that count, without markers.
  */
-export function withoutAnnulled(events: readonly FoundEvent[]): FoundEvent[] {
-  const kept: FoundEvent[] = [];
+export function withoutAnnulled(events: readonly ForeignEvent[]): ForeignEvent[] {
+  const kept: ForeignEvent[] = [];
   for (let i = events.length - 1; i >= 0; i--) {
     const event = events[i];
     if (event?.annulsFrom === undefined) {
