@@ -59,10 +59,10 @@ export const isVersion = (version: number) => Number.isInteger(version) && versi
 export const valuesOf = (key: ArtifactKey): string[] => [...sessionValues(key), key.filename];
 
 /** Saves a version under the lock of the artifact's row, which numbers it. Needs a transaction. @returns the version's number. */
-export async function saveVersion(sql: Sql, key: ArtifactKey, given: NewVersion): Promise<number> {
+export async function saveVersion(sql: Sql, key: ArtifactKey, content: NewVersion): Promise<number> {
   const { operations, sql: pieces } = sql.dialect;
   const version = await operations.nextVersion(sql, sql.tables.artifacts, valuesOf(key), pieces.now);
-  await insertVersion(sql, { ...key, version }, encodedVersion(sql.texts, { ...key, version }, given));
+  await insertVersion(sql, { ...key, version }, encodedVersion(sql.texts, { ...key, version }, content));
   return version;
 }
 

@@ -185,10 +185,10 @@ class Keys {
       if (time < until) break;
       this.#known.delete(old);
     }
-    const asked = this.#asked.get(request) ?? this.#ask(id, use, request);
-    if (!isPromise(asked)) return asked;
+    const answer = this.#asked.get(request) ?? this.#ask(id, use, request);
+    if (!isPromise(answer)) return answer;
     throw new KeyNeeded(
-      asked.then((secret) => {
+      answer.then((secret) => {
         const kept = this.#ofCalls.get(call) ?? new Map<string, Secret>();
         this.#ofCalls.set(call, kept.set(request, secret));
       }),

@@ -29,7 +29,7 @@ export async function prune(
     (deletedUpTo === undefined || (deletedAt !== undefined && deletedAt <= deletedUpTo));
 
   // There is no index by creation or deletion: on PostgreSQL, each append would have to write it.
-  const way: Omit<Walk, 'appName'> =
+  const walk: Omit<Walk, 'appName'> =
     userId === undefined && idleSince !== undefined ? { by: 'update', upTo: idleSince } : { by: 'key', userId };
 
   return run.run(
@@ -37,7 +37,7 @@ export async function prune(
     async () => {
       await run.walk(new WholeSessions(run, (session) => isAbandoned(session, now) ?? isSelected(session)), {
         appName,
-        ...way,
+        ...walk,
       });
       for (const kind of kinds)
         if (kind.rows?.expire) await run.deleteRows(kind, { appName, userId, areExpired: true });

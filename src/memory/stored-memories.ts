@@ -219,16 +219,16 @@ export async function recodeMemory(
 export async function importMemory(sql: Sql, memory: TransferredMemory): Promise<boolean> {
   const { memories } = sql.tables;
   const { key, seq, time, createTime, settles, expires, words, model, embedding, data } = memory;
-  const [here] = await sql.all<Pick<MemoryRow, 'create_time'>>(
+  const [stored] = await sql.all<Pick<MemoryRow, 'create_time'>>(
     `select create_time from ${memories} where ${MEMORY_WHERE}`,
     memoryValues(key),
   );
-  if (here && numberOf(here.create_time) >= createTime) return false;
+  if (stored && numberOf(stored.create_time) >= createTime) return false;
   await sql.dialect.limits?.refuseTooLarge(sql, data, words, embedding);
   const content = [seq, time, createTime, settles, expires, words, model, embedding, data].map(
     (value) => value ?? null,
   );
-  if (here) {
+  if (stored) {
     const set = CONTENT.map((column) => `${column} = ?`).join(', ');
     const text = `update ${memories} set ${set} where ${MEMORY_WHERE} and create_time < ?`;
     return (await sql.run(text, [...content, ...memoryValues(key), createTime])).affectedRows > 0;

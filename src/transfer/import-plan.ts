@@ -13,7 +13,7 @@ export interface ImportRules {
 }
 
 /** What the import needs to know of a session that is here. */
-export type SessionHere = Pick<
+export type ExistingSession = Pick<
   TransferredSession,
   'status' | 'createTime' | 'lastUpdateTime' | 'firstSeq' | 'lastSeq' | 'isLeased'
 > & {
@@ -27,20 +27,20 @@ export type ImportPlan = 'write' | 'replace' | 'keep';
 /** @throws AlreadyExistsError if the session is here, and that is an error. */
 export function planOf(
   record: SessionRecord,
-  here: SessionHere | undefined,
+  existing: ExistingSession | undefined,
   { onExisting, force, isForeign }: ImportRules,
 ): ImportPlan {
-  if (!here) return 'write';
+  if (!existing) return 'write';
   // Nobody sees it: an import was interrupted, or a deletion has begun.
-  if (!isWhole(here)) return 'replace';
+  if (!isWhole(existing)) return 'replace';
   if (onExisting === 'error') throw new AlreadyExistsError(record.sessionId);
   if (onExisting === 'skip') return 'keep';
-  if (!force && (here.isLeased || !here.isAsImported)) return 'keep';
-  return isForeign && isUnchanged(record, here) ? 'keep' : 'replace';
+  if (!force && (existing.isLeased || !existing.isAsImported)) return 'keep';
+  return isForeign && isUnchanged(record, existing) ? 'keep' : 'replace';
 }
 
-const isUnchanged = (record: SessionRecord, here: SessionHere) =>
-  record.createTime === here.createTime &&
-  record.lastUpdateTime === here.lastUpdateTime &&
-  record.firstSeq === here.firstSeq &&
-  record.lastSeq === here.lastSeq;
+const isUnchanged = (record: SessionRecord, existing: ExistingSession) =>
+  record.createTime === existing.createTime &&
+  record.lastUpdateTime === existing.lastUpdateTime &&
+  record.firstSeq === existing.firstSeq &&
+  record.lastSeq === existing.lastSeq;

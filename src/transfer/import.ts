@@ -213,12 +213,12 @@ export class Import {
     const known = { ...owner, origin: '' };
     await this.#call.write(async (sql) => {
       const stored = await writtenState(sql, owner, scope);
-      const here = new Map(
+      const byKey = new Map(
         stored.map(({ key, json, eventId }) => [prefixed(scope, key), JSON.stringify([json, eventId])]),
       );
-      const isKept = (key: string) => this.#mode.sharedState === 'keep' && here.has(key);
+      const isKept = (key: string) => this.#mode.sharedState === 'keep' && byKey.has(key);
       const fresh = entries.filter(
-        ({ key, json, eventId }) => here.get(key) !== JSON.stringify([json, eventId]) && !isKept(key),
+        ({ key, json, eventId }) => byKey.get(key) !== JSON.stringify([json, eventId]) && !isKept(key),
       );
       if (fresh.length === 0) return;
       await setState(sql, owner, encodedState(sql.texts, known, byScope(fresh)));

@@ -81,10 +81,10 @@ export async function importVersion(
   // Locks the artifact's row first, as a save and a deletion do.
   const end = sql.dialect.sql.onSameKey(ARTIFACT_COLUMNS, ['filename']);
   await sql.run(`${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?) ${end}`, [...values, version, createTime]);
-  const here = await versionRow(sql, key, version);
-  if (here && numberOf(here.create_time) !== createTime)
+  const stored = await versionRow(sql, key, version);
+  if (stored && numberOf(stored.create_time) !== createTime)
     throw new InvalidArgumentError(`${nameOf(key)} exists here, and was saved at another time.`);
-  if (here) return false;
+  if (stored) return false;
   await sql.run(
     `update ${artifacts} set last_version = ?, update_time = ? where ${ARTIFACT_WHERE} and last_version < ?`,
     [version, createTime, ...values, version],

@@ -1,9 +1,9 @@
 import { AlreadyExistsError } from '../../src/model/errors.js';
-import { planOf, type ImportRules, type SessionHere } from '../../src/transfer/import-plan.js';
+import { planOf, type ImportRules, type ExistingSession } from '../../src/transfer/import-plan.js';
 
 const numbers = { createTime: 1, lastUpdateTime: 2, firstSeq: 1, lastSeq: 5 };
 const record = { type: 'session', appName: 'app', userId: 'ada', sessionId: 's', ...numbers, state: [] } as const;
-const here: SessionHere = { status: 'active', ...numbers, isLeased: false, isAsImported: true };
+const here: ExistingSession = { status: 'active', ...numbers, isLeased: false, isAsImported: true };
 const rules = (part: Partial<ImportRules> = {}): ImportRules => ({
   onExisting: 'replace',
   force: false,

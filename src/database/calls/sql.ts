@@ -46,8 +46,8 @@ export function sqlOf(statements: Statements, driver: Driver, context: SqlContex
       const { affectedRows, insertId } = await sent;
       return { affectedRows: numberOf(affectedRows), insertId: insertId === undefined ? 0 : wholeNumber(insertId) };
     },
-    async together(given) {
-      const results = await statements.sendAll(driver, given, { ...context, wants: 'rows' });
+    async together(sent) {
+      const results = await statements.sendAll(driver, sent, { ...context, wants: 'rows' });
       return results.map(({ rows }) => rows);
     },
   };
@@ -103,10 +103,10 @@ export class Statements {
     this.#format = (text, values) => platform.formatQuery(text, values);
   }
 
-  async send(driver: Driver, given: string, values: readonly unknown[], context: SentContext): Promise<DriverResult> {
+  async send(driver: Driver, text: string, values: readonly unknown[], context: SentContext): Promise<DriverResult> {
     if (context.isInProcess && now() - lastTurn >= MOST_MS) await (turning ??= turn());
     context.refuse?.();
-    const query = this.#config.get('onQuery')?.(given, [...values]) ?? given;
+    const query = this.#config.get('onQuery')?.(text, [...values]) ?? text;
     const start = now();
     try {
       const result = await driver.send(query, values, context);
@@ -120,15 +120,15 @@ export class Statements {
   }
 
   /** Sends statements at once, or one by one where the driver cannot. @returns the results of all. */
-  async sendAll(driver: Driver, given: readonly Bound[], context: SentContext): Promise<DriverResult[]> {
+  async sendAll(driver: Driver, bound: readonly Bound[], context: SentContext): Promise<DriverResult[]> {
     if (!driver.sendAll) {
       const results: DriverResult[] = [];
-      for (const [text, values] of given) results.push(await this.send(driver, text, values, context));
+      for (const [text, values] of bound) results.push(await this.send(driver, text, values, context));
       return results;
     }
     context.refuse?.();
     const onQuery = this.#config.get('onQuery');
-    const sent = given.map(([text, values]) => [onQuery?.(text, [...values]) ?? text, values] as const);
+    const sent = bound.map(([text, values]) => [onQuery?.(text, [...values]) ?? text, values] as const);
     const start = now();
     try {
       const results = await driver.sendAll(sent, context);

@@ -128,8 +128,8 @@ function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
     commits: true,
     async write(sql, batches) {
       const unknown = batches.filter((batch) => shares(batch) && nodeOf(batch) === undefined);
-      const asked = unknown.map(({ session }): Bound => [NODE_OF_USER, [tables.sessions, session.userId]]);
-      const { lastSeqs, answers } = await append(sql, batches, appends, asked);
+      const queries = unknown.map(({ session }): Bound => [NODE_OF_USER, [tables.sessions, session.userId]]);
+      const { lastSeqs, answers } = await append(sql, batches, appends, queries);
       const until = now() + NODE_MS;
       if (known.size > MOST_NODES) known.clear();
       for (const [i, { session }] of unknown.entries()) {
@@ -177,17 +177,17 @@ function appendStatements(tables: Tables, sql: DialectSql) {
  * only: for the numbers, and for all that comes after them. Citus passes on one statement after another. It inserts by `values`: an
  * `insert … select` is a two-phase commit.
  *
- * @param asked queries to send with the first statements.
+ * @param queries those to send with the first statements.
  */
 async function append(
   sql: Sql,
   batches: readonly AppendBatch[],
   { alone, shared }: ReturnType<typeof appendStatements>,
-  asked: readonly Bound[] = [],
+  queries: readonly Bound[] = [],
 ): Promise<{ lastSeqs: (number | undefined)[]; answers: readonly (readonly object[])[] }> {
   const [begin, commit] = sql.isInTransaction ? [[], []] : [[BEGIN], [COMMIT]];
   const takes = batches.map((batch) => (batches.length > 1 ? shared : alone)(batch));
-  const answers = (await sql.together([...begin, ...takes, ...asked])).slice(begin.length);
+  const answers = (await sql.together([...begin, ...takes, ...queries])).slice(begin.length);
   const lastSeqs = batches.map((_, i) => {
     const [row] = answers[i] ?? [];
     return row && 'last_seq' in row ? numberOf(row.last_seq) : undefined;

@@ -13,18 +13,18 @@ import { Unfinished } from '../errors.js';
 import { Progress } from '../progress.js';
 import type { Context, Work } from '../run.js';
 
-type Remove = (maintenance: SessionMaintenance, how: BatchOptions) => Promise<MaintenanceResult>;
+type Remove = (maintenance: SessionMaintenance, batches: BatchOptions) => Promise<MaintenanceResult>;
 
 export const prune: Work<[PruneOptions]> = (context, options) =>
-  remove(context, options, (maintenance, how) => maintenance.prune({ ...options, ...how }));
+  remove(context, options, (maintenance, batches) => maintenance.prune({ ...options, ...batches }));
 
 export const trim: Work<[TrimOptions]> = (context, options) =>
-  remove(context, options, (maintenance, how) => maintenance.trim({ ...options, ...how }));
+  remove(context, options, (maintenance, batches) => maintenance.trim({ ...options, ...batches }));
 
 export const eraseUser: Work<[string, Omit<EraseUserOptions, 'userId'>]> = async (context, userId, options) => {
   let isKnown = false;
-  await remove(context, options, async (maintenance, how) => {
-    const done = await maintenance.eraseUser({ ...options, userId, ...how });
+  await remove(context, options, async (maintenance, batches) => {
+    const done = await maintenance.eraseUser({ ...options, userId, ...batches });
     isKnown ||= done.sessions + done.stateKeys + done.artifacts + done.memories + done.credentials > 0;
     return done;
   });
