@@ -13,7 +13,7 @@ export {
   DamagedMemoryError,
   DamagedSessionError,
   DatabaseError,
-  EventTooLargeError,
+  ValueTooLargeError,
   InvalidArgumentError,
   InsideTransactionError,
   InvalidKeyError,

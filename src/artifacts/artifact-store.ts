@@ -74,7 +74,7 @@ export async function insertVersion(
   createTime?: number,
 ): Promise<void> {
   const { insertNow, insertAt } = statements(sql);
-  await sql.dialect.limits?.refuseTooLarge(sql, info, inRow(parts));
+  await sql.dialect.limits?.refuseTooLarge(sql, 'The row of an artifact', info, inRow(parts));
   const id = [...valuesOf(key), key.version];
   const values = [...id, info, inRow(parts)];
   await (createTime === undefined ? sql.run(insertNow, values) : sql.run(insertAt, [...values, createTime]));

@@ -110,7 +110,7 @@ export class MikroOrmCredentialService implements BaseCredentialService {
       await onceOnRows(this.#database, async (sql) => {
         const data = sql.texts.encode(json, () => ofCredential(address, address.credentialKey));
         if (!namesKey(data)) throw new CodecError('No codec has encrypted the credential. Nothing was written.');
-        await sql.dialect.limits?.refuseTooLarge(sql, data);
+        await sql.dialect.limits?.refuseTooLarge(sql, 'A credential', data);
         const end = sql.dialect.sql.onSameKey(KEY, ['update_time', 'data']);
         await sql.run(
           `insert into ${sql.tables.credentials} (${KEY}, update_time, data)

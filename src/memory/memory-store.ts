@@ -81,7 +81,7 @@ export async function addMemories(sql: Sql, memories: readonly NewMemory[], sett
   const row = `(?, ?, ?, ?, ?, ?, ${now}, ${now} + ?, ${now} + ?, ?, ?, ?, ?)`;
   for (const batch of batchesOf(each)) {
     for (const { data, words, embedding } of batch)
-      await sql.dialect.limits?.refuseTooLarge(sql, data, words, embedding);
+      await sql.dialect.limits?.refuseTooLarge(sql, 'A memory', data, words, embedding);
     await sql.run(
       `insert into ${sql.tables.memories} (${MEMORY_COLUMNS}, seq, time, create_time, settles, expires, words, model, embedding, data)
         values ${batch.map(() => row).join(', ')} ${end}`,

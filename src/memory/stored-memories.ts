@@ -224,7 +224,7 @@ export async function importMemory(sql: Sql, memory: TransferredMemory): Promise
     memoryValues(key),
   );
   if (stored && numberOf(stored.create_time) >= createTime) return false;
-  await sql.dialect.limits?.refuseTooLarge(sql, data, words, embedding);
+  await sql.dialect.limits?.refuseTooLarge(sql, 'A memory', data, words, embedding);
   const content = [seq, time, createTime, settles, expires, words, model, embedding, data].map(
     (value) => value ?? null,
   );

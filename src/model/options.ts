@@ -155,7 +155,7 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
   onDamage?: (error: DamagedSessionError) => void;
   /**
    * How many bytes of UTF-8 a stored event may have, after the `codec`; no limit by default. A larger one is refused with
-   * `EventTooLargeError`.
+   * `ValueTooLargeError`.
    */
   maxEventBytes?: number;
 }

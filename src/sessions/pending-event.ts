@@ -2,7 +2,7 @@ import type { Event, Session } from '@google/adk';
 import { concernsCalls } from '../conversation/calls.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import { aRecord } from '../model/arguments.js';
-import { EventTooLargeError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
+import { ValueTooLargeError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
 import { encode, refuseUnlikeJson } from '../model/json.js';
 import { checkKeys, isIncomplete } from '../model/keys.js';
 import { checkStateKey, setOwn, type StateEntry } from '../model/state.js';
@@ -76,14 +76,12 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
 
 /**
  * @param text a stored event.
- * @throws EventTooLargeError if it has more than `maxEventBytes` bytes.
+ * @throws ValueTooLargeError if it has more than `maxEventBytes` bytes.
  */
 export function refuseTooLarge(text: string, maxEventBytes = Infinity): void {
   // A character has at most three bytes in UTF-8, so most texts need not be measured.
   if (text.length * 3 <= maxEventBytes) return;
   const bytes = Buffer.byteLength(text);
   if (bytes > maxEventBytes)
-    throw new EventTooLargeError(
-      `The event has ${bytes} bytes, more than maxEventBytes (${maxEventBytes}) allows; keep large content in an artifact.`,
-    );
+    throw new ValueTooLargeError(`The event of ${bytes} bytes`, `maxEventBytes (${maxEventBytes}) allows`);
 }

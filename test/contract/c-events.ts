@@ -159,7 +159,7 @@ eventSuite.own(
     const before = await stored(keyOf(session));
     const unchanged = remember(session);
     // 700 characters, but 1,400 bytes.
-    await expectCode(service.appendEvent({ session, event: saying('é'.repeat(700)) }), 'ADK_EVENT_TOO_LARGE');
+    await expectCode(service.appendEvent({ session, event: saying('é'.repeat(700)) }), 'ADK_VALUE_TOO_LARGE');
     unchanged();
     expect(await stored(keyOf(session))).toEqual(before);
     await service.appendEvent({ session, event: saying('e'.repeat(500)) });

@@ -703,7 +703,7 @@ codecSuite.own('M1', 'maxEventBytes counts what is stored', async (context) => {
   const session = await compressing.createSession({ appName: app, userId: 'alice' });
   await compressing.appendEvent({ session, event: saying(text) });
   const encrypting = serviceOf(context, { codec: encryption({ currentKey: 'k', key: bytesOf }), maxEventBytes: 2_000 });
-  await expectCode(encrypting.appendEvent({ session, event: saying('x'.repeat(1_500)) }), 'ADK_EVENT_TOO_LARGE');
+  await expectCode(encrypting.appendEvent({ session, event: saying('x'.repeat(1_500)) }), 'ADK_VALUE_TOO_LARGE');
   expect(textsOf((await again(compressing, session))!)).toEqual([text]);
 });
 

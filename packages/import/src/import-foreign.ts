@@ -1,5 +1,5 @@
 import {
-  EventTooLargeError,
+  ValueTooLargeError,
   InvalidArgumentError,
   InvalidKeyError,
   AlreadyExistsError,
@@ -10,7 +10,7 @@ import type { Import, ExportRecord } from '../../../src/internal.js';
 import type { RefusedRow } from './options.js';
 
 const REFUSALS = [
-  EventTooLargeError,
+  ValueTooLargeError,
   InvalidArgumentError,
   InvalidKeyError,
   AlreadyExistsError,

@@ -1,4 +1,4 @@
-import { AdkMikroOrmError, DatabaseError, EventTooLargeError, SchemaError, driverCodeOf } from '../../model/errors.js';
+import { AdkMikroOrmError, DatabaseError, ValueTooLargeError, SchemaError, driverCodeOf } from '../../model/errors.js';
 import { FAILURES, type Failure } from '../../model/failures.js';
 import { isObject } from '../../model/json.js';
 import { isKeyNeeded } from '../../model/codec.js';
@@ -46,7 +46,7 @@ export function publicError(error: unknown, failure: Failure): AdkMikroOrmError 
   }
   const outcome = isObject(error) && uncertain.has(error) ? 'unknown' : 'none';
   if (failure === 'tooLarge' && outcome === 'none') {
-    return new EventTooLargeError();
+    return new ValueTooLargeError();
   }
   const { reason } = FAILURES[failure];
   return new DatabaseError(FAILURES[failure], reason, driverCodeOf(error), outcome);

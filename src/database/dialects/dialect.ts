@@ -407,12 +407,14 @@ interface DialectLimits {
   readonly maxTextLength: number;
 
   /**
-   * Called before values are sent that cannot be split, with all of a row that may be large. If a packet is too large, the server sends an error and closes the
-   * connection. A client that is still sending does not get the error, and would retry as after a lost connection.
+   * Called before values are sent that cannot be split, with all of a row that may be large. If a packet is too large, the server
+   * sends an error and closes the connection. A client that is still sending does not get the error, and would retry as after a
+   * lost connection.
    *
-   * @throws EventTooLargeError if the server would refuse it.
+   * @param what the error says is too large.
+   * @throws ValueTooLargeError if the server would refuse it.
    */
-  refuseTooLarge(sql: Sql, ...values: readonly (string | Uint8Array | null | undefined)[]): Promise<void>;
+  refuseTooLarge(sql: Sql, what: string, ...values: readonly (string | Uint8Array | null | undefined)[]): Promise<void>;
 }
 
 /** How the server notifies other connections of a commit (contract G2). */

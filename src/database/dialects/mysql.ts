@@ -1,4 +1,4 @@
-import { EventTooLargeError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
+import { ValueTooLargeError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { insertIntoArtifacts, isSameSession, placeholders, numberOf } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
@@ -333,12 +333,12 @@ export const mysql: Dialect = {
   limits: {
     maxTextLength: MAX_TEXT_LENGTH,
 
-    async refuseTooLarge(sql, ...values) {
+    async refuseTooLarge(sql, what, ...values) {
       if (values.reduce((sum, value) => sum + (value?.length ?? 0), 0) <= MAX_TEXT_LENGTH) return;
       const bytes = values.reduce((sum, value) => sum + Buffer.byteLength(value ?? ''), 0);
       const [server] = await sql.all<{ bytes: number | string }>('select @@max_allowed_packet as bytes');
       // `literal` writes two hexadecimal digits for each byte.
-      if (2 * bytes > numberOf(server?.bytes)) throw new EventTooLargeError();
+      if (2 * bytes > numberOf(server?.bytes)) throw new ValueTooLargeError(what);
     },
   },
 };

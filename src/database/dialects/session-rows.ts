@@ -218,7 +218,7 @@ export async function setState(
   const { dialect } = sql;
   const inserts = ownOnly ? insertStatements(sql).ownState : insertStatements(sql).state;
   for (const scope of SCOPES) {
-    for (const { json } of state[scope]) await dialect.limits?.refuseTooLarge(sql, json);
+    for (const { json } of state[scope]) await dialect.limits?.refuseTooLarge(sql, 'A value of state', json);
     const rows = stateRows(session, state[scope]);
     for (const insert of statementsFor(dialect, inserts[scope], rows)) await sql.run(...insert);
   }

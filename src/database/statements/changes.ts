@@ -64,7 +64,7 @@ export async function recordChange(sql: Sql, change: NewChange): Promise<void> {
   // Only a codec needs the id: without one, no statement is spent on it.
   if (id === undefined && isEncoded(sql.texts, change)) id = await changeIdBy(sql, statements(sql).lastChange(key));
   const data = encodedData(sql.texts, session, { ...change, id });
-  if (data !== null) await sql.dialect.limits?.refuseTooLarge(sql, data);
+  if (data !== null) await sql.dialect.limits?.refuseTooLarge(sql, 'An entry of the log', data);
   const values = { ...key, kind, seq, eventSeq, data };
   await sql.run(
     ...(id === undefined ? statements(sql).insertCounted(values) : statements(sql).insert({ ...values, id })),

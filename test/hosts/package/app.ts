@@ -3,7 +3,7 @@ export const appOn = (driver: 'sqlite' | 'better-sqlite') => `
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/${driver}';
 import {
-  AdkMikroOrmError, adkEntities, EventTooLargeError, InvalidKeyError, migrate, MikroOrmSessionService, SchemaError,
+  AdkMikroOrmError, adkEntities, ValueTooLargeError, InvalidKeyError, migrate, MikroOrmSessionService, SchemaError,
   AlreadyExistsError, SessionNotFoundError, StaleSessionError, UnserializableValueError,
 } from 'adk-mikro-orm';
 import { adkEntities as sameEntities, AdkSession } from 'adk-mikro-orm/entities';
@@ -17,7 +17,7 @@ export type Store = TestSessionService;
 
 async function main(): Promise<void> {
   const errors: readonly (typeof AdkMikroOrmError | (new (...args: never[]) => AdkMikroOrmError))[] = [
-    EventTooLargeError, InvalidKeyError, SchemaError, AlreadyExistsError, SessionNotFoundError, StaleSessionError,
+    ValueTooLargeError, InvalidKeyError, SchemaError, AlreadyExistsError, SessionNotFoundError, StaleSessionError,
     UnserializableValueError,
   ];
   const orm = await MikroORM.init({ dbName: ':memory:', entities: adkEntities() });
