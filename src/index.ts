@@ -35,6 +35,7 @@ export type { LogFilter, SessionLogFilter } from './log/filters.js';
 export type { CompleteLogEntry, LogChange, LogEntry, SessionLogEntry, SessionLogCursor } from './log/entries.js';
 export type { LogCursor } from './model/log-history.js';
 export { SessionProjection, type SessionProjectionOptions } from './log/session-projection.js';
+export type { ToolCall } from './conversation/calls.js';
 export { toMessages, type EventPage, type Message, type MessageToolCall } from './conversation/messages.js';
 export type { RepairedSession } from './maintenance/repair.js';
 export type {
@@ -55,13 +56,7 @@ export { migrate } from '../migrations/migrate.js';
 export type { ForkedFrom, SessionKey } from './model/keys.js';
 export type { ImportResult, MaintenanceResult, ReferringRows } from './model/results.js';
 export type { CommonOptions, ErrorContext, MikroOrmSessionServiceOptions, PostgresqlOptions } from './model/options.js';
-export {
-  interruptedToolResponses,
-  openLongRunningCalls,
-  unansweredFunctionCalls,
-  type OpenLongRunningCall,
-  type UnansweredFunctionCall,
-} from './conversation/recovery.js';
+export { interruptedToolResponses, openLongRunningCalls, unansweredFunctionCalls } from './conversation/recovery.js';
 export { toolJournal, type ToolJournalOptions } from './conversation/tool-journal.js';
 export { SessionLeases, type AcquireOptions, type Lease, type SessionLeasesOptions } from './leases/session-leases.js';
 export type { HistoryPoint } from './sessions/history.js';

@@ -48,6 +48,19 @@ interface Run {
   isText?: boolean;
 }
 
+/** A call of a tool, or one of ADK's own questions, in a session. */
+export interface ToolCall {
+  /** The function response that answers the call must have this `id`. */
+  id: string;
+  /** The name of the tool, or `adk_request_confirmation`, `adk_request_credential` or `adk_request_input`. */
+  name: string;
+  args: Record<string, unknown>;
+  /** The event that made the call. */
+  event: Event;
+  /** What the tool has returned, the last of several responses; absent if nothing. A long-running call may still wait for its answer. */
+  response?: Record<string, unknown>;
+}
+
 /** A tool call with its response so far. */
 export interface Call extends LongRunningCall {
   readonly isLongRunning: boolean;

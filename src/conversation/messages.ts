@@ -2,17 +2,12 @@ import { isCompactedEvent, type Event } from '@google/adk';
 import { isRecord } from '../model/json.js';
 import { partsOf, type LooseEvent } from '../model/turn.js';
 import { isAbortEvent } from './aborted.js';
-import { Calls, type Call } from './calls.js';
+import { Calls, type Call, type ToolCall } from './calls.js';
 
-/** A tool call as a user interface shows it. */
-export interface MessageToolCall {
+/** A tool call as a user interface shows it. Its `args` are empty if the call itself is not among the events. */
+export interface MessageToolCall extends Pick<ToolCall, 'name' | 'args' | 'response'> {
   /** The id of the call and of its response. ADK gives an id to every call that a model makes. */
   id?: string;
-  name: string;
-  /** Empty if the call itself is not among the events. */
-  args: Record<string, unknown>;
-  /** What the tool answered: the last of several responses; absent if there is none yet. */
-  response?: Record<string, unknown>;
   /** Whether the response comes from outside: the user confirms, logs in, or answers a question. */
   isLongRunning: boolean;
   /** True if the response may be in a later page: the events end before the session does. */

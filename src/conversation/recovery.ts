@@ -1,22 +1,6 @@
-import {
-  createEvent,
-  createEventActions,
-  type Context,
-  type Event,
-  type Session,
-  type getFunctionCalls,
-} from '@google/adk';
-import { Calls, isOpen, type Call } from './calls.js';
+import { createEvent, createEventActions, type Context, type Event, type Session } from '@google/adk';
+import { Calls, isOpen, type Call, type ToolCall } from './calls.js';
 import { isExactlyOnce } from './tool-results.js';
-
-/** A tool call that a run left without a response. */
-export interface UnansweredFunctionCall {
-  /** The event that made the call. */
-  event: Event;
-  functionCall: ReturnType<typeof getFunctionCalls>[number] & { id: string };
-  /** What the tool has returned, if it did and `toolJournal` or `exactlyOnce` has stored it. */
-  response?: Record<string, unknown>;
-}
 
 /** Asks the model to check first: the tool may have placed an order before the process died. */
 const INTERRUPTED =
@@ -36,13 +20,17 @@ const UNDONE =
  * an id, which ADK cannot pair with a response (it gives an id to every call that a model makes).
  *
  * @param session a session with its full history.
- * @returns the calls in the order they were made, each with its event; none if every call is answered.
+ * @returns the calls in the order they were made, each with what the tool has returned if `toolJournal` or `exactlyOnce` has
+ *   stored that; none if every call is answered.
  */
-export function unansweredFunctionCalls(session: Session): UnansweredFunctionCall[] {
-  return interruptedCalls(session).map(({ event, id, name, args, response }) => {
-    return { event, functionCall: { id, name, args }, ...(response && { response }) };
-  });
+export function unansweredFunctionCalls(session: Session): ToolCall[] {
+  return interruptedCalls(session).map(toolCallOf);
 }
+
+const toolCallOf = ({ id, name, args, event, response }: ToolCall): ToolCall => ({
+  ...{ id, name, args, event },
+  ...(response && { response }),
+});
 
 function interruptedCalls(session: Session): (Call & { event: Event })[] {
   return callsOf(session).open.flatMap(({ event, ...call }) => {
@@ -52,19 +40,6 @@ function interruptedCalls(session: Session): (Call & { event: Event })[] {
   });
 }
 
-/** A call of a long-running tool, or one of ADK's own questions, that waits for its answer. */
-export interface OpenLongRunningCall {
-  /** The function response that answers the call must have this `id`. */
-  id: string;
-  /** The name of the tool, or `adk_request_confirmation`, `adk_request_credential` or `adk_request_input`. */
-  name: string;
-  args: Record<string, unknown>;
-  /** The event that made the call. */
-  event: Event;
-  /** The tool's own first result, such as `{ status: 'pending' }`; absent if there is none. */
-  result?: Record<string, unknown>;
-}
-
 /**
  * Finds the long-running calls that wait for their answer, anywhere in the session, even if other tools have returned or other turns
  * have followed since.
@@ -72,7 +47,7 @@ export interface OpenLongRunningCall {
  * As in ADK, a call is answered by a function response with its id in an event of the author `user`, such as the `Runner` makes
  * of `newMessage`, unless ADK refuses or ignores it: an answer that does not fit the `responseSchema` of the question, or that is
  * called otherwise than ADK's question. What the tool itself returns does not answer the call, since ADK cannot tell a pending
- * status from a result: a tool that returns its result at once is found, too, with that `result`. ADK's question for a
+ * status from a result: a tool that returns its result at once is found, too, with that `response`. ADK's question for a
  * confirmation is also answered when the call that it asks about gets a response, as after a yes in plain text; a question of a
  * workflow, if it is the only one, by a plain text, and it no longer waits when the workflow has ended without it. Calls that a
  * newer Runner has answered because their run was aborted (`errorCode: 'INVOCATION_ABORTED'`) no longer wait. Calls without an id
@@ -87,11 +62,10 @@ export interface OpenLongRunningCall {
  *   without a branch, as the `Runner` makes it, is that of the newest call. Of several calls with one id in one branch, only the
  *   newest can be answered.
  */
-export function openLongRunningCalls(session: Session): OpenLongRunningCall[] {
-  const open: OpenLongRunningCall[] = [];
-  for (const { event, id, name, args, isLongRunning, response } of callsOf(session).open)
-    if (event && isLongRunning) open.push({ id, name, args, event, ...(response && { result: response }) });
-  return open;
+export function openLongRunningCalls(session: Session): ToolCall[] {
+  return callsOf(session).open.flatMap(({ event, isLongRunning, ...call }) =>
+    event && isLongRunning ? toolCallOf({ ...call, event }) : [],
+  );
 }
 
 /** @returns the call that a tool runs for; undefined if the session has no such call without a response. */

@@ -1,4 +1,4 @@
-import { callsOf } from '../conversation/calls.js';
+import { callsOf, type ToolCall } from '../conversation/calls.js';
 import { findOpenCalls as find, type StoredCall, type OpenCallCursor } from '../database/statements/open-calls.js';
 import { decodeEvent, isRecord } from '../model/json.js';
 import { checkKeys, isKey, type SessionKey } from '../model/keys.js';
@@ -28,10 +28,7 @@ interface FindOpenCallsResponse {
 }
 
 /** A call of a long-running tool, or one of ADK's own questions, that waits for its answer. */
-export interface OpenCall extends SessionKey {
-  /** The function response that answers the call must have this `id`. */
-  id: string;
-  name: string;
+export interface OpenCall extends SessionKey, Pick<ToolCall, 'id' | 'name'> {
   /** Absent if the event cannot be read. */
   args?: Record<string, unknown>;
   /** The number of the event that made the call. */

@@ -63,7 +63,7 @@ describe('openLongRunningCalls', () => {
     const ids = event.content!.parts!.map(({ functionCall }) => functionCall!.id!);
     expect(session.events.at(-1)!.longRunningToolIds).toEqual([]);
     expect(openLongRunningCalls(session)).toEqual([
-      { id: ids[1], name: 'approve', args: { of: 'a' }, event, result: { status: 'pending' } },
+      { id: ids[1], name: 'approve', args: { of: 'a' }, event, response: { status: 'pending' } },
       { id: ids[2], name: 'ask_user', args: { of: 'b' }, event },
     ]);
     expect(unansweredFunctionCalls(session)).toEqual([]);
@@ -134,7 +134,7 @@ describe('openLongRunningCalls', () => {
     await expect(dying).rejects.toBe(death);
 
     const session = await read();
-    expect(unansweredFunctionCalls(session).map(({ functionCall }) => functionCall.name)).toEqual(['look_up']);
+    expect(unansweredFunctionCalls(session).map(({ name }) => name)).toEqual(['look_up']);
     expect(openLongRunningCalls(session).map(({ name }) => name)).toEqual(['ask_user']);
   });
 
@@ -189,7 +189,7 @@ describe('openLongRunningCalls', () => {
     const content = { role: 'user', parts: [{ functionResponse: { id, name, response: { confirmed: true } } }] };
     await host.service.appendEvent({ session: await read(), event: createEvent({ author: 'user', content }) });
     expect(await opened()).toEqual([]);
-    expect(unansweredFunctionCalls(await read()).map(({ functionCall }) => functionCall.name)).toEqual(['pay']);
+    expect(unansweredFunctionCalls(await read()).map(({ name }) => name)).toEqual(['pay']);
   });
 
   test('H4 a confirmation in plain text answers, too; another text does not', async () => {

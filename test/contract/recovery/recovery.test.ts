@@ -208,9 +208,9 @@ describe('unansweredFunctionCalls', () => {
   test('H4 finds calls in order, each with its event', () => {
     const [first, second] = [saying(...calls('a', 'b')), saying(...calls('c'))];
     expect(unansweredFunctionCalls(sessionOf(first, second))).toEqual([
-      { event: first, functionCall: { id: 'a', name: 'a', args: {} } },
-      { event: first, functionCall: { id: 'b', name: 'b', args: {} } },
-      { event: second, functionCall: { id: 'c', name: 'c', args: {} } },
+      { event: first, id: 'a', name: 'a', args: {} },
+      { event: first, id: 'b', name: 'b', args: {} },
+      { event: second, id: 'c', name: 'c', args: {} },
     ]);
   });
 
@@ -233,7 +233,7 @@ describe('unansweredFunctionCalls', () => {
     const unnamed = saying({ functionCall: { name: 'a' } }, { functionResponse: { name: 'a' } });
     const bare: Event = { ...createEvent(), longRunningToolIds: undefined };
     const found = unansweredFunctionCalls(sessionOf(unnamed, bare, saying(...calls('b'))));
-    expect(found.map(({ functionCall }) => functionCall.id)).toEqual(['b']);
+    expect(found.map(({ id }) => id)).toEqual(['b']);
   });
 });
 
