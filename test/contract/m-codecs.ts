@@ -825,7 +825,7 @@ codecSuite.own('M2', 'a row that was moved, swapped or changed is damage', async
 });
 
 codecSuite.own('M2', 'a text at the place of any other text is damage, and never a value', async (context) => {
-  const { app, orm, query } = context;
+  const { app, harness, orm, query } = context;
   const damaged: unknown[] = [];
   const memory = { onDamage: (error: unknown) => damaged.push(error) };
   const codec = encryption({ currentKey: 'k1', key: bytesOf, required: true });
@@ -868,13 +868,11 @@ codecSuite.own('M2', 'a text at the place of any other text is damage, and never
   const texts: Text[] = [];
   for (const [read, table, column, order] of places) {
     const where = `app_name = ? and ${column} is not null${table === 'changes' ? ` and session_id = 's'` : ''}`;
-    const rows = await query<Record<string, unknown>>(
-      `select ${order}, ${column} as content from adk_${table} where ${where} order by ${order}`,
+    const rows = await query<Record<string, unknown> & { content: string }>(
+      `select ${order}, ${harness.columns.json(column)} as content from adk_${table} where ${where} order by ${order}`,
       [app],
     );
-    for (const { [order]: id, content } of rows) {
-      // As it is stored, with the space that marks it.
-      const text = typeof content === 'string' ? content : JSON.stringify(content).replace(/^\["adk/, '[ "adk');
+    for (const { [order]: id, content: text } of rows) {
       const update = `update adk_${table} set ${column} = ? where ${where} and ${order} = ?`;
       const set = (text: string) => query(update, [text, app, id]);
       texts.push({ read, set, text, place: `${table}.${column} ${texts.length}` });
