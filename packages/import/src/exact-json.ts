@@ -13,11 +13,12 @@ const MARK = `${randomUUID()} `;
 
 /**
  * Reads JSON of another program. `JSON.parse` would silently change integers that are too long for JavaScript: here they become
- * bigints, which `encode` refuses with their path.
+ * bigints, which `encode` refuses with their path. A byte order mark in front is left out: files that were joined have one within.
  *
  * @returns undefined if the text is not JSON.
  */
 export function decodeExactly(json: string): { value: unknown } | undefined {
+  if (json.startsWith('\uFEFF')) json = json.slice(1);
   if (!MAY_HAVE_LONG_INTEGER.test(json)) return parse(json);
   let isInString = false;
   let isChanged = false;

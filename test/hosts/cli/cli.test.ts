@@ -206,6 +206,26 @@ describe.each(databases)('on %s', (name) => {
     }
   });
 
+  test('import names UTF-16 and what to do about it, and reads files that were joined', async () => {
+    const { service, url } = await open();
+    const { id } = await service.createSession({ ...support, userId: 'ada', state: {} });
+    const { out: records } = await run(['export', '--url', url]);
+    const other = await open();
+    const file = path.join(folder, `${randomUUID()}.jsonl`);
+    const little = Buffer.from(`\uFEFF${records}`, 'utf16le');
+    const big = Buffer.from(little).swap16();
+    for (const [name, bytes] of Object.entries({ 'UTF-16LE': little, 'UTF-16BE': big })) {
+      await writeFile(file, bytes);
+      expect(await run(['import', file, '--url', other.url])).toMatchObject({
+        code: 2,
+        err: expect.stringMatching(new RegExp(`${name}.*Out-File -Encoding utf8`)),
+      });
+    }
+    await writeFile(file, records.replace(/^/gm, '\uFEFF'));
+    expect(await json(['import', file, '--url', other.url])).toMatchObject({ sessions: 1 });
+    expect(await other.service.getSession({ ...support, userId: 'ada', sessionId: id })).toBeDefined();
+  });
+
   test('prune, trim and erase-user count, ask, delete and continue', async () => {
     const { orm, service, url } = await open();
     for (const userId of ['ada', 'ada', 'bob']) await conversation(orm, userId);

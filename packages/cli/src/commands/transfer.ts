@@ -155,12 +155,26 @@ async function importFile(context: Context, file: string, flags: ImportFlags): P
   }
 }
 
-/** Since Node.js 24 `readline` also ends lines at U+2028 and U+2029. Texts may contain these, and JSON does not escape them. */
+const TO_UTF8 =
+  'PowerShell writes UTF-16 with >: pipe the export into `Out-File -Encoding utf8` instead, or name a file for it.';
+
+/** UTF-16 by its first byte, which no text in UTF-8 has. */
+const WIDE: Readonly<Record<number, string>> = { 0xff: 'UTF-16LE', 0xfe: 'UTF-16BE' };
+
+/**
+ * Since Node.js 24 `readline` also ends lines at U+2028 and U+2029. Texts may contain these, and JSON does not escape them.
+ *
+ * @throws InvalidArgumentError for UTF-16.
+ */
 async function* linesIn(input: AsyncIterable<unknown>, onRead: (bytes: number) => void): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let line = '';
+  let isBegun = false;
   for await (const chunk of input) {
     const bytes = chunk as Buffer;
+    const wide = isBegun ? undefined : WIDE[bytes[0] ?? 0];
+    if (wide !== undefined) throw new InvalidArgumentError(`${wide} cannot be imported, only UTF-8. ${TO_UTF8}`);
+    isBegun = true;
     onRead(bytes.length);
     const [end = '', ...others] = decoder.decode(bytes, { stream: true }).split('\n');
     line += end;
