@@ -88,7 +88,13 @@ function field(value: unknown, name: string): unknown {
 function isConfirmation(response: unknown): boolean {
   if (!response) return false;
   const isText = isRecord(response) && Object.keys(response).length === 1 && 'response' in response;
-  return !isText || isObject(decode(String(response['response']))?.value);
+  if (!isText) return true;
+  try {
+    return isObject(decode(String(response['response']))?.value);
+  } catch {
+    // An object whose `toString` is a value has no text. ADK's `JSON.parse` throws, too.
+    return false;
+  }
 }
 
 const hasCredential = (response: unknown): boolean => isObject(field(response, 'exchangedAuthCredential'));

@@ -1,5 +1,5 @@
 import { createEvent, type Context, type Event } from '@google/adk';
-import { given, isRecord } from '../model/json.js';
+import { given, isRecord, recordOf } from '../model/json.js';
 import { isTemporary } from '../model/state.js';
 import type { LooseEvent } from '../model/turn.js';
 
@@ -57,5 +57,3 @@ export function isExactlyOnce({ customMetadata }: LooseEvent, id: string): boole
 }
 
 const filled = <T>(entries: [string, T][]) => (entries.length > 0 ? Object.fromEntries(entries) : undefined);
-
-const recordOf = (value: unknown) => (isRecord(value) ? value : {});

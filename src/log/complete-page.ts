@@ -1,7 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { loggedEvent, loggedEvents, type LogColumns, type LoggedEvent } from '../database/statements/logged-events.js';
 import { stateOfOwners } from '../database/statements/state.js';
-import { decode, decodeEvent, isRecord } from '../model/json.js';
+import { decode, decodeEvent, isRecord, recordOf } from '../model/json.js';
 import { sessionIdentity } from '../model/keys.js';
 import type { LogBoundary } from '../model/log-history.js';
 import { CurrentState } from './current-state.js';
@@ -118,5 +118,3 @@ function changeOf(
     }
   }
 }
-
-const recordOf = (value: unknown) => (isRecord(value) ? value : {});

@@ -253,3 +253,8 @@ export function isPlainObject(value: unknown): value is Record<string, unknown> 
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return isObject(value) && !Array.isArray(value);
 }
+
+/** @returns the value if it is an object; otherwise an empty one. */
+export function recordOf(value: unknown): Record<string, unknown> {
+  return isRecord(value) ? value : {};
+}

@@ -1,7 +1,8 @@
 import type { Event, Session } from '@google/adk';
 import { inspect } from 'node:util';
 import { InvalidArgumentError } from '../model/errors.js';
-import { isObject } from '../model/json.js';
+import { isObject, isRecord } from '../model/json.js';
+import { partsOf } from '../model/turn.js';
 
 /** What to expect of an event; its other properties may have any value. */
 export interface ExpectedEvent extends Partial<Pick<Event, Extract<keyof Event, string>>> {
@@ -89,15 +90,15 @@ function sessionOf(value: unknown, matcher: string): Pick<Session, 'state' | 'ev
 const isSession = (value: unknown): value is Pick<Session, 'state' | 'events'> =>
   isObject(value) && 'state' in value && isObject(value.state) && 'events' in value && Array.isArray(value.events);
 
-function contentsOf({ content }: Event): Required<Pick<ExpectedEvent, 'text' | 'calls' | 'responses'>> {
-  const parts = content?.parts ?? [];
+function contentsOf(event: Event): Record<'text' | 'calls' | 'responses', unknown> {
+  const parts = partsOf(event);
   return {
-    text: parts.map(({ text, thought }) => (thought ? '' : (text ?? ''))).join(''),
-    calls: parts.flatMap(({ functionCall }) =>
-      functionCall ? [{ name: functionCall.name ?? '', args: functionCall.args ?? {} }] : [],
+    text: parts.map(({ text, thought }) => (!thought && typeof text === 'string' ? text : '')).join(''),
+    calls: parts.flatMap(({ functionCall: call }) =>
+      isRecord(call) ? [{ name: call['name'] ?? '', args: call['args'] ?? {} }] : [],
     ),
-    responses: parts.flatMap(({ functionResponse }) =>
-      functionResponse ? [{ name: functionResponse.name ?? '', response: functionResponse.response }] : [],
+    responses: parts.flatMap(({ functionResponse: response }) =>
+      isRecord(response) ? [{ name: response['name'] ?? '', response: response['response'] }] : [],
     ),
   };
 }

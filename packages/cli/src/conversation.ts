@@ -1,34 +1,38 @@
 import type { Event } from '@google/adk';
 import type { LogChange } from '../../../src/index.js';
-import { json, printable, printableLines, shownTime } from '../../studio/src/operations/words.js';
+import { isRecord, recordOf } from '../../../src/model/json.js';
+import { partsOf } from '../../../src/model/turn.js';
+import { json, printable, printableLines, shownTime, textOrJson } from '../../studio/src/operations/words.js';
 import type { Terminal } from './terminal.js';
 
-type Part = NonNullable<NonNullable<Event['content']>['parts']>[number];
+/** A stored event may hold anything, whatever ADK's types promise. */
+type Loose = Readonly<Record<string, unknown>>;
+
+const shown = (value: unknown): string => printable(textOrJson(value));
 
 /** An event as a person reads it: who said or called what, and what state it wrote. */
 export function eventLines(terminal: Terminal, seq: number, event: Event): string[] {
-  const said = (event.content?.parts ?? []).flatMap(partLines);
-  const { errorCode, errorMessage, interrupted } = event;
-  if (errorCode !== undefined || errorMessage !== undefined)
-    said.push(terminal.red(`error ${printable([errorCode, errorMessage].filter(Boolean).join(': '))}`));
+  const said = partsOf(event).flatMap(partLines);
+  const { author, timestamp, errorCode, errorMessage, interrupted, actions }: Loose = { ...event };
+  const errors = [errorCode, errorMessage].filter(Boolean).map(shown);
+  if (errors.length > 0) said.push(terminal.red(`error ${errors.join(': ')}`));
   if (interrupted) said.push(terminal.red('interrupted'));
-  // Stored events may lack what ADK's types promise.
-  const actions: Partial<Event['actions']> | undefined = event.actions;
-  if (actions?.transferToAgent) said.push(terminal.dim(`hands over to ${printable(actions.transferToAgent)}`));
-  const state = Object.entries(actions?.stateDelta ?? {}).map(([key, value]) => `${printable(key)} = ${json(value)}`);
+  const { transferToAgent, stateDelta } = recordOf(actions);
+  if (transferToAgent) said.push(terminal.dim(`hands over to ${shown(transferToAgent)}`));
+  const state = Object.entries(recordOf(stateDelta)).map(([key, value]) => `${printable(key)} = ${json(value)}`);
   const lines = [...said, ...state.map((text) => terminal.cyan(text))];
-  const author = printable(event.author ?? '');
-  const head = `${String(seq).padStart(5)}  ${terminal.dim(shownTime(event.timestamp))}  ${terminal.bold(author)}`;
+  const time = shownTime(typeof timestamp === 'number' ? timestamp : undefined);
+  const head = `${String(seq).padStart(5)}  ${terminal.dim(time)}  ${terminal.bold(shown(author ?? ''))}`;
   return [head, ...lines.map((line) => `       ${line}`)];
 }
 
-function partLines({ text, thought, functionCall, functionResponse, inlineData, fileData, ...other }: Part): string[] {
-  if (functionCall) return [`→ ${printable(functionCall.name ?? '')}(${json(functionCall.args ?? {})})`];
-  if (functionResponse)
-    return [`← ${printable(functionResponse.name ?? '')}: ${json(functionResponse.response ?? {})}`];
-  if (text !== undefined) return printableLines((thought ? '(thought) ' : '') + text);
-  if (inlineData) return [`[${printable(inlineData.mimeType ?? 'data')}]`];
-  if (fileData) return [`[${printable(fileData.fileUri ?? 'file')}]`];
+function partLines({ text, thought, functionCall, functionResponse, inlineData, fileData, ...other }: Loose): string[] {
+  if (isRecord(functionCall)) return [`→ ${shown(functionCall['name'] ?? '')}(${json(functionCall['args'] ?? {})})`];
+  if (isRecord(functionResponse))
+    return [`← ${shown(functionResponse['name'] ?? '')}: ${json(functionResponse['response'] ?? {})}`];
+  if (typeof text === 'string') return printableLines((thought ? '(thought) ' : '') + text);
+  if (isRecord(inlineData)) return [`[${shown(inlineData['mimeType'] ?? 'data')}]`];
+  if (isRecord(fileData)) return [`[${shown(fileData['fileUri'] ?? 'file')}]`];
   return [json(other)];
 }
 

@@ -1,3 +1,4 @@
+import { textOrJson } from './operations/words.js';
 import { InvalidArgumentError, type SessionKey } from '../../../src/index.js';
 import { decode, isRecord } from '../../../src/model/json.js';
 import { checkKeys } from '../../../src/model/keys.js';
@@ -99,7 +100,7 @@ export function eventNumber(name: string, text: string): number {
 function paramsOf({ url }: Request): URLSearchParams {
   const params = new URL(url).searchParams;
   const names = decode(params.get(NAMES) ?? '')?.value;
-  if (isRecord(names)) for (const [name, value] of Object.entries(names)) params.set(name, String(value));
+  if (isRecord(names)) for (const [name, value] of Object.entries(names)) params.set(name, textOrJson(value));
   // After `names` has been decoded: as JSON it may contain an escaped NUL.
   if ([...params].flat().some((text) => text.includes('\0')))
     throw new InvalidArgumentError('The address of a page may not hold NUL.');

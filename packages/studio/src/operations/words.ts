@@ -16,6 +16,10 @@ export const printableLines = (text: string): string[] =>
 export const shortened = (text: string, most: number): string =>
   text.length > most ? `${text.slice(0, most)}…` : text;
 
+/** A text as it is, any other value as JSON: `String` throws for an object whose `toString` is a value. */
+export const textOrJson = (value: unknown): string =>
+  typeof value === 'string' ? value : (JSON.stringify(value) ?? 'undefined');
+
 /** JSON without characters that a terminal treats as commands. */
 export const json = (value: unknown): string => printable(JSON.stringify(value) ?? 'undefined');
 

@@ -1,3 +1,4 @@
+import { textOrJson } from '../operations/words.js';
 import { REQUEST_CONFIRMATION_FUNCTION_CALL_NAME, createEvent } from '@google/adk';
 import { labelsIn } from '../../../../src/model/description.js';
 import { InvalidArgumentError, SessionNotFoundError } from '../../../../src/index.js';
@@ -144,7 +145,7 @@ async function askedCall(visit: Visit) {
   const calls = event ? callsOf(event) : [];
   const found = calls.find(({ id }) => id === params.get('call'));
   if (!found) throw new Refusal(404, 'There is no such call. It was answered, or its event is gone.');
-  return { id: String(found['id']), name: String(found['name']), args: found['args'] ?? {} };
+  return { id: String(found['id']), name: textOrJson(found['name']), args: found['args'] ?? {} };
 }
 
 export const isChange = (path: string) => Object.hasOwn(CHANGES, path);

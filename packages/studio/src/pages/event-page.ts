@@ -1,12 +1,11 @@
-import { decode, isRecord } from '../../../../src/model/json.js';
+import { decode, isRecord, recordOf } from '../../../../src/model/json.js';
 import { INTERNAL_PREFIX, withoutInternalMetadata } from '../../../../src/model/internal-metadata.js';
 import { partsOf } from '../../../../src/model/turn.js';
 import { fileHeaders } from '../../../../src/http/file.js';
-import { bytes } from '../operations/words.js';
+import { bytes, textOrJson } from '../operations/words.js';
 import { Refusal, SECURITY_HEADERS } from '../guard.js';
 import { html } from '../html.js';
 import { notFound, type Visit } from '../visit.js';
-import { recordOf } from './event-view.js';
 import { page } from './layout.js';
 
 /** How much of an event's JSON a page shows, in characters. */
@@ -45,7 +44,7 @@ export async function partFile(visit: Visit): Promise<Response> {
   const { data, mimeType, displayName } = recordOf(parts[part]?.['inlineData']);
   if (typeof data !== 'string') throw new Refusal(404, 'The event has no such file.');
   const name = typeof displayName === 'string' && displayName ? displayName : `event-${seq}-file-${part}`;
-  return file(Buffer.from(data, 'base64'), String(mimeType), name);
+  return file(Buffer.from(data, 'base64'), textOrJson(mimeType), name);
 }
 
 function file(content: Buffer<ArrayBuffer>, type: string, name: string): Response {

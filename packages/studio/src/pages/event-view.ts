@@ -3,9 +3,9 @@ import { NO_TOKENS, addTokens, tokensOf } from '../../../../src/conversation/tok
 import type { SessionKey } from '../../../../src/index.js';
 import type { TokenCounts } from '../../../../src/conversation/tokens.js';
 import { IMAGES } from '../../../../src/http/file.js';
-import { isRecord } from '../../../../src/model/json.js';
+import { isRecord, recordOf } from '../../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../../src/model/turn.js';
-import { bytes, number } from '../operations/words.js';
+import { bytes, number, textOrJson } from '../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import type { Markdown } from '../markdown.js';
@@ -16,7 +16,6 @@ import { chip, codeOf, definition, hue, time } from './layout.js';
 type Loose = Readonly<Record<string, unknown>>;
 
 const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
-export const recordOf = (value: unknown): Loose => (isRecord(value) ? value : {});
 
 /** How many characters of a text or of JSON are shown. The page of the event has the rest. */
 const MOST_TEXT = 4_000;
@@ -300,13 +299,13 @@ class EventView {
       return fold(
         'code',
         html`Code <bdi>${textOf(executableCode['language'])}</bdi>`,
-        this.#pre(String(executableCode['code'])),
+        this.#pre(textOrJson(executableCode['code'])),
       );
     if (isRecord(codeExecutionResult))
       return fold(
         'code',
         html`Result of the code: <bdi>${textOf(codeExecutionResult['outcome'])}</bdi>`,
-        this.#pre(String(codeExecutionResult['output'])),
+        this.#pre(textOrJson(codeExecutionResult['output'])),
       );
     return this.#json(part);
   }
@@ -411,7 +410,7 @@ class EventView {
       Object.keys(recordOf(requestedAuthConfigs)).length > 0 && chip('asks for a login', 'warn'),
       ...Object.entries(recordOf(artifactDelta))
         .slice(0, MOST_PARTS)
-        .map(([name, version]) => chip(html`artifact <bdi>${name}</bdi> ${String(version)}`)),
+        .map(([name, version]) => chip(html`artifact <bdi>${name}</bdi> ${textOrJson(version)}`)),
       tokens !== '' && chip(tokens, 'quiet'),
       this.turn !== undefined && chip(`in this turn ${tokensText(this.turn)}`, 'quiet'),
     ];
