@@ -20,7 +20,7 @@ import type { MemoryProjectionOptions } from '../../src/memory/memory-projection
 import { largestMemories } from '../../packages/studio/src/operations/health.js';
 import { readerOf } from '../../src/database/calls/reader.js';
 import { scriptedModel } from '../../src/testing/index.js';
-import { Suite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
+import { Suite, oncePerDialect, onSqlite, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty, late, range, reversing, saying } from './tools.js';
 
 /** Tests of section Q: memory. */
@@ -1346,3 +1346,33 @@ memorySuite.own('A12', 'a projection whose statement fails says so without its S
   }
   expect(reported.length).toBeGreaterThan(1);
 });
+
+memorySuite.own(
+  'E6',
+  'two ORMs of a process remember in one file at once, and all of it ends',
+  async ({ scratch }) => {
+    // Of their own, so that their connections are opened at once, too.
+    const { orm, peer, service: sessions, query } = await scratch();
+    const app = 'app';
+    const key = { appName: app, userId: 'alice' };
+    const vectors = async (texts: readonly string[]) => texts.map((text) => [text.length, 1]);
+    const embed: MemoryEmbedding = { model: 'm', vectors };
+    const session = await sessions.createSession({ ...key, sessionId: 's' });
+    const each = async (service: MikroOrmMemoryService, n: string) => {
+      const content = { parts: [{ text: `added ${n}` }] };
+      await Promise.all([
+        service.addSessionToMemory(sessionOf(app, [saying(`spoken ${n}`, { id: `e${n}` })])),
+        service.searchMemory({ ...key, query: 'spoken added' }),
+        service.addMemory({ ...key, memories: [{ id: `m${n}`, content }] }),
+        sessions.appendEvent({ session, event: saying(`appended ${n}`, { id: `s${n}` }) }),
+        service.searchMemory({ ...key, query: n }),
+      ]);
+      await service.projection({ settleMs: 0 }).catchUp();
+    };
+    const services = [orm, peer].map(({ em }) => new MikroOrmMemoryService(em, { embed }));
+    await Promise.all(services.flatMap((service, i) => range(10).map((n) => each(service, `${i}x${n}`))));
+    const expected = range(2).flatMap((i) => range(10).flatMap((n) => ['e', 'm', 's'].map((of) => `${of}${i}x${n}`)));
+    expect((await idsOf({ query, app })).sort()).toEqual(expected.sort());
+  },
+  (harness) => onSqlite(harness) && withConnections(harness),
+);
