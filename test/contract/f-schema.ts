@@ -308,7 +308,8 @@ schemaSuite.own(
 
 async function expectIndexes({ orm, query }: OwnStore, statements: readonly RecordedStatement[]): Promise<void> {
   const { plan } = harnessOf(orm.em);
-  const reading = statements.filter(({ text }) => /^(select|update|delete)\b/.test(text));
+  // A plan for the catalog says nothing about tables of ours.
+  const reading = statements.filter(({ text }) => /^(select|update|delete)\b.*\badk_/s.test(text));
   expect(reading.length).toBeGreaterThan(20);
 
   const scans: [string, string[]][] = [];
