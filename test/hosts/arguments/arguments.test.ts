@@ -43,7 +43,7 @@ afterAll(() => orm.close(true));
 const TAKERS: Record<string, { known: string; call: (argument: never) => unknown }> = {
   adkServices: {
     known:
-      'retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, sessions, artifacts, memory, leases, log, owned',
+      'retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, owned, sessions, artifacts, memory, leases, log',
     call: (options) => adkServices(orm.em, options),
   },
   'postgresql of adkServices': {

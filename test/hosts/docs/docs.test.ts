@@ -47,13 +47,11 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
       expect(rows.map(({ data }) => (data as Event).author)).toEqual(authors);
       expect((rows[3]!.data as Event).content?.parts).toMatchObject([{ functionResponse: { id: 'killed' } }]);
     }),
-  'docs/guides/delete-a-person.md Delete a person': async (_given, { copy }) => {
+  'docs/guides/delete-a-person.md Delete a person': async (_given, { copy, owned }) => {
     const kinds = (copy as string[]).map((line) => (JSON.parse(line) as { type: string }).type);
     expect(kinds).toEqual(['session', 'event', 'event', 'event']);
-    await withSessions(async (em) => expect([await em.count(AdkSession), await em.count(AdkEvent)]).toEqual([0, 0]));
-  },
-  'docs/guides/delete-a-person.md Your own tables': (_given, { owned }) => {
     expect(owned).toEqual({ Order: 1 });
+    await withSessions(async (em) => expect([await em.count(AdkSession), await em.count(AdkEvent)]).toEqual([0, 0]));
   },
   'docs/guides/files-of-a-conversation.md Files of a conversation': (_given, { listed, text }) => {
     expect(listed).toMatchObject([{ filename: 'user:address' }, { filename: 'report.txt', version: 0, size: 19 }]);
