@@ -2,13 +2,11 @@ import { MikroORM } from '@mikro-orm/core';
 import type { Event } from '@google/adk';
 import { AdkEvent, adkEntities } from '../../../entities/index.js';
 import { createDatabase, databasesOfExamples, type TestDatabase } from '../../support/servers.js';
-import { isFirstRun } from '../../support/run.js';
 import { useExample } from './example.js';
 
 const { path, run } = useExample('examples/transfer.ts');
 
-/** More than a process needs statements for a question, so that it is killed at each of them. */
-const KILLS = isFirstRun() ? 20 : 100;
+const KILLS = process.env['ADK_TEST_LONG'] ? 100 : 20;
 
 describe.each(databasesOfExamples())('the example of a transfer on %s', (name) => {
   let database: TestDatabase;
