@@ -56,11 +56,11 @@ export class SessionCalls {
 
   /** @throws DamagedSessionError with `onDamagedEvent: 'throw'`. */
   refuseDamage(key: SessionKey, ...damages: readonly (Damage | undefined)[]): void {
-    if (this.options.onDamagedEvent === 'skip') {
-      this.damage.report(key, ...damages);
-      return;
+    if (damages.every((damage) => damage === undefined)) return;
+    if (this.options.onDamagedEvent === 'skip') this.damage.report(key, ...damages);
+    else {
+      const error = damageError(key, ...damages);
+      if (error) throw error;
     }
-    const error = damageError(key, ...damages);
-    if (error) throw error;
   }
 }

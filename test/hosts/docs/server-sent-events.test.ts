@@ -197,8 +197,8 @@ describe('the recipe for server-sent events', () => {
       return timers.at(-1)!;
     });
     const stop = jest.spyOn(globalThis, 'clearInterval');
-    // Every statement is logged by it.
-    const polls = jest.spyOn(lent.orm.config.getLogger(), 'logQuery');
+    // Every statement asks whether it is logged.
+    const polls = jest.spyOn(lent.orm.config.getLogger(), 'isEnabled');
 
     const request = get(url, { headers: { 'last-event-id': '1' } });
     const [response] = (await once(request, 'response')) as [IncomingMessage];
