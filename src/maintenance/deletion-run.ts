@@ -88,7 +88,7 @@ export class DeletionRun extends CallInParts {
   }
 
   /**
-   * Deletes what a list has, each page of it in a transaction of its own, until the list is empty or the work must end.
+   * Deletes rows page by page, each page in its own transaction, until no row is left or the limits of the call are reached.
    *
    * @param page returns what to delete next.
    * @param remove returns what it has done.

@@ -88,7 +88,7 @@ export interface OwnedRows {
   /** How a result counts them; absent if it does not. */
   readonly counted?: (rows: number) => Partial<MaintenanceResult>;
   /**
-   * @param userId only of this user, where that is less to read.
+   * @param userId limits the search to apps in which this user has rows, if a kind can find these with less reading.
    * @returns the next app by name that has some; undefined if there is none.
    */
   readonly nextApp: (sql: Sql, after: string, userId?: string) => Promise<string | undefined>;

@@ -23,7 +23,7 @@ const pages = [
   ...PACKAGES.slice(1).map((folder) => `${folder}/README.md`),
 ];
 
-/** What each page tells its reader to install, in blocks and in sentences: the packages of each line, without options. */
+/** The packages of each install command in the pages, without its options. */
 const lines = new Set(pages.flatMap(linesOf));
 const isComplete = (line: string) => / ?adk-mikro-orm /.test(line);
 /** The first lines of the README: for MikroORM 6, and for 7. */
