@@ -18,6 +18,8 @@ export const adkEvent = ({ named, table }: Naming) =>
       timestamp: time('timestamp'),
       /** Whether a turn begins with it, see `beginsTurn`. Before `data`: SQLite reads through everything before a column. */
       beginsTurn: p.boolean().fieldName('begins_turn').default(false),
+      /** When the database stored it, by its own clock, in ms; null if it comes from a store that did not keep this. */
+      appendTime: time('append_time').nullable(),
       /** The event; null if it is kept in parts, see `AdkEventPart`. */
       data: optionalJson('data'),
       /** JSON: the keys of its delta whose writes were older than those of an earlier event (contract A8); mostly null. */

@@ -80,6 +80,7 @@ function tablesWith({ key, string, int, unsigned, time, boolean, json, text, byt
         event_id ${key(191)} not null,
         timestamp ${time} not null,
         begins_turn ${boolean} not null default false,
+        append_time ${time} null,
         data ${json} null,
         superseded ${text} null,
         position bigint null`,

@@ -40,7 +40,12 @@ export interface Message {
 
 /** Events of a session with their numbers. `toMessages` takes it. */
 export interface EventPage {
-  events: { seq: number; event: Event }[];
+  events: {
+    seq: number;
+    event: Event;
+    /** When the database stored it, by its own clock, in ms since 1970; absent if it comes from a store that does not keep this. */
+    appendTime?: number;
+  }[];
   /** The number of the oldest event that the session has; 1 unless events were trimmed. */
   firstSeq: number;
   /** The number of its newest event; 0 if it never had one. */

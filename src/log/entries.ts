@@ -14,7 +14,7 @@ export interface SessionLogCursor {
 }
 
 /** An entry of one session's log: an event, an error in its place if it cannot be read, or a `reset`. */
-export type SessionLogEntry = Pick<LogEntry, 'seq' | 'appName' | 'userId' | 'sessionId'> & {
+export type SessionLogEntry = Pick<LogEntry, 'seq' | 'appName' | 'userId' | 'sessionId' | 'appendTime'> & {
   /** Continue from here. */
   cursor: SessionLogCursor;
 } & (
@@ -42,6 +42,11 @@ export type LogEntry = {
   appName: string;
   userId: string;
   sessionId: string;
+  /**
+   * When the database stored the event, by its own clock, in ms since 1970. The `timestamp` of an event of a model is the time at which
+   * its request began. Absent if the event was imported from a store that does not keep this time, or is missing.
+   */
+  appendTime?: number;
   /** `forkSession` has copied the event from another session. Leave it out of what must count an event once. */
   copied?: true;
 } & (

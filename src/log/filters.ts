@@ -103,12 +103,13 @@ export async function* limited<Entry>(
  * Makes entries of the events that match the filter, and of all events that cannot be read: they might match (contract G4).
  */
 export function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): Generator<LogEntry> {
-  for (const { session, seq, position, isCopy, json, undecodable } of events) {
+  for (const { session, seq, position, appendTime, isCopy, json, undecodable } of events) {
     if (json === undefined) continue;
-    const place: Pick<LogEntry, 'position' | 'seq' | 'appName' | 'userId' | 'sessionId'> = {
+    const place: Pick<LogEntry, 'position' | 'seq' | 'appName' | 'userId' | 'sessionId' | 'appendTime'> = {
       ...(position !== null && { position }),
       seq,
       ...session,
+      ...(appendTime !== null && { appendTime }),
     };
     const entryPosition = { ...place, ...(isCopy && { copied: true as const }) };
     const event = decodeEvent(json ?? undefined);

@@ -2,6 +2,7 @@ import type { Sql } from '../database/dialects/dialect.js';
 import { loggedEventsOfSession, type LoggedEvent } from '../database/statements/logged-events.js';
 import { sessionHead, type SessionHead } from '../database/statements/sessions.js';
 import { DamagedEventError, LogWentBackError } from '../model/errors.js';
+import { given } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { gapsIn, notBefore, type SeqRange } from '../model/seq-ranges.js';
 import type { SessionLogEntry, SessionLogCursor } from './entries.js';
@@ -108,9 +109,10 @@ export class SessionLogReader {
       ...entryPosition(to),
       error: new DamagedEventError(this.#session.sessionId, from, to),
     });
-    for (const { seq, event, error } of entriesOf(events, this.#filter)) {
+    for (const { seq, appendTime, event, error } of entriesOf(events, this.#filter)) {
       for (; gaps[0] && gaps[0].to < seq; gaps.shift()) yield missing(gaps[0]);
-      yield event ? { ...entryPosition(seq), event } : { ...entryPosition(seq), error };
+      const entry = { ...entryPosition(seq), ...given({ appendTime }) };
+      yield event ? { ...entry, event } : { ...entry, error };
     }
     for (const gap of gaps) yield missing(gap);
   }

@@ -14,13 +14,6 @@ import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
 import type { RepairedSession } from './repair.js';
 
-/** @returns the numbers of the session's rows of events, and their times, in order. */
-export async function eventTimes(sql: Sql, key: SessionKey): Promise<{ seq: number; timestamp: number }[]> {
-  const text = `select seq, timestamp as at from ${sql.tables.events} where ${SESSION_WHERE} order by seq`;
-  const rows = await sql.all(text, sessionValues(key));
-  return rows.map(({ seq, at }) => ({ seq: numberOf(seq), timestamp: numberOf(at) }));
-}
-
 /** @returns an event's row with the bytes of its content. */
 export async function rawEvent(
   sql: Sql,

@@ -13,7 +13,7 @@ import {
   stateChanges,
   type RecordedChange,
 } from '../database/statements/changes.js';
-import { encodedEvent, replaceEvent, supersededKeys } from '../database/statements/events.js';
+import { encodedEvent, eventTimes, replaceEvent, supersededKeys } from '../database/statements/events.js';
 import { currentLease } from '../database/statements/leases.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
 import { readSession, stateValueOf, type StateValue } from '../database/statements/session-reader.js';
@@ -28,7 +28,7 @@ import { pastState } from '../model/past-state.js';
 import { MAX_SEQ, gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { byScope, prefixed, type StateEntries, type StateEntry } from '../model/state.js';
 import type { BatchOptions } from './options.js';
-import { deleteEvent, deleteValue, eventTimes, rawChange, rawEvent, rawValue } from './raw-rows.js';
+import { deleteEvent, deleteValue, rawChange, rawEvent, rawValue } from './raw-rows.js';
 
 /** What `repair` found and removed. If all lists are empty, the session was not damaged. */
 export interface RepairedSession {
@@ -304,5 +304,5 @@ function isWide({ from, to }: SeqRange): boolean {
 /** An event without content, which ADK does not send to models. */
 function emptyEvent(timestamp: number, id?: string): StoredEvent {
   const event = createEvent({ author: 'system', timestamp, ...(id !== undefined && { id }) });
-  return { id: event.id, timestamp, json: JSON.stringify(event), beginsTurn: false };
+  return { id: event.id, timestamp, json: JSON.stringify(event), beginsTurn: false, appendTime: null };
 }

@@ -65,6 +65,8 @@ export interface EventRecord extends SessionKey {
   event: { id: string; timestamp: number } & Record<string, unknown>;
   /** The keys of its state delta that lost to an earlier event with a later write. */
   superseded?: readonly string[];
+  /** When the database stored it first; absent if unknown. */
+  appendTime?: number;
 }
 
 /** Names a version of an artifact in records. */

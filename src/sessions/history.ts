@@ -22,6 +22,7 @@ import {
   copyEvents,
   deleteEventsAfter,
   encodedEvent,
+  eventTimes,
   firstLaterThan,
   supersededKeys,
 } from '../database/statements/events.js';
@@ -172,7 +173,9 @@ async function fork(
   await insertSession(sql, key, row);
   if (areCopied) await copyEvents(sql, source, key.sessionId, seq);
   else {
-    const encoded = mapTexts(events, (event) => encodedEvent(texts, target, storedOf(event)));
+    const times = new Map((await eventTimes(sql, source)).map((event) => [event.seq, event.appendTime]));
+    const stored = events.map((event) => ({ ...storedOf(event), appendTime: times.get(event.seq) ?? null }));
+    const encoded = mapTexts(stored, (event) => encodedEvent(texts, target, event));
     await insertEvents(sql, key, firstSeq, encoded);
   }
   const named = await versionsOf(

@@ -1,10 +1,9 @@
 import type { EventPage } from '../conversation/messages.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { loggedEventsOfSession } from '../database/statements/logged-events.js';
-import type { EventContent } from '../database/statements/session-reader.js';
 import { sessionHead } from '../database/statements/sessions.js';
 import { SessionNotFoundError } from '../model/errors.js';
-import { decodeEvent } from '../model/json.js';
+import { decodeEvent, given } from '../model/json.js';
 import { checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { gapsIn } from '../model/seq-ranges.js';
 import { readEvents as readable } from './read.js';
@@ -38,9 +37,9 @@ export async function readEvents(
     upTo,
   );
   calls.refuseDamage(key, readable({ events: contents, missing, uncounted: [] }).damaged);
-  const events = contents.flatMap(({ seq, json }) => {
+  const events = contents.flatMap(({ seq, json, appendTime }) => {
     const event = decodeEvent(json);
-    return event ? [{ seq, event }] : [];
+    return event ? [{ seq, event, ...given({ appendTime }) }] : [];
   });
   const { firstSeq, lastSeq } = head;
   return { events: order === 'desc' ? events.reverse() : events, firstSeq, lastSeq };
@@ -52,8 +51,8 @@ export async function readEvents(
       const { from, upTo } = rangeIn(head, { ...bounds, limit });
       const range = { incarnation: head.incarnation, after: from - 1, upTo, limit };
       const events = await loggedEventsOfSession(sql, key, range);
-      const contents = events.map(({ seq, id, json, undecodable }): EventContent => {
-        return { seq, id, json: json ?? undefined, undecodable };
+      const contents = events.map(({ json, appendTime, ...event }) => {
+        return { ...event, json: json ?? undefined, appendTime: appendTime ?? undefined };
       });
       const page = { head, from, upTo, contents };
       if (events.length === Math.max(0, upTo - from + 1)) return page;

@@ -219,11 +219,12 @@ function sessionRecord(
 
 /** @returns JSON of the records of events, without the session's key. @throws DamagedSessionError. */
 function eventContents(key: SessionKey, { events, superseded }: EventPage): string {
-  const contents = events.map(({ seq, json }) => {
+  const contents = events.map(({ seq, json, appendTime }) => {
     const text = json ?? undefined;
     const lost = superseded.has(seq) ? `,"superseded":${JSON.stringify(superseded.get(seq))}` : '';
     if (!decodeEvent(text)) refuse(key, [{ from: seq, to: seq, problem: 'unreadable' }]);
-    return `{"event":${text}${lost}}`;
+    const time = appendTime === null ? '' : `,"appendTime":${appendTime}`;
+    return `{"event":${text}${lost}${time}}`;
   });
   return `[${contents.join()}]`;
 }

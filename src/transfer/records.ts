@@ -101,7 +101,11 @@ const CHECKS = {
     },
     ...(['createTime', 'lastUpdateTime', 'firstSeq', 'lastSeq', 'state'] as const),
   ),
-  event: object<EventRecord>({ ...named, seq: seqFrom(1), event: aRecord, superseded: strings }, 'seq', 'event'),
+  event: object<EventRecord>(
+    { ...named, seq: seqFrom(1), event: aRecord, superseded: strings, appendTime: aTime },
+    'seq',
+    'event',
+  ),
   artifact: object<ArtifactRecord>(
     { ...ofVersion, createTime: aTime, parts: seqFrom(0), info: aRecord },
     ...(['version', 'createTime', 'parts', 'info'] as const),
@@ -183,7 +187,7 @@ function storable(record: ExportRecord): StorableRecord {
       return { type, owner, state: storableState(record.state, 'session', owner), session: record };
     }
     case 'event': {
-      const { seq, superseded } = record;
+      const { seq, superseded, appendTime = null } = record;
       const event: EventRecord['event'] & LooseEvent = record.event;
       aString(event.id, 'event.id');
       aTime(event.timestamp, 'event.timestamp');
@@ -193,7 +197,7 @@ function storable(record: ExportRecord): StorableRecord {
       const { json } = encode(withoutInternalMetadata(event), 'event');
       const lost = superseded && { superseded: JSON.stringify(superseded) };
       const { id, timestamp } = event;
-      return { type, owner, event: { seq, id, timestamp, json, ...lost, beginsTurn: beginsTurn(event) } };
+      return { type, owner, event: { seq, id, timestamp, json, ...lost, beginsTurn: beginsTurn(event), appendTime } };
     }
     case 'artifact': {
       const { createTime, parts, info } = record;

@@ -2,6 +2,7 @@ import { requestSuite } from './a-requests.js';
 import { runnerSuite } from './a-runner.js';
 import { stateSuite } from './b-state.js';
 import { eventSuite } from './c-events.js';
+import { appendTimeSuite } from './c-append-time.js';
 import { pagesSuite } from './c-pages.js';
 import { sessionSuite } from './d-sessions.js';
 import { toolSessionSuite } from './d-tool-sessions.js';
@@ -47,6 +48,7 @@ export const coreSuites: readonly Suite[] = [
   requestSuite,
   stateSuite,
   eventSuite,
+  appendTimeSuite,
   pagesSuite,
   sessionSuite,
   toolSessionSuite,

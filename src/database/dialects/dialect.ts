@@ -43,6 +43,8 @@ export interface StoredEvent {
   superseded?: string | undefined;
   /** See `beginsTurn`. */
   beginsTurn: boolean;
+  /** When it was stored first, for a copy; null if unknown. Undefined for an append: its statement sets the time. */
+  appendTime?: number | null;
 }
 
 /** What an append requires of the session's lease (contract H2). */

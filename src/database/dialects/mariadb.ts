@@ -155,7 +155,7 @@ function blockText(tables: Tables, condition: string, { events, state }: AppendB
     ) => `${insertIntoState(tables, scope)} values ${state[scope].map((_, i) => stateRow(scope, `_${scope}${i}`)).join(', ')}
       ${mysql.sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope])};`,
   );
-  const rows = events.map((_, i) => eventRow(`last_insert_id() + :seq_event${i}`, `_event${i}`));
+  const rows = events.map((_, i) => eventRow(mariadb.sql.now, `last_insert_id() + :seq_event${i}`, `_event${i}`));
   return `begin not atomic
     declare exit handler for sqlexception begin rollback and no chain no release; resignal; end;
     start transaction;

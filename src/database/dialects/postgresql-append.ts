@@ -31,7 +31,7 @@ export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): Diale
   const writtenScopes = ({ state }: AppendBatch) => SCOPES.filter((scope) => state[scope].length > 0);
   const append = appendStatement(
     dialectSql,
-    (condition, batch) => appendText(tables, writtenScopes(batch), condition),
+    (condition, batch) => appendText(tables, dialectSql, writtenScopes(batch), condition),
     (batch) => writtenScopes(batch).join(' '),
   );
   const together = togetherText(tables, dialectSql);
@@ -125,14 +125,14 @@ export function lastSeqsOf(batches: readonly AppendBatch[], rows: readonly objec
 }
 
 /** Each part selects from `taken`. If the session is missing or not as expected, that has no row, and nothing is written. */
-function appendText(tables: Tables, scopes: readonly Scope[], where: string): string {
+function appendText(tables: Tables, { now }: DialectSql, scopes: readonly Scope[], where: string): string {
   const parts = [
     `taken as (
-      ${addToLastSeq(tables)}${where} returning last_seq
+      ${addToLastSeq(tables)}${where} returning last_seq, ${now} as append_time
     )`,
     `events as (
       ${insertIntoEvents(tables)}
-      select ${ownerNames('session')}, last_seq - :count + number, id, at, data::json, nullif(lost, ''), begins
+      select ${ownerNames('session')}, last_seq - :count + number, id, at, data::json, nullif(lost, ''), begins, append_time
       from taken, unnest(:ids::text[], :times::float8[], :contents::text[], :superseded::text[], :begin::boolean[])
         with ordinality as appended (id, at, data, lost, begins, number)
     )`,
@@ -154,10 +154,10 @@ function togetherText(tables: Tables, sql: DialectSql): Named {
   const { sessionStates } = tables;
   const { locked, take } = takeSeveral(tables, sql);
   return named(`${locked}, taken as (
-      ${take}
+      ${take}, ${sql.now} as append_time
     ), events as (
       ${insertIntoEvents(tables)}
-      select ${SESSION_COLUMNS}, before + nth, id, at, data::json, nullif(lost, ''), begins
+      select ${SESSION_COLUMNS}, before + nth, id, at, data::json, nullif(lost, ''), begins, append_time
       from taken join ${unnested(EVENTS)}
         as appended (number, nth, id, at, data, lost, begins) using (number)
     ), session_state as (

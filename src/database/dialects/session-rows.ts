@@ -93,8 +93,8 @@ export function appendStatement(
   };
 }
 
-/** SQLite binds 32,766 values in a statement, a server 65,535. A row has at most nine. */
-export const MOST_ROWS = 3_500;
+/** SQLite binds 32,766 values in a statement, a server 65,535. A row has at most ten. */
+export const MOST_ROWS = 3_200;
 
 /** The values of one row, by the names in its text. */
 export type RowValues = Readonly<Record<string, unknown>>;
@@ -148,9 +148,13 @@ export function textLength(row: RowValues): number {
 /** An event, with null for content that is stored in parts. */
 type EventContent = Omit<StoredEvent, 'json'> & { json: string | null };
 
-/** A row of `insertIntoEvents`. `begins` is 1 if the event begins a turn, since SQLite's drivers take no boolean. */
-export const eventRow = (seq = ':seq', of = '') =>
-  `(:app, :user, :session, ${seq}, :id${of}, :timestamp${of}, :json${of}, :superseded${of}, :begins${of} = 1)`;
+/**
+ * A row of `insertIntoEvents`. `begins` is 1 if the event begins a turn, since SQLite's drivers take no boolean.
+ *
+ * @param appendTime the database's clock, or the time of a copy.
+ */
+export const eventRow = (appendTime: string, seq = ':seq', of = '') =>
+  `(:app, :user, :session, ${seq}, :id${of}, :timestamp${of}, :json${of}, :superseded${of}, :begins${of} = 1, ${appendTime})`;
 
 /** A row of `insertIntoState`. */
 export const stateRow = (scope: Scope, of = '') => `(${ownerNames(scope)}, :key${of}, :json${of}, :eventId${of})`;
@@ -158,9 +162,9 @@ export const stateRow = (scope: Scope, of = '') => `(${ownerNames(scope)}, :key$
 /** The values of `eventRow` for events with consecutive numbers. */
 export function eventRows(session: SessionKey, firstSeq: number, events: readonly EventContent[]): RowValues[] {
   const key = keyed(session);
-  return events.map(({ id, timestamp, json, superseded = null, beginsTurn }, i) => {
+  return events.map(({ id, timestamp, json, superseded = null, beginsTurn, appendTime }, i) => {
     const row = { seq: firstSeq + i, id, timestamp, json, superseded, begins: Number(beginsTurn) };
-    return { ...key, ...row };
+    return { ...key, ...row, ...(appendTime !== undefined && { appendTime }) };
   });
 }
 
@@ -181,8 +185,10 @@ function insertsInto({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>) {
         end: ` ${dialect.sql.onConflict(stateTable(tables, scope), keys, { ownOnly })}`,
       };
     });
+  const [appended, copied] = [named(eventRow(dialect.sql.now)), named(eventRow(':appendTime'))];
+  const row: Named = (event) => ('appendTime' in event ? copied : appended)(event);
   return {
-    events: { start: `${insertIntoEvents(tables)} values `, row: named(eventRow()), end: '' },
+    events: { start: `${insertIntoEvents(tables)} values `, row, end: '' },
     state: state(false),
     ownState: state(true),
   };

@@ -109,7 +109,7 @@ export const sqlite: Dialect = {
 
   sql: {
     ...returningSql,
-    now: "((julianday('now') - 2440587.5) * 86400000)",
+    now: "round((julianday('now') - 2440587.5) * 86400000)",
 
     // `data_version` changes with the writes of other connections, `total_changes()` with those of this one.
     changeCounter: "select (select data_version from pragma_data_version) || ' ' || total_changes() as counter",

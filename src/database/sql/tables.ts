@@ -237,7 +237,7 @@ export function insertIntoState(tables: Tables, scope: Scope): string {
 
 /** Inserts events; the values of their rows follow. */
 export function insertIntoEvents({ events }: Tables): string {
-  return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data, superseded, begins_turn)`;
+  return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data, superseded, begins_turn, append_time)`;
 }
 
 /** The primary key of artifacts; those of versions and parts have more columns. */

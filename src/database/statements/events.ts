@@ -23,6 +23,7 @@ import {
   perTables,
   sessionValues,
   numberOf,
+  optionalNumberOf,
   optionalTextOf,
   textOf,
 } from '../sql/tables.js';
@@ -42,7 +43,10 @@ export async function appendBatch(sql: Sql, batch: AppendBatch): Promise<number 
   return lastSeq;
 }
 
-/** Replaces the content of a stored event with encoded texts, for the caller that holds the session's lock. */
+/**
+ * Replaces the content of a stored event with encoded texts, for the caller that holds the session's lock. The event keeps the time of
+ * its first append: it says how long a model or a tool took, which a correction a month later does not change.
+ */
 export async function replaceEvent(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
   const { timestamp, json, superseded = null, beginsTurn } = event;
   const data = await replaceParts(sql, session, seq, json);
@@ -121,6 +125,14 @@ export async function supersededKeys(
   return new Map(rows.map((row) => [numberOf(row.seq), keysIn(textOf(row.superseded))]));
 }
 
+/** @returns the numbers of the session's rows of events, and their times, in order. */
+export async function eventTimes(sql: Sql, session: SessionKey) {
+  const rows = await sql.all(statements(sql).selectTimes, sessionValues(session));
+  return rows.map(({ seq, at, append_time: appended }) => {
+    return { seq: numberOf(seq), timestamp: numberOf(at), appendTime: optionalNumberOf(appended) ?? null };
+  });
+}
+
 /** Ignores what another program may have stored there. */
 export function keysIn(superseded: string): string[] {
   const keys = decode(superseded)?.value;
@@ -171,10 +183,11 @@ const statements = perTables(({ dialect, tables }: Sql) => {
     selectLater: named(`select seq ${found} and timestamp > :timestamp order by seq limit 1`),
     selectById: one('event_id'),
     selectByNumber: one('seq'),
+    selectTimes: `select seq, timestamp as at, append_time from ${events} where ${SESSION_WHERE} order by seq`,
     selectSuperseded: named(`select seq, superseded ${found} and seq <= :upTo
       and superseded is not null and seq >= :from and ${isFromNumber('', ':session', ':from')}`),
     copy: [
-      copy(events, 'seq, event_id, timestamp, data, superseded, begins_turn'),
+      copy(events, 'seq, event_id, timestamp, data, superseded, begins_turn, append_time'),
       copy(eventParts, 'seq, part, text'),
     ],
     deleteAfter: named(`${dialect.sql.deleteThrough(events, 'primary')} where ${IN_SESSION} and seq > :seq`),

@@ -30,6 +30,8 @@ export interface LoggedEvent {
   /** Null until the event has one. */
   position: number | null;
   id: string;
+  /** When the database stored it, in ms; null if unknown. */
+  appendTime: number | null;
   /** Null if the row has lost its content; undefined if the event was deleted during the read, or its session is soft-deleted. */
   json: string | null | undefined;
   /** Whether a fork has copied it from another session. */
@@ -133,7 +135,8 @@ async function readEvents(sql: Sql, select: string, values: readonly unknown[]):
     const id = textOf(row.event_id);
     const seq = numberOf(row.seq);
     const isCopy = seq <= (optionalNumberOf(row.forked_seq) ?? 0);
-    const event = { session, seq, position: optionalNumberOf(row.position) ?? null, id, isCopy };
+    const position = optionalNumberOf(row.position) ?? null;
+    const event = { session, seq, position, id, appendTime: optionalNumberOf(row.append_time) ?? null, isCopy };
     if (typeof text !== 'string') return { ...event, json: text };
     const json = sql.texts.decode(text, () => ofEvent({ ...session, origin: optionalTextOf(row.origin) ?? '' }, id));
     return typeof json === 'string' ? { ...event, json } : { ...event, json: null, undecodable: json };
@@ -148,6 +151,7 @@ interface EventRow extends SessionKeyRow {
   position: number | string | null;
   data: string | null;
   event_id: string;
+  append_time: number | string | null;
   /** Encoded texts are bound to it. Null if the session is gone. */
   origin: string | null;
   /** Of the session; null unless it is a fork. */
@@ -159,7 +163,7 @@ const statements = perTables(({ dialect, tables }: Sql) => {
   const logged = (
     origin: string,
     forkedSeq: string,
-  ) => `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
+  ) => `select position, ${SESSION_COLUMNS}, seq, event_id, append_time, ${select.data} as data,
     ${origin} as origin, ${forkedSeq} as forked_seq from ${events} as e`;
   const ofSession = (forkedSeq: string, end = '') =>
     `${logged(originOfSession(tables, end), forkedSeq)} where ${IN_SESSION}`;
