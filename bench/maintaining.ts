@@ -52,7 +52,7 @@ async function maintain(name: string, url: string): Promise<void> {
   process.on('message', (job: Job) => {
     const work = 'prune' in job ? maintenance.prune(job.prune) : maintenance.trim(job.trim);
     work.then(
-      ({ sessions }) => answer({ sessions }),
+      ({ done }) => answer({ sessions: done.sessions }),
       (error: unknown) => answer({ error: String(error) }),
     );
   });

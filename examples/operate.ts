@@ -107,11 +107,11 @@ print.bars('WHEN THEY ENDED', 'table adk_sessions, last_update_time', agesBefore
 // Step 3. Delete what nobody has touched for 90 days. First a dry run, to see how much that is.
 print.heading('PRUNE');
 const old = { idleFor: 90 * DAY };
-const planned = await maintenance.prune({ ...old, dryRun: true });
+const { done: planned } = await maintenance.prune({ ...old, dryRun: true });
 print.note(`dryRun: ${count(planned.sessions)} sessions with ${count(planned.events)} events would go`);
 const pruned = await maintenance.prune({
   ...old,
-  onProgress: ({ sessions }) => print.gauge('pruned', sessions, planned.sessions),
+  onProgress: ({ done }) => print.gauge('pruned', done.sessions ?? 0, planned.sessions),
 });
 print.note(`in ${pruned.batches} short transactions, between which agents go on writing`);
 print.bars(
@@ -156,8 +156,8 @@ print.said('export', `${count(exported.records)} records, ${megabytes(exported.b
 // Step 7. Import into any other database. Here it is a second file; it could be a server.
 const copy = await openOrm('copy.sqlite');
 const { maintenance: copyMaintenance } = adkServices(copy.em);
-const imported = await copyMaintenance.importSessions(recordsOf('export.jsonl'), {
-  onProgress: ({ records }) => print.gauge('imported', records, exported.records),
+const { done: imported } = await copyMaintenance.importSessions(recordsOf('export.jsonl'), {
+  onProgress: ({ done }) => print.gauge('imported', done.records, exported.records),
 });
 print.said('import', `${count(imported.sessions)} sessions with ${count(imported.events)} events, in copy.sqlite`);
 

@@ -54,7 +54,7 @@ export type { SessionStats } from './maintenance/stats.js';
 export type { Usage } from './maintenance/usage.js';
 export { migrate } from '../migrations/migrate.js';
 export type { ForkedFrom, SessionKey } from './model/keys.js';
-export type { ImportResult, MaintenanceResult, ReferringRows } from './model/results.js';
+export type { MaintenanceResult } from './model/results.js';
 export type { CommonOptions, ErrorContext, MikroOrmSessionServiceOptions, PostgresqlOptions } from './model/options.js';
 export { interruptedToolResponses, openLongRunningCalls, unansweredFunctionCalls } from './conversation/recovery.js';
 export { toolJournal, type ToolJournalOptions } from './conversation/tool-journal.js';

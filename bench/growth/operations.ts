@@ -186,8 +186,8 @@ function pruneOperation({ orm, sessions, filler }: Population, day: Size): Opera
     },
     async run() {
       // Between the age of these sessions and that of all others.
-      const { sessions: pruned } = await maintenance.prune({ idleFor: 1.5 * DAYS * 24 * 3_600_000, pauseMs: 0 });
-      expectCount('sessions', pruned, filled);
+      const { done } = await maintenance.prune({ idleFor: 1.5 * DAYS * 24 * 3_600_000, pauseMs: 0 });
+      expectCount('sessions', done.sessions, filled);
     },
   };
 }

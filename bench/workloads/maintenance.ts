@@ -88,8 +88,8 @@ function pruneLane(ours: Ours): Lane {
   return {
     prepare: (sessions) => fill(ours, sessions, LENGTH.pruned),
     async run(sessions) {
-      const pruned = await memory.during(() => maintenance.prune({ idleFor: DAY }));
-      if (pruned.sessions !== sessions) throw new Error(`${pruned.sessions} sessions went instead of ${sessions}.`);
+      const { done } = await memory.during(() => maintenance.prune({ idleFor: DAY }));
+      if (done.sessions !== sessions) throw new Error(`${done.sessions} sessions went instead of ${sessions}.`);
     },
     memoryMb: () => memory.mostMb,
   };
@@ -150,8 +150,8 @@ function importLane(open: Open, file: string, folder: string): Lane {
       const records = async function* () {
         for await (const line of createInterface({ input: createReadStream(file) })) yield JSON.parse(line) as unknown;
       };
-      const imported = await memory.during(() => maintenance.importSessions(records()));
-      if (imported.events !== events) throw new Error(`${imported.events} events were imported instead of ${events}.`);
+      const { done } = await memory.during(() => maintenance.importSessions(records()));
+      if (done.events !== events) throw new Error(`${done.events} events were imported instead of ${events}.`);
     },
     memoryMb: () => memory.mostMb,
     verify: () => rm(folder, { recursive: true }),

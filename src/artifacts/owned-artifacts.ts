@@ -29,7 +29,7 @@ const texts: EncodedRows<VersionKey> = {
 /** Artifacts with all their versions. */
 export const ownedArtifacts: OwnedRows = {
   name: 'artifacts',
-  counted: (artifacts) => ({ artifacts }),
+  isCounted: true,
   nextApp: (sql, after) => nextApp(sql, after, 'artifacts'),
   rows,
   texts: [texts],

@@ -8,7 +8,7 @@ import { namesKey } from '../model/stored-texts.js';
 /** Credentials, which are in no export. */
 export const ownedCredentials: OwnedRows = {
   name: 'credentials',
-  counted: (credentials) => ({ credentials }),
+  isCounted: true,
   nextApp: (sql, after) => nextApp(sql, after, 'credentials'),
   rows: ownedTable({ table: ({ tables }) => tables.credentials, key: ['credential_key'] }),
   texts: [

@@ -1,44 +1,35 @@
 import { callHost } from '../model/host-callbacks.js';
 import type { HostKey } from '../database/statements/host-keys.js';
 import type { SessionKey } from '../model/keys.js';
-import type { KeptByKey, MaintenanceResult } from '../model/results.js';
+import type { Counts, KeptByKey, MaintenanceResult } from '../model/results.js';
 import { pause } from '../model/signals.js';
 import type { BatchOptions } from './options.js';
-
-const NOTHING = {
-  sessions: 0,
-  events: 0,
-  stateKeys: 0,
-  artifacts: 0,
-  memories: 0,
-  credentials: 0,
-  texts: 0,
-  unreadable: 0,
-  skipped: 0,
-  batches: 0,
-};
-
-const COUNTED = Object.keys(NOTHING) as (keyof typeof NOTHING)[];
 
 /** How many sessions that foreign keys keep are named at most. */
 const MOST_NAMED = 100;
 
 /** Counts what one call does, and decides when it must end. */
-export class Batches {
+export class Batches<Kind extends string = never> {
   /** How many rows a transaction deletes or rewrites at most. */
   readonly size: number;
   readonly isDryRun: boolean;
   readonly includesLeased: boolean;
   readonly #options: BatchOptions;
-  readonly #done = { ...NOTHING, more: false };
-  readonly #owned: Record<string, number> = {};
+  readonly #done: MaintenanceResult<Kind>['done'];
+  #skipped = 0;
+  #batches = 0;
+  #more = false;
   readonly #pauseMs: number;
   #isPauseDue = false;
   readonly #kept: KeptByKey[] = [];
   readonly #referring = new Map<HostKey, number>();
 
-  /** @param turnMs the pause if the options give none. */
-  constructor(options: BatchOptions, size: number, turnMs = 0) {
+  /**
+   * @param kinds what the result always counts.
+   * @param turnMs the pause if the options give none.
+   */
+  constructor(options: BatchOptions, kinds: readonly Kind[], size: number, turnMs = 0) {
+    this.#done = Object.fromEntries(kinds.map((kind) => [kind, 0])) as MaintenanceResult<Kind>['done'];
     this.#options = options;
     this.#pauseMs = options.pauseMs ?? turnMs;
     this.size = size;
@@ -46,7 +37,7 @@ export class Batches {
     this.includesLeased = options.includeLeased ?? false;
   }
 
-  get result(): MaintenanceResult {
+  get result(): MaintenanceResult<Kind> {
     const referring = [...this.#referring].map(([{ table, constraint, rule }, rows]) => ({
       table,
       constraint,
@@ -54,8 +45,8 @@ export class Batches {
       rows,
     }));
     return {
-      ...this.#done,
-      owned: { ...this.#owned },
+      done: { ...this.#done },
+      ...{ skipped: this.#skipped, batches: this.#batches, more: this.#more },
       ...(this.#kept.length > 0 && { kept: [...this.#kept] }),
       ...(referring.length > 0 && { referring }),
     };
@@ -78,25 +69,26 @@ export class Batches {
       this.#isPauseDue = false;
       await pause(this.#pauseMs, this.#options.signal);
     }
-    this.#done.more ||= this.#mustEnd;
-    return !this.#done.more;
+    this.#more ||= this.#mustEnd;
+    return !this.#more;
   }
 
   get #mustEnd(): boolean {
     const { maxBatches = Infinity, signal } = this.#options;
-    return this.#done.batches >= maxBatches || signal?.aborted === true;
+    return this.#batches >= maxBatches || signal?.aborted === true;
   }
 
   /** Counts what needed no transaction. */
-  count({ owned = {}, ...found }: Partial<MaintenanceResult>): void {
-    // Only these names: `found` may have others.
-    for (const name of COUNTED) this.#done[name] += found[name] ?? 0;
-    for (const [name, rows] of Object.entries(owned)) this.#owned[name] = (this.#owned[name] ?? 0) + rows;
+  count({ done = {}, skipped = 0 }: Counts): void {
+    const all: Record<string, number> = this.#done;
+    for (const [kind, number] of Object.entries(done)) all[kind] = (all[kind] ?? 0) + number;
+    this.#skipped += skipped;
   }
 
   /** Adds what a transaction did. */
-  add(done: Partial<MaintenanceResult> = {}): void {
-    this.count({ ...done, batches: 1 });
+  add(counts: Counts = {}): void {
+    this.count(counts);
+    this.#batches++;
     callHost(this.#options.onProgress, this.result);
     this.#isPauseDue = this.#pauseMs > 0 && !this.isDryRun;
   }

@@ -15,7 +15,7 @@ import {
 import { DatabaseError } from '../model/errors.js';
 import { partialKey, sessionIdentity, type SessionKey } from '../model/keys.js';
 import { namesOf, pagesOf } from '../model/pages.js';
-import type { DeleteRule, MaintenanceResult } from '../model/results.js';
+import type { Counts, DeleteRule } from '../model/results.js';
 import { Batches } from './batches.js';
 import { batchSizeOf, type BatchOptions } from './options.js';
 
@@ -32,12 +32,12 @@ export interface Task {
 
 /** What a batch did. */
 export interface BatchCounts {
-  sessions: number;
-  events: number;
+  done: { sessions: number; events: number };
   skipped: number;
 }
 
-export const NOTHING_DONE: BatchCounts = { sessions: 0, events: 0, skipped: 0 };
+/** A batch that has deleted nothing. */
+export const onlySkipped = (skipped: number): BatchCounts => ({ done: { sessions: 0, events: 0 }, skipped });
 
 /**
  * What a call deletes. Others may do anything to a session between two transactions, so each transaction locks the session and
@@ -62,24 +62,33 @@ const KEEPING = new Set<DeleteRule>(['restrict', 'no action']);
 const PAGE = 500;
 
 /** A call that deletes from app to app and from session to session, in transactions of limited size. */
-export class DeletionRun extends CallInParts {
+export class DeletionRun<Kind extends string = never> extends CallInParts {
   /** The foreign keys of the host that refer to sessions, once they are needed. */
   #keys: readonly HostKey[] | undefined;
   /** The rows that refer to sessions whose deletion they do not prevent, by the session's identity. */
   readonly #referring = new Map<string, { key: HostKey; rows: number }[]>();
-  readonly batches: Batches;
+  readonly batches: Batches<'sessions' | 'events' | Kind>;
   readonly isOfAllApps: boolean;
 
-  /** @param toolApps the apps of tools, whose sessions are deleted together with those of their callers. */
+  /**
+   * @param kinds what else its result always counts.
+   * @param toolApps the apps of tools, whose sessions are deleted together with those of their callers.
+   */
   constructor(
     database: Database,
     operation: string,
     options: BatchOptions & Owner,
+    kinds: readonly Kind[],
     readonly toolApps?: readonly string[],
   ) {
     super(database, { operation, key: partialKey(options) });
     this.isOfAllApps = options.appName === undefined;
-    this.batches = new Batches(options, batchSizeOf(options, 1_000), database.dialect.sql.turnMs);
+    this.batches = new Batches(
+      options,
+      ['sessions', 'events', ...kinds],
+      batchSizeOf(options, 1_000),
+      database.dialect.sql.turnMs,
+    );
   }
 
   /** The requested app, or all apps. */
@@ -95,7 +104,7 @@ export class DeletionRun extends CallInParts {
    */
   async drain<Row>(
     page: () => readonly Row[] | Promise<readonly Row[]>,
-    remove: (sql: Sql, rows: readonly Row[]) => Promise<Partial<MaintenanceResult>>,
+    remove: (sql: Sql, rows: readonly Row[]) => Promise<Counts>,
   ): Promise<void> {
     for (;;) {
       const rows = await page();
@@ -106,12 +115,12 @@ export class DeletionRun extends CallInParts {
 
   /** Deletes the rows of one kind that an owner has, or counts them. */
   async deleteRows(
-    { rows, counted, nextApp }: OwnedRows,
+    { name, rows, isCounted = false, nextApp }: OwnedRows,
     { appName, ...owner }: Omit<RowSelection, 'appName'> & Pick<Owner, 'appName'>,
   ): Promise<void> {
     const { batches } = this;
-    if (!rows || (batches.isDryRun && !counted)) return;
-    const count = (deleted: number) => counted?.(deleted) ?? {};
+    if (!rows || (batches.isDryRun && !isCounted)) return;
+    const count = (deleted: number): Counts => (isCounted ? { done: { [name]: deleted } } : {});
     for await (const app of this.#apps({ appName, userId: owner.userId }, nextApp)) {
       const selection = { ...owner, appName: app, includesLeased: batches.includesLeased };
       if (batches.isDryRun) batches.count(count(await this.read((sql) => rows.count(sql, selection))));
@@ -158,9 +167,9 @@ export class DeletionRun extends CallInParts {
       if (task.rows > batches.size && !batches.isDryRun) {
         // Before its first event is deleted: the key would refuse only the last transaction.
         const tasks = await this.#withoutKept([task]);
-        const { sessions } = batches.result;
+        const { sessions } = batches.result.done;
         if (tasks.length > 0) await this.#unlessKept(tasks, () => deletion.deleteLarge(task));
-        if (batches.result.sessions > sessions) this.#countReferring(task);
+        if (batches.result.done.sessions > sessions) this.#countReferring(task);
         continue;
       }
       batch.push(task);
@@ -223,26 +232,27 @@ export class DeletionRun extends CallInParts {
   async #deleteBatch(deletion: Deletion, tasks: readonly Task[]): Promise<void> {
     if (this.batches.isDryRun) {
       const sum = (of: (task: Task) => number) => tasks.reduce((total, task) => total + of(task), 0);
-      this.batches.add({ sessions: sum(({ sessions }) => sessions?.length ?? 1), events: sum(({ events }) => events) });
+      const sessions = sum(({ sessions }) => sessions?.length ?? 1);
+      this.batches.add({ done: { sessions, events: sum(({ events }) => events) } });
       for (const task of tasks) this.#countReferring(task);
       return;
     }
     let deleted: Task[] = [];
-    const done = await this.write(async (sql) => {
-      const all = { ...NOTHING_DONE };
+    const counts = await this.write(async (sql) => {
+      const all = onlySkipped(0);
       // It may run again.
       deleted = [];
       for (const task of tasks) {
-        const { sessions, events, skipped } = await deletion.delete(sql, task);
-        if (sessions > 0) deleted.push(task);
-        all.sessions += sessions;
-        all.events += events;
+        const { done, skipped } = await deletion.delete(sql, task);
+        if (done.sessions > 0) deleted.push(task);
+        all.done.sessions += done.sessions;
+        all.done.events += done.events;
         all.skipped += skipped;
       }
       return all;
     });
     for (const task of deleted) this.#countReferring(task);
-    this.batches.add(done);
+    this.batches.add(counts);
   }
 
   /**

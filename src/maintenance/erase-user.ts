@@ -7,11 +7,11 @@ import type { EraseUserOptions } from './options.js';
 import { WholeSessions } from './whole-sessions.js';
 
 /** See `SessionMaintenance.eraseUser`. */
-export async function eraseUser(
-  run: DeletionRun,
+export async function eraseUser<Kind extends string>(
+  run: DeletionRun<Kind>,
   { appName, userId }: EraseUserOptions,
   kinds: readonly OwnedRows[],
-): Promise<MaintenanceResult> {
+): Promise<MaintenanceResult<'sessions' | 'events' | Kind>> {
   const { batches } = run;
   const erase = async (areFirst: boolean) => {
     for (const kind of kinds)

@@ -42,7 +42,7 @@ function kindOf(em: EntityManager, { entity, appName, userId }: OwnedEntity): Ow
   };
   return {
     name,
-    counted: (rows) => ({ owned: { [name]: rows } }),
+    isCounted: true,
     async nextApp(sql: Sql, after: string, ofUser?: string) {
       const { where, values } = allOf([`${app} > ?`, after], ifGiven(`${user} = ?`, ofUser));
       const [row] = await sql.all(`select min(${app}) as name from ${table} where ${where}`, values);

@@ -15,10 +15,10 @@ const MOST_TOKENS = 1_000;
 
 /** See `SessionMaintenance.prune`. */
 export async function prune(
-  run: DeletionRun,
+  run: DeletionRun<'memories'>,
   options: PruneOptions,
   kinds: readonly OwnedRows[],
-): Promise<MaintenanceResult> {
+): Promise<MaintenanceResult<'sessions' | 'events' | 'memories'>> {
   const { appName, userId, idleFor, sessionsOlderThan, deletedFor } = options;
   const now = await run.read(databaseTime);
   const before = (ms: number | undefined) => (ms === undefined ? undefined : now - ms);

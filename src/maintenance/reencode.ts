@@ -15,7 +15,7 @@ export async function reencode(
   database: Database,
   options: ReencodeOptions,
   kinds: readonly OwnedRows[],
-): Promise<MaintenanceResult> {
+): Promise<MaintenanceResult<'texts' | 'unreadable'>> {
   const run = new ReencodeRun(database, options);
   return run.run(
     () => run.batches.result,
@@ -25,13 +25,18 @@ export async function reencode(
 
 /** A call that rewrites texts from table to table and from app to app, in pages. */
 class ReencodeRun extends CallInParts {
-  readonly batches: Batches;
+  readonly batches: Batches<'texts' | 'unreadable'>;
   readonly #options: ReencodeOptions;
 
   constructor(database: Database, options: ReencodeOptions) {
     super(database, { operation: 'reencode', key: partialKey(options) });
     this.#options = options;
-    this.batches = new Batches(options, batchSizeOf(options, 200), database.dialect.sql.turnMs);
+    this.batches = new Batches(
+      options,
+      ['texts', 'unreadable'],
+      batchSizeOf(options, 200),
+      database.dialect.sql.turnMs,
+    );
   }
 
   async all(kinds: readonly OwnedRows[]): Promise<void> {
@@ -59,7 +64,7 @@ class ReencodeRun extends CallInParts {
       let changed: Replacement[] = [];
       for (const some of chunksOf(page, rows.together ?? page.length)) {
         for (const recoded of await rows.recoded(recoding, some)) {
-          if (recoded === 'unreadable') batches.count({ unreadable: 1 });
+          if (recoded === 'unreadable') batches.count({ done: { unreadable: 1 } });
           else if (recoded) changed.push(recoded);
         }
         if (changed.reduce((sum, { bytes }) => sum + bytes, 0) < TOGETHER_BYTES) continue;
@@ -80,6 +85,6 @@ class ReencodeRun extends CallInParts {
           for (const each of changed) if (!(await each.replace(sql))) skipped++;
           return skipped;
         });
-    this.batches.add({ texts: changed.length - skipped, skipped });
+    this.batches.add({ done: { texts: changed.length - skipped }, skipped });
   }
 }

@@ -9,7 +9,7 @@ import { checkedSessionKey, partialKey, type SessionKey } from '../model/keys.js
 import { EventLog } from '../log/event-log.js';
 import type { LogCursor } from '../model/log-history.js';
 import type { ErrorContext } from '../model/options.js';
-import type { ImportResult, MaintenanceResult } from '../model/results.js';
+import type { ImportedKind, MaintenanceResult } from '../model/results.js';
 import { exportRecords } from '../transfer/export.js';
 import { hostRows } from './host-rows.js';
 import { OWNED_ROWS } from '../transfer/owned-kinds.js';
@@ -52,7 +52,7 @@ import { usageIn, type Usage } from './usage.js';
  *
  * ```ts
  * const maintenance = new SessionMaintenance(orm.em);
- * const { sessions, more } = await maintenance.prune({ idleFor: 90 * 24 * 3_600_000, maxBatches: 1_000 });
+ * const { done, more } = await maintenance.prune({ idleFor: 90 * 24 * 3_600_000, maxBatches: 1_000 });
  * ```
  *
  * Deletions work in short transactions of `batchSize` rows (contract K1). They never wait for the lock of a session, and do not
@@ -63,7 +63,7 @@ import { usageIn, type Usage } from './usage.js';
  *
  * Every method may throw `InvalidArgumentError` if an option is unknown or its value is invalid, `InvalidKeyError` for a name that
  * cannot be a key, `SchemaError` if the tables are missing or outdated, `DatabaseError` if the database fails and retries do not
- * help (if earlier transactions of the call were committed, its `outcome` is `partial` and its `done` says what they did),
+ * help (if earlier transactions of the call were committed, its `outcome` is `partial` and its `result` says what they did),
  * `CodecError` if contents are read or written and the codec fails, and `InsideTransactionError` inside a transaction of the same ORM.
  */
 export class SessionMaintenance {
@@ -95,9 +95,9 @@ export class SessionMaintenance {
    * @returns what was deleted.
    * @throws InvalidArgumentError also without any of `idleFor`, `sessionsOlderThan` and `deletedFor`: that would delete every session.
    */
-  async prune(options: PruneOptions): Promise<MaintenanceResult> {
+  async prune(options: PruneOptions): Promise<MaintenanceResult<'sessions' | 'events' | 'memories'>> {
     const checked = checkPrune(options);
-    return prune(new DeletionRun(this.#database, 'prune', checked, this.#toolApps), checked, this.#kinds);
+    return prune(new DeletionRun(this.#database, 'prune', checked, ['memories'], this.#toolApps), checked, this.#kinds);
   }
 
   /**
@@ -108,23 +108,27 @@ export class SessionMaintenance {
    * @throws InvalidArgumentError also unless exactly one of `keepLast` and `eventsOlderThan` is given, and for a `sessionId`
    *   without `appName` and `userId`.
    */
-  async trim(options: TrimOptions): Promise<MaintenanceResult> {
+  async trim(options: TrimOptions): Promise<MaintenanceResult<'sessions' | 'events'>> {
     const checked = checkTrim(options);
-    return trim(new DeletionRun(this.#database, 'trim', checked), checked);
+    return trim(new DeletionRun(this.#database, 'trim', checked, []), checked);
   }
 
   /**
    * Removes a person, in every app or in one: sessions with their events, including soft-deleted ones, artifacts, memories,
    * credentials, `user:` state, all their entries in the event log, whose readers see no gap, and their rows in the tables of
-   * `owned`. What the user writes meanwhile stays: call it again until all counts are 0.
+   * `owned`. What the user writes meanwhile stays: call it again until all numbers in `done` are 0.
    *
    * @returns what was deleted.
-   * @throws UserNotErasedError after everything else was deleted, if sessions had to be skipped; its `done` is the result. Not
+   * @throws UserNotErasedError after everything else was deleted, if sessions had to be skipped; its `result` is this one. Not
    *   with `dryRun`, and not if `maxBatches` or the signal has ended the work.
    */
-  async eraseUser(options: EraseUserOptions): Promise<MaintenanceResult> {
+  async eraseUser(
+    options: EraseUserOptions,
+  ): Promise<MaintenanceResult<'sessions' | 'events' | 'stateKeys' | 'artifacts' | 'memories' | 'credentials'>> {
     const checked = checkErase(options);
-    return eraseUser(new DeletionRun(this.#database, 'eraseUser', checked, this.#toolApps), checked, this.#kinds);
+    const names: string[] = this.#kinds.flatMap(({ name, isCounted }) => (isCounted ? [name] : []));
+    const run = new DeletionRun(this.#database, 'eraseUser', checked, names, this.#toolApps);
+    return eraseUser(run, checked, this.#kinds);
   }
 
   /**
@@ -185,7 +189,7 @@ export class SessionMaintenance {
   async importSessions(
     records: AsyncIterable<unknown> | Iterable<unknown>,
     options: ImportOptions = {},
-  ): Promise<ImportResult> {
+  ): Promise<MaintenanceResult<ImportedKind>> {
     const checked = checkImport(options, 'The options of importSessions');
     const call = new CallInParts(this.#database, { operation: 'importSessions', key: {} });
     const target = new Import(call, { ...importModeOf(checked), isForeign: false });
@@ -202,9 +206,9 @@ export class SessionMaintenance {
    * texts that lack a required codec, unless `adoptPlain` is true. After an interruption, call again to continue. Leases do not
    * matter.
    *
-   * @returns what was done. Once a call returns 0 for `texts`, `skipped` and `unreadable`, an old key is no longer needed.
+   * @returns what was done. Once a call returns 0 for `done.texts`, `done.unreadable` and `skipped`, an old key is no longer needed.
    */
-  async reencode(options: ReencodeOptions = {}): Promise<MaintenanceResult> {
+  async reencode(options: ReencodeOptions = {}): Promise<MaintenanceResult<'texts' | 'unreadable'>> {
     return reencode(this.#database, checkReencode(options), this.#kinds);
   }
 

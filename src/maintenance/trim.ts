@@ -11,12 +11,12 @@ import { decodeEvent } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import type { MaintenanceResult } from '../model/results.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
-import { NOTHING_DONE, type Deletion, type DeletionRun, type BatchCounts, type Task } from './deletion-run.js';
+import { onlySkipped, type Deletion, type DeletionRun, type BatchCounts, type Task } from './deletion-run.js';
 import { dropFirst, numbersBefore } from './first-events.js';
 import { trimmedSession, type TrimOptions } from './options.js';
 
 /** See `SessionMaintenance.trim`. */
-export async function trim(run: DeletionRun, options: TrimOptions): Promise<MaintenanceResult> {
+export async function trim(run: DeletionRun, options: TrimOptions): Promise<MaintenanceResult<'sessions' | 'events'>> {
   const { appName, userId, keepLast, eventsOlderThan = 0, dropOpenCalls } = options;
   const key = trimmedSession(options);
   const now = await run.read(databaseTime);
@@ -96,9 +96,10 @@ class FirstEvents implements Deletion {
     await this.#run.drain(
       () => left,
       async (sql, [found = session]) => {
-        const { firstSeq, isOver, events, skipped } = await this.#trim(sql, found, firstKept);
+        const { firstSeq, isOver, done, skipped } = await this.#trim(sql, found, firstKept);
         left = isOver ? [] : [{ ...found, firstSeq }];
-        return { events, skipped, sessions: isOver && skipped === 0 && firstSeq > session.firstSeq ? 1 : 0 };
+        const isTrimmed = isOver && skipped === 0 && firstSeq > session.firstSeq;
+        return { done: { sessions: isTrimmed ? 1 : 0, events: done.events }, skipped };
       },
     );
   }
@@ -124,7 +125,7 @@ class FirstEvents implements Deletion {
     firstKept: number,
   ): Promise<BatchCounts & { firstSeq: number; isOver: boolean }> {
     const { locked, skipped } = await this.#run.lock(sql, session);
-    const nothing = { ...NOTHING_DONE, skipped, firstSeq: session.firstSeq, isOver: true };
+    const nothing = { ...onlySkipped(skipped), firstSeq: session.firstSeq, isOver: true };
     // The session was created again, or imported again with its first events.
     if (locked?.createTime !== session.createTime || locked.firstSeq < session.firstSeq) return nothing;
     const dropped = await this.#dropped(sql, locked, firstKept);
@@ -136,7 +137,7 @@ class FirstEvents implements Deletion {
     await recordTrim(sql, { session: { ...key, origin }, seq: lastSeq }, firstSeq, state);
     await dropFirst(sql, key, firstSeq, numbers);
     await setOpenCalls(sql, key, await callsFrom(sql, key, firstSeq));
-    return { sessions: 1, events: numbers.length, skipped, firstSeq, isOver };
+    return { done: { sessions: 1, events: numbers.length }, skipped, firstSeq, isOver };
   }
 }
 

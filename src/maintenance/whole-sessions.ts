@@ -2,7 +2,7 @@ import type { Sql } from '../database/dialects/dialect.js';
 import { beginDeletion, deleteSessionRow } from '../database/statements/sessions.js';
 import { keptSession, type KeptSession } from '../database/statements/walk.js';
 import { toolSessionsOf, type SessionKey } from '../model/keys.js';
-import { NOTHING_DONE, type Deletion, type DeletionRun, type BatchCounts, type Task } from './deletion-run.js';
+import { onlySkipped, type Deletion, type DeletionRun, type BatchCounts, type Task } from './deletion-run.js';
 import { dropFirst, numbersBefore } from './first-events.js';
 
 /** What one transaction did to a session that takes several. */
@@ -42,7 +42,8 @@ export class WholeSessions implements Deletion {
   async delete(sql: Sql, { session }: Task): Promise<BatchCounts> {
     const { sessions, skipped } = await this.#lock(sql, session);
     for (const { key, incarnation } of sessions) await deleteSessionRow(sql, key, incarnation);
-    return { sessions: sessions.length, events: sessions.reduce((sum, each) => sum + eventsOf(each), 0), skipped };
+    const events = sessions.reduce((sum, each) => sum + eventsOf(each), 0);
+    return { done: { sessions: sessions.length, events }, skipped };
   }
 
   async deleteLarge({ session }: Task): Promise<void> {
@@ -58,9 +59,9 @@ export class WholeSessions implements Deletion {
     await this.#run.drain(
       () => left,
       async (sql, [key = session.key, ...others]) => {
-        const { isOver, ...done } = await this.#deletePart(sql, key);
+        const { isOver, ...counts } = await this.#deletePart(sql, key);
         left = isOver ? others : [key, ...others];
-        return done;
+        return counts;
       },
     );
   }
@@ -85,7 +86,7 @@ export class WholeSessions implements Deletion {
   async #deletePart(sql: Sql, key: SessionKey): Promise<PartCounts> {
     const { locked, skipped } = await this.#run.lock(sql, { key });
     // Somebody has created it again.
-    if (locked?.status !== 'ending') return { ...NOTHING_DONE, skipped: locked ? 1 : skipped, isOver: true };
+    if (locked?.status !== 'ending') return { ...onlySkipped(locked ? 1 : skipped), isOver: true };
     const { incarnation, lastSeq } = locked;
     const { size } = this.#run.batches;
     const numbers = await numbersBefore(sql, key, lastSeq + 1, size);
@@ -93,7 +94,7 @@ export class WholeSessions implements Deletion {
     const isOver = last === undefined || numbers.length < size;
     if (isOver) await deleteSessionRow(sql, key, incarnation);
     else await dropFirst(sql, key, last + 1, numbers);
-    return { sessions: isOver ? 1 : 0, events: numbers.length, skipped: 0, isOver };
+    return { done: { sessions: isOver ? 1 : 0, events: numbers.length }, skipped: 0, isOver };
   }
 
   /** Locks a session, if it is still the same one and still meets the conditions, and those of its tools. */

@@ -28,7 +28,7 @@ const texts: EncodedRows<TransferredMemory> = {
 
 export const ownedMemories: OwnedRows = {
   name: 'memories',
-  counted: (memories) => ({ memories }),
+  isCounted: true,
   nextApp: (sql, after) => nextApp(sql, after, 'memories'),
   rows: ownedTable({
     table: ({ tables }) => tables.memories,

@@ -1,6 +1,6 @@
 import type { LogCursor } from './log-history.js';
 import type { SessionKey } from './keys.js';
-import type { ImportResult, MaintenanceResult } from './results.js';
+import type { MaintenanceResult } from './results.js';
 
 /**
  * The base of every error that this package throws on purpose. Messages contain no SQL, no contents of events and state, and no
@@ -20,7 +20,7 @@ export abstract class AdkMikroOrmError extends Error {
    * What earlier transactions of the call have stored, for calls of `SessionMaintenance` and `importFrom`. Undefined if there were
    * none.
    */
-  done?: MaintenanceResult | ImportResult;
+  result?: MaintenanceResult;
 }
 
 /** The id of a new session is taken. ADK has an error of this name, too. */
@@ -118,15 +118,15 @@ export class LeaseLostError extends AdkMikroOrmError {
   }
 }
 
-/** `eraseUser` has deleted everything except the sessions that it had to skip. `done` is its result. */
+/** `eraseUser` has deleted everything except the sessions that it had to skip. `result` is what it would have returned. */
 export class UserNotErasedError extends AdkMikroOrmError {
   readonly code = 'ADK_USER_NOT_ERASED';
   override name = 'UserNotErasedError';
 
-  /** @param done what was deleted, and how many sessions were not (`skipped`). */
-  constructor(override readonly done: MaintenanceResult) {
+  /** @param result what was deleted, and how many sessions were not (`skipped`). */
+  constructor(override readonly result: MaintenanceResult) {
     super(
-      `The user is not erased: ${done.skipped} sessions are left, because somebody holds their lease, has locked their row, or created or rewound them meanwhile, or because rows of your own tables refer to them. ` +
+      `The user is not erased: ${result.skipped} sessions are left, because somebody holds their lease, has locked their row, or created or rewound them meanwhile, or because rows of your own tables refer to them. ` +
         'Everything else was deleted. Call eraseUser again, or with includeLeased: true.',
     );
   }
@@ -392,39 +392,39 @@ export class DatabaseError extends AdkMikroOrmError {
   /**
    * @param reason MikroORM's name for the kind of failure, such as `DeadlockException`.
    * @param driverCode the driver's code, such as `40P01` or `ER_LOCK_DEADLOCK`.
-   * @param outcome what is stored of the call (contract O1). `none`: nothing. `partial`: earlier transactions are stored, as `done`
+   * @param outcome what is stored of the call (contract O1). `none`: nothing. `partial`: earlier transactions are stored, as `result`
    *   says, and the one that failed is not. `unknown`: the answer to a write was lost, so the transaction that failed may be
-   *   stored; if there is `done`, so are earlier ones.
+   *   stored; if there is `result`, so are earlier ones.
    */
   constructor(
     kind: { what: string; advice: string },
     readonly reason: string,
     readonly driverCode: string | undefined,
     readonly outcome: 'none' | 'partial' | 'unknown',
-    done?: MaintenanceResult | ImportResult,
+    result?: MaintenanceResult,
   ) {
-    super(`${kind.what} (${driverCode ?? reason}). ${writtenOf(outcome, done)} ${kind.advice}`);
+    super(`${kind.what} (${driverCode ?? reason}). ${writtenOf(outcome, result)} ${kind.advice}`);
     this.#kind = kind;
-    if (done) this.done = done;
+    if (result) this.result = result;
   }
 
   /** @internal @returns the same error for a call whose earlier transactions have stored this. */
-  after(done: MaintenanceResult | ImportResult): DatabaseError {
+  after(result: MaintenanceResult): DatabaseError {
     const outcome = this.outcome === 'none' ? 'partial' : this.outcome;
-    return new DatabaseError(this.#kind, this.reason, this.driverCode, outcome, done);
+    return new DatabaseError(this.#kind, this.reason, this.driverCode, outcome, result);
   }
 }
 
 /** The sentence of a message about what is stored. */
-function writtenOf(outcome: DatabaseError['outcome'], done: object | undefined): string {
+function writtenOf(outcome: DatabaseError['outcome'], result: object | undefined): string {
   switch (outcome) {
     case 'none':
       return 'Nothing was written.';
     case 'partial':
-      return "Earlier transactions of the call are stored ('done' has their counts), the one that failed is not; the same call again continues.";
+      return "Earlier transactions of the call are stored ('result' has their counts), the one that failed is not; the same call again continues.";
     case 'unknown':
-      return done
-        ? "Earlier transactions of the call are stored ('done' has their counts); whether the one that failed is stored is not known. The same call again continues."
+      return result
+        ? "Earlier transactions of the call are stored ('result' has their counts); whether the one that failed is stored is not known. The same call again continues."
         : 'Whether the call took effect is not known; read again before you repeat it.';
   }
 }

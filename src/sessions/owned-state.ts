@@ -21,8 +21,8 @@ export const encodedState = (scope: Scope): EncodedRows =>
 
 /** State of users and apps. That of an app belongs to none of its users. */
 export const ownedState: OwnedRows = {
-  name: 'state',
-  counted: (stateKeys) => ({ stateKeys }),
+  name: 'stateKeys',
+  isCounted: true,
   nextApp: (sql, after) => nextApp(sql, after, 'userStates', 'appStates'),
   rows: ownedTable({ table: ({ tables }) => tables.userStates, key: ['state_key'] }),
   texts: [encodedState('user'), encodedState('app')],

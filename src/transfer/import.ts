@@ -16,7 +16,7 @@ import { decodeEvent } from '../model/json.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity } from '../model/keys.js';
 import type { SessionRecord } from '../model/records.js';
-import type { ImportResult } from '../model/results.js';
+import type { ImportedKind, MaintenanceResult } from '../model/results.js';
 import { byScope, prefixed, type StateEntry } from '../model/state.js';
 import { planOf, type ImportPlan, type ImportRules } from './import-plan.js';
 import { storableRecord, type NumberedEvent, type StorableRecord } from './records.js';
@@ -68,10 +68,13 @@ interface Incoming {
 export class Import {
   readonly #call: CallInParts;
   readonly #mode: ImportMode;
-  readonly #done: ImportResult = {
+  readonly #done: Record<ImportedKind, number> = {
     ...{ sessions: 0, events: 0, artifactVersions: 0, memories: 0 },
-    ...{ records: 0, skipped: 0, refused: 0, annulled: 0 },
+    ...{ records: 0, refused: 0, annulled: 0 },
   };
+  #skipped = 0;
+  #batches = 0;
+  #more = false;
   #session: Incoming | undefined;
   /** The version whose parts follow. */
   #artifact: ImportedArtifact | undefined;
@@ -84,8 +87,8 @@ export class Import {
     this.#mode = mode;
   }
 
-  get result(): ImportResult {
-    return { ...this.#done };
+  get result(): MaintenanceResult<ImportedKind> {
+    return { done: { ...this.#done }, skipped: this.#skipped, batches: this.#batches, more: this.#more };
   }
 
   /** @throws InvalidArgumentError for something that is not a record of an export, or is out of order. */
@@ -149,20 +152,27 @@ export class Import {
   async #writeArtifact({ owner, info, createTime }: ImportedArtifact): Promise<void> {
     const version = { info, parts: this.#parts };
     this.drop();
-    if (this.#mode.isDryRun) return;
-    const isNew = await this.#call.write((sql) =>
+    const isNew = await this.#transaction((sql) =>
       importVersion(sql, owner, createTime, encodedImport(sql.texts, owner, version)),
     );
     if (isNew) this.#done.artifactVersions++;
   }
 
+  /** @returns undefined in a dry run, which runs no transaction and only counts it. */
+  async #transaction<T>(work: (sql: Sql) => Promise<T>): Promise<T | undefined> {
+    const done = this.#mode.isDryRun ? undefined : await this.#call.write(work);
+    this.#batches++;
+    return done;
+  }
+
   /** Adds all records, until the signal fires. */
   async addAll(
     records: AsyncIterable<unknown> | Iterable<unknown>,
-    { signal, onProgress }: { signal?: AbortSignal; onProgress?: (done: ImportResult) => void },
+    { signal, onProgress }: { signal?: AbortSignal; onProgress?: (result: MaintenanceResult<ImportedKind>) => void },
   ): Promise<void> {
     for await (const record of records) {
-      if (signal?.aborted) return;
+      this.#more = signal?.aborted === true;
+      if (this.#more) return;
       await this.add(record);
       callHost(onProgress, this.result);
     }
@@ -170,13 +180,14 @@ export class Import {
   }
 
   async #writeMemories(memories: readonly TransferredMemory[]): Promise<void> {
-    if (memories.length === 0 || this.#mode.isDryRun) return;
-    this.#done.memories += await this.#call.write(async (sql) => {
+    if (memories.length === 0) return;
+    const written = await this.#transaction(async (sql) => {
       const encoded = mapTexts(memories, (memory) => ({ ...memory, ...encodedMemory(sql.texts, memory.key, memory) }));
       let written = 0;
       for (const memory of encoded) if (await importMemory(sql, memory)) written++;
       return written;
     });
+    this.#done.memories += written ?? 0;
   }
 
   /** Writes what is not written yet. */
@@ -196,7 +207,7 @@ export class Import {
       throw new InvalidArgumentError(`Session ${record.sessionId} lacks its events after number ${nextSeq - 1}.`);
     while (events.length > this.#mode.batchSize) await this.#write(session, false);
     await this.#write(session, true);
-    if (session.plan === 'keep') this.#done.skipped++;
+    if (session.plan === 'keep') this.#skipped++;
     else this.#done.sessions++;
   }
 
@@ -209,9 +220,8 @@ export class Import {
   }
 
   async #writeShared({ type: scope, owner, state: entries }: StorableRecord & { type: 'app' | 'user' }): Promise<void> {
-    if (this.#mode.isDryRun) return;
     const known = { ...owner, origin: '' };
-    await this.#call.write(async (sql) => {
+    await this.#transaction(async (sql) => {
       const stored = await writtenState(sql, owner, scope);
       const byKey = new Map(
         stored.map(({ key, json, eventId }) => [prefixed(scope, key), JSON.stringify([json, eventId])]),
@@ -228,17 +238,14 @@ export class Import {
 
   /** Writes the next events of a session. @param isLast whether the session is whole with them. */
   async #write(session: Incoming, isLast: boolean): Promise<void> {
-    const { batchSize, isDryRun } = this.#mode;
-    const events = session.events.splice(0, batchSize);
+    const events = session.events.splice(0, this.#mode.batchSize);
     if (session.plan === 'keep') return;
-    if (isDryRun) {
-      session.plan ??= await this.#call.read(async (sql) =>
-        this.#planOf(sql, session, await transferredSession(sql, session.key)),
-      );
-    } else {
-      const firstSeq = session.nextSeq - session.events.length - events.length;
-      session.plan = await this.#call.write((sql) => this.#writeBatch(sql, session, { events, firstSeq, isLast }));
-    }
+    const firstSeq = session.nextSeq - session.events.length - events.length;
+    const plan = await this.#transaction((sql) => this.#writeBatch(sql, session, { events, firstSeq, isLast }));
+    session.plan =
+      plan ??
+      session.plan ??
+      (await this.#call.read(async (sql) => this.#planOf(sql, session, await transferredSession(sql, session.key))));
     if (session.plan !== 'keep') this.#done.events += events.length;
   }
 

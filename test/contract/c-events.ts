@@ -145,7 +145,7 @@ eventSuite.own(
     expect(JSON.stringify((await fresh(fork)).events[0]!.output)).toBe(nestedText(990));
     const records = await read(maintenance.exportSessions({ appName: app }));
     for (const id of [session.id, 'fork', 'given']) await service.deleteSession({ ...key, sessionId: id });
-    expect(await maintenance.importSessions(records)).toMatchObject({ sessions: 3 });
+    expect(await maintenance.importSessions(records)).toMatchObject({ done: { sessions: 3 } });
     expect(await read(maintenance.exportSessions({ appName: app }))).toEqual(records);
   },
 );

@@ -174,11 +174,13 @@ deletionSuite.own('K3', 'prune permanently deletes what was deleted long enough 
     Object.values(keyOf(old)),
   );
   const maintenance = new SessionMaintenance(orm.em);
-  expect(await maintenance.prune({ appName: app, deletedFor: 4_000_000 })).toMatchObject({ sessions: 1, events: 3 });
+  expect(await maintenance.prune({ appName: app, deletedFor: 4_000_000 })).toMatchObject({
+    done: { sessions: 1, events: 3 },
+  });
   expect(await rowOf(context, old)).toBeUndefined();
   await expectCode(service.restoreSession(keyOf(old)), 'ADK_SESSION_NOT_FOUND');
   expect(await rowOf(context, recent)).toBeDefined();
-  expect(await maintenance.prune({ appName: app, deletedFor: 0 })).toMatchObject({ sessions: 1 });
+  expect(await maintenance.prune({ appName: app, deletedFor: 0 })).toMatchObject({ done: { sessions: 1 } });
   expect(await query('select 1 from adk_sessions where app_name = ?', [app])).toHaveLength(1);
 });
 

@@ -292,7 +292,7 @@ interleavingSuite.own(
       }
       const maintenance = new SessionMaintenance(orm.em);
       await expectCode(maintenance.repair(key), NOT_FOUND);
-      expect(await maintenance.trim({ appName: app, keepLast: 0 })).toMatchObject({ sessions: 0 });
+      expect(await maintenance.trim({ appName: app, keepLast: 0 })).toMatchObject({ done: { sessions: 0 } });
       for (const status of ['active', 'deleted'] as const)
         expect((await service.findSessions({ appName: app, userId: name, status })).sessions).toEqual([]);
       expect(await service.listSessions({ appName: app, userId: name })).toMatchObject({ totalItems: 0 });
@@ -338,8 +338,7 @@ interleavingSuite.own(
       const { key } = prepared;
       const begin = { appName: app, userId: name, sessionsOlderThan: DAY, batchSize: 2, pauseMs: 0 };
       expect(await maintenance.prune({ ...begin, maxBatches: 2 })).toMatchObject({
-        sessions: 0,
-        events: 2,
+        done: { sessions: 0, events: 2 },
         more: true,
       });
       expect(await left(context, key)).toEqual({ ids: E(3, 5), isSeen: false });

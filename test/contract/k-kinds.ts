@@ -20,7 +20,7 @@ const table = () => 'adk_scratch_notes';
 
 const notes: OwnedRows = {
   name: 'notes',
-  counted: (rows) => ({ owned: { notes: rows } }),
+  isCounted: true,
   async nextApp(sql: Sql, after: string) {
     const [row] = await sql.all<{ name: string | null }>(
       `select min(app_name) as name from ${table()} where app_name > ?`,
@@ -88,11 +88,11 @@ kindSuite.own('K1', 'prune deletes expired rows of any kind', async (context) =>
   const { database, left } = await withNotes(context);
   const pruned = (dryRun: boolean) => {
     const options = { idleFor: 0, dryRun };
-    return prune(new DeletionRun(database, 'prune', options), options, kinds);
+    return prune(new DeletionRun(database, 'prune', options, ['memories']), options, kinds);
   };
-  expect(await pruned(true)).toMatchObject({ owned: { notes: 1 } });
+  expect(await pruned(true)).toMatchObject({ done: { notes: 1 } });
   expect(await left()).toEqual(ALL);
-  expect(await pruned(false)).toMatchObject({ owned: { notes: 1 } });
+  expect(await pruned(false)).toMatchObject({ done: { notes: 1 } });
   expect(await left()).toEqual(ALL.slice(1));
 });
 
@@ -100,12 +100,12 @@ kindSuite.own('K1', 'eraseUser deletes rows of any kind in batches, and those of
   const { database, left } = await withNotes(context);
   const erased = (more: object) => {
     const options = { userId: 'ada', batchSize: 2, ...more };
-    return eraseUser(new DeletionRun(database, 'eraseUser', options), options, kinds);
+    return eraseUser(new DeletionRun(database, 'eraseUser', options, []), options, kinds);
   };
-  expect(await erased({ dryRun: true })).toMatchObject({ owned: { notes: 4 } });
+  expect(await erased({ dryRun: true })).toMatchObject({ done: { notes: 4 } });
   expect(await left()).toEqual(ALL);
-  expect(await erased({ appName: 'a', maxBatches: 1 })).toMatchObject({ owned: { notes: 2 }, more: true });
-  expect(await erased({})).toMatchObject({ owned: { notes: 2 }, more: false });
+  expect(await erased({ appName: 'a', maxBatches: 1 })).toMatchObject({ done: { notes: 2 }, more: true });
+  expect(await erased({})).toMatchObject({ done: { notes: 2 }, more: false });
   expect(await left()).toEqual(ALL.slice(4));
 });
 
@@ -113,9 +113,9 @@ kindSuite.own('M3', 'reencode encodes rows of any kind', async (context) => {
   const { database, query, orm } = await withNotes(context);
   const codec = encryption({ currentKey: 'k', key: (id) => createHash('sha256').update(id).digest() });
   const encrypted = new Database(orm.em, { codec });
-  expect(await reencode(database, {}, kinds)).toMatchObject({ texts: 0 });
-  expect(await reencode(encrypted, { userId: 'ada', adoptPlain: true }, kinds)).toMatchObject({ texts: 4 });
-  expect(await reencode(encrypted, { adoptPlain: true }, kinds)).toMatchObject({ texts: 1, unreadable: 0 });
+  expect(await reencode(database, {}, kinds)).toMatchObject({ done: { texts: 0 } });
+  expect(await reencode(encrypted, { userId: 'ada', adoptPlain: true }, kinds)).toMatchObject({ done: { texts: 4 } });
+  expect(await reencode(encrypted, { adoptPlain: true }, kinds)).toMatchObject({ done: { texts: 1, unreadable: 0 } });
   const rows = await query<{ data: string }>(`select data from ${table()}`);
   expect(rows.filter(({ data }) => data.includes('said'))).toEqual([]);
 });

@@ -79,7 +79,7 @@ maintenanceSuite.own('K1', 'prune deletes idle sessions whole, and no others', a
   await service.appendEvent({ session: elsewhere, event: saying('x', { timestamp: 5 }) });
 
   const result = await maintain(context).prune({ appName: app, idleFor: DAY });
-  expect(result).toMatchObject({ sessions: 2, events: 6, batches: 1, skipped: 0, more: false });
+  expect(result).toMatchObject({ done: { sessions: 2, events: 6 }, batches: 1, skipped: 0, more: false });
   expect(await idsLeft(context)).toEqual(['used']);
   expect(await stored(keyOf(kept))).toMatchObject({
     state: { 'user:theme': 'dark', 'app:x': 1 },
@@ -109,7 +109,7 @@ maintenanceSuite.own('K1', 'prune goes through all apps, or takes one user of th
     (
       await query<{ app_name: string; user_id: string }>('select app_name, user_id from adk_sessions order by 1, 2')
     ).map((row) => `${row.app_name} ${row.user_id}`);
-  const ofBob = { sessions: 3, events: 3, batches: 3, skipped: 0, more: false };
+  const ofBob = { done: { sessions: 3, events: 3 }, batches: 3, skipped: 0, more: false };
   expect(await maintain(store).prune({ userId: 'bob', idleFor: DAY })).toMatchObject(ofBob);
   expect(await left()).toEqual(['app 1 alice', 'app 2 alice', 'app 3 alice']);
   expect(await maintain(store).prune({ idleFor: DAY })).toMatchObject(ofBob);
@@ -140,9 +140,9 @@ maintenanceSuite.own(
     await at('old 6', 9 * DAY);
     const prune = async (options: object) => {
       const dry = await maintain(context).prune({ appName: app, ...options, dryRun: true });
-      const { sessions, events } = dry;
+      const { sessions, events } = dry.done;
       const ofUser = await maintain(context).prune({ appName: app, userId: 'alice', ...options, dryRun: true });
-      expect(ofUser).toMatchObject({ sessions, events });
+      expect(ofUser).toMatchObject({ done: { sessions, events } });
       expect(await maintain(context).prune({ appName: app, ...options })).toEqual(dry);
       return idsLeft(context);
     };
@@ -187,14 +187,14 @@ maintenanceSuite.own('K1', 'prune leaves an idle session that somebody has handl
 
   for (const userId of [undefined, 'alice']) {
     const owner = { appName: app, ...(userId && { userId }) };
-    expect(await maintenance.prune({ ...owner, idleFor: DAY, dryRun: true })).toMatchObject({ sessions: 1 });
+    expect(await maintenance.prune({ ...owner, idleFor: DAY, dryRun: true })).toMatchObject({ done: { sessions: 1 } });
   }
-  expect(await maintenance.prune({ appName: app, idleFor: DAY })).toMatchObject({ sessions: 1, skipped: 0 });
+  expect(await maintenance.prune({ appName: app, idleFor: DAY })).toMatchObject({ done: { sessions: 1 }, skipped: 0 });
   expect(await idsLeft(context)).toEqual(Object.keys(handle));
   // By the database's clock, and only until they have been idle again.
   const aged = 'update adk_sessions set touched_at = touched_at - ? where app_name = ?';
   await query(aged, [2 * DAY, app]);
-  expect(await maintenance.prune({ appName: app, idleFor: DAY })).toMatchObject({ sessions: 6 });
+  expect(await maintenance.prune({ appName: app, idleFor: DAY })).toMatchObject({ done: { sessions: 6 } });
 });
 
 maintenanceSuite.own('K1', 'prune without a time, or with unknown options, is refused', async (context) => {
@@ -242,24 +242,23 @@ maintenanceSuite.own('K1', 'batches are bounded, reported and continued', async 
       ...more,
     });
   const first = await prune({ maxBatches: 3 });
-  expect(first).toMatchObject({ sessions: 6, events: 18, batches: 3, skipped: 0, more: true });
-  expect(reported).toMatchObject([1, 2, 3].map((n) => ({ sessions: 2 * n, events: 6 * n, batches: n })));
+  expect(first).toMatchObject({ done: { sessions: 6, events: 18 }, batches: 3, skipped: 0, more: true });
+  expect(reported).toMatchObject([1, 2, 3].map((n) => ({ done: { sessions: 2 * n, events: 6 * n }, batches: n })));
   expect(await idsLeft(context)).toHaveLength(4);
 
   // The signal is heard in the wait, and before anything is done.
   const stop = new AbortController();
   const pausing = prune({ signal: stop.signal, pauseMs: NEVER_MS, onProgress: () => stop.abort() });
-  expect(await pausing).toMatchObject({ sessions: 2, events: 6, batches: 1, skipped: 0, more: true });
+  expect(await pausing).toMatchObject({ done: { sessions: 2, events: 6 }, batches: 1, skipped: 0, more: true });
   expect(await prune({ signal: stop.signal })).toMatchObject({
-    sessions: 0,
-    events: 0,
+    done: { sessions: 0, events: 0 },
     batches: 0,
     skipped: 0,
     more: true,
   });
   expect(await idsLeft(context)).toHaveLength(2);
 
-  expect(await prune({ maxBatches: 1 })).toMatchObject({ sessions: 2, more: false });
+  expect(await prune({ maxBatches: 1 })).toMatchObject({ done: { sessions: 2 }, more: false });
   expect(await idsLeft(context)).toEqual([]);
 });
 
@@ -281,7 +280,7 @@ maintenanceSuite.own('K1', 'dryRun counts what would be done, and writes nothing
     // The lease beside it is renewed meanwhile, if the machine is slow.
     expect(statements.filter(({ text }) => !/^(select|pragma|update \S+ set lease_expires)/.test(text))).toEqual([]);
     expect(await call({})).toMatchObject(
-      JSON.parse(JSON.stringify(dry, ['sessions', 'events', 'skipped', 'more'])) as object,
+      JSON.parse(JSON.stringify(dry, ['done', 'sessions', 'events', 'skipped', 'more'])) as object,
     );
   }
 });
@@ -298,19 +297,25 @@ maintenanceSuite.own('K1', 'a session with a held lease is skipped, unless the c
   // By the database's clock, whatever this process thinks.
   await query(`update adk_sessions set lease_expires = 1000 where ${OF_SESSION}`, Object.values(keyOf(sessions[2]!)));
   const maintenance = maintain(context);
-  expect(await maintenance.trim({ appName: app, keepLast: 2 })).toMatchObject({ sessions: 2, events: 2, skipped: 1 });
-  expect(await maintenance.trim({ ...keyOf(sessions[0]!), keepLast: 2 })).toMatchObject({ sessions: 0, skipped: 1 });
+  expect(await maintenance.trim({ appName: app, keepLast: 2 })).toMatchObject({
+    done: { sessions: 2, events: 2 },
+    skipped: 1,
+  });
+  expect(await maintenance.trim({ ...keyOf(sessions[0]!), keepLast: 2 })).toMatchObject({
+    done: { sessions: 0 },
+    skipped: 1,
+  });
   expect(await maintenance.prune({ appName: app, idleFor: DAY, dryRun: true })).toMatchObject({
-    sessions: 2,
+    done: { sessions: 2 },
     skipped: 1,
   });
   expect(await maintenance.prune({ appName: app, idleFor: DAY })).toMatchObject({
-    sessions: 2,
+    done: { sessions: 2 },
     skipped: 1,
     more: false,
   });
   const person = { appName: app, userId: 'alice' };
-  expect(await maintenance.eraseUser({ ...person, dryRun: true })).toMatchObject({ sessions: 0, skipped: 1 });
+  expect(await maintenance.eraseUser({ ...person, dryRun: true })).toMatchObject({ done: { sessions: 0 }, skipped: 1 });
   await context.service.updateState({ ...person, set: { 'user:a': 1 } });
   const artifacts = new MikroOrmArtifactService(orm.em);
   for (const [sessionId, filename] of [
@@ -319,17 +324,17 @@ maintenanceSuite.own('K1', 'a session with a held lease is skipped, unless the c
     ['gone', 'f'],
   ] as const)
     await artifacts.saveArtifact({ ...person, sessionId, filename, artifact: { text: 'x' } });
-  expect(await maintenance.eraseUser({ ...person, dryRun: true })).toMatchObject({ artifacts: 2 });
+  expect(await maintenance.eraseUser({ ...person, dryRun: true })).toMatchObject({ done: { artifacts: 2 } });
   expect(await errorOf(maintenance.eraseUser(person))).toMatchObject({
     code: 'ADK_USER_NOT_ERASED',
-    done: { sessions: 0, skipped: 1, stateKeys: 1, artifacts: 2 },
+    result: { done: { sessions: 0, stateKeys: 1, artifacts: 2 }, skipped: 1 },
   });
   // Whoever has the lease reads them.
   expect(await artifacts.listArtifactKeys({ ...person, sessionId: 'held' })).toEqual(['in use']);
   expect(await context.service.getUserState(person)).toEqual({});
   expect(await idsLeft(context)).toEqual(['held']);
   expect(await maintenance.prune({ appName: app, idleFor: DAY, includeLeased: true })).toMatchObject({
-    sessions: 1,
+    done: { sessions: 1 },
     skipped: 0,
   });
   expect(await idsLeft(context)).toEqual([]);
@@ -364,7 +369,7 @@ maintenanceSuite.own(
         userId: 'alice',
         idleFor: DAY,
       });
-      expect(result).toMatchObject({ sessions: 0, events: 0, batches: 1, skipped, more: false });
+      expect(result).toMatchObject({ done: { sessions: 0, events: 0 }, batches: 1, skipped, more: false });
     }
     expect(await idsLeft(context)).toEqual(['a lease', 'another event']);
   },
@@ -405,9 +410,12 @@ maintenanceSuite.own(
     const result = await maintenance.prune({ appName: app, userId: 'alice', idleFor: DAY });
     await locking.commit();
     expect(isOpen).toBe(true);
-    expect(result).toMatchObject({ sessions: 4, events: 80, batches: 1, skipped: 1, more: false });
+    expect(result).toMatchObject({ done: { sessions: 4, events: 80 }, batches: 1, skipped: 1, more: false });
     expect(await idsLeft(context)).toEqual(['s', 's0a', 's2', 's3a', 's3b', 's4 ', 's9', 't']);
-    expect(await maintain({ orm }).prune({ appName: app, idleFor: DAY })).toMatchObject({ sessions: 1, skipped: 0 });
+    expect(await maintain({ orm }).prune({ appName: app, idleFor: DAY })).toMatchObject({
+      done: { sessions: 1 },
+      skipped: 0,
+    });
   },
   (harness) => onServers(harness) && withConnections(harness),
 );
@@ -447,8 +455,8 @@ maintenanceSuite.own(
     const handle = await fresh(session);
     const prune = (more: object = {}) =>
       maintain(context).prune({ appName: app, idleFor: DAY, batchSize: 20, ...more });
-    expect(await prune({ dryRun: true })).toMatchObject({ sessions: 2, events: 51 });
-    expect(await prune({ maxBatches: 3 })).toMatchObject({ sessions: 1, events: 21, batches: 3, more: true });
+    expect(await prune({ dryRun: true })).toMatchObject({ done: { sessions: 2, events: 51 } });
+    expect(await prune({ maxBatches: 3 })).toMatchObject({ done: { sessions: 1, events: 21 }, batches: 3, more: true });
     expect(await another.getSession(keyOf(session))).toBeUndefined();
     expect((await service.listSessions({ appName: app })).sessions.map(({ id }) => id)).toEqual(['used']);
     await expectCode(append(handle, {}, another), 'ADK_SESSION_NOT_FOUND');
@@ -460,7 +468,7 @@ maintenanceSuite.own(
     );
     expect(await read(new EventLog(context.orm.em).since(0, { appName: app }))).toHaveLength(1);
 
-    expect(await prune()).toMatchObject({ sessions: 1, events: 30, more: false });
+    expect(await prune()).toMatchObject({ done: { sessions: 1, events: 30 }, more: false });
     expect(await rowsOf(context, 'app_name = ?', [app])).toMatchObject({ sessions: 1, events: 1, session_states: 0 });
     expect(await stored(keyOf(session))).toBeUndefined();
   },
@@ -502,10 +510,11 @@ maintenanceSuite.own(
     );
     const head = await log.head();
     const one = await maintain({ orm }).eraseUser({ userId: person, appName: `${app} too` });
-    expect(one).toMatchObject({ sessions: 2, events: 8, stateKeys: 1, batches: 3, skipped: 0, more: false });
+    expect(one).toMatchObject({ done: { sessions: 2, events: 8, stateKeys: 1 }, batches: 3, skipped: 0, more: false });
     const erase = () => maintain({ orm }).eraseUser({ userId: person, batchSize: 2, maxBatches: 3 });
     let rounds = 0;
-    for (let last = await erase(); last.more || last.sessions + last.stateKeys > 0; last = await erase()) rounds++;
+    for (let last = await erase(); last.more || last.done.sessions + last.done.stateKeys > 0; last = await erase())
+      rounds++;
     expect(rounds).toBeGreaterThan(2);
 
     for (const table of [...TABLES]) {
@@ -532,7 +541,7 @@ maintenanceSuite.own(
 async function trimmed(context: OwnContext, keepLast = 4): Promise<Session> {
   const session = await old(context, 10);
   const result = await maintain(context).trim({ ...keyOf(session), keepLast });
-  expect(result).toMatchObject({ sessions: 1, events: 10 - keepLast, batches: 1, skipped: 0, more: false });
+  expect(result).toMatchObject({ done: { sessions: 1, events: 10 - keepLast }, batches: 1, skipped: 0, more: false });
   return session;
 }
 
@@ -717,14 +726,12 @@ maintenanceSuite.own('K2', 'trim by age drops the oldest events up to the first 
   });
   const gone = await old(context, 2);
   expect(await maintain(context).trim({ appName: app, eventsOlderThan: 3 * DAY })).toMatchObject({
-    sessions: 2,
-    events: 4,
+    done: { sessions: 2, events: 4 },
   });
   expect(idsOf(await fresh(session))).toEqual(E(3, 4, 5));
   expect((await fresh(gone)).events).toEqual([]);
   expect(await maintain(context).trim({ appName: app, eventsOlderThan: 3 * DAY })).toMatchObject({
-    sessions: 0,
-    events: 0,
+    done: { sessions: 0, events: 0 },
   });
 });
 

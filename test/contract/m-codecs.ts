@@ -495,11 +495,11 @@ codecSuite.own(
       () => maintenance.importSessions(moved),
       () => new SessionMaintenance(orm.em, { codec: reversing }).importSessions(moved),
     );
-    expect(imported).toMatchObject({ sessions: 0, events: 0, artifactVersions: 0 });
+    expect(imported).toMatchObject({ done: { sessions: 0, events: 0, artifactVersions: 0 } });
     expect(await read(maintenance.exportSessions({ appName: `${app} 2` }))).toEqual(moved);
 
     const trimmed = await during(() => maintenance.trim({ ...key, keepLast: 4 }), append('trimmed'));
-    expect(trimmed).toMatchObject({ sessions: 1, events: 2, skipped: 0 });
+    expect(trimmed).toMatchObject({ done: { sessions: 1, events: 2 }, skipped: 0 });
     expect((await service.forkSession(key, { at: 3, as: 'past' })).state).toMatchObject({ given: SECRET });
 
     await query(`update adk_events set data = '"damaged"' where ${OF_SESSION} and seq = 6`, valuesOf(session));
@@ -746,7 +746,7 @@ codecSuite.own('M1', 'an export is plain, and an import encodes with its own key
   await maintenance.importSessions(records);
   expect((await textsIn({ ...target, app })).join()).not.toMatch(/launch code|is 0451|"k1"/);
   expect(await read(maintenance.exportSessions({ appName: app }))).toEqual(records);
-  expect(await maintenance.importSessions(records)).toMatchObject({ sessions: 0, events: 0 });
+  expect(await maintenance.importSessions(records)).toMatchObject({ done: { sessions: 0, events: 0 } });
 });
 
 /** What ADKs after 2.0 write into an event. */
@@ -1049,13 +1049,13 @@ codecSuite.own(
     const dry = await maintenance.reencode({ appName: app, dryRun: true });
     const done = await maintenance.reencode({ appName: app });
     for (const result of [dry, done])
-      expect(result).toMatchObject({ texts: stored.length - forged, unreadable: forged });
+      expect(result).toMatchObject({ done: { texts: stored.length - forged, unreadable: forged } });
     expect(plain(await textsIn(context))).toEqual(plain(stored));
     expect((await damageOf(service, session)).message).toBe(error.message);
 
     const adopting = new SessionMaintenance(orm.em, { codec });
     expect(await adopting.reencode({ appName: app, adoptPlain: true })).toMatchObject({
-      ...{ texts: stored.length, unreadable: 0 },
+      done: { texts: stored.length, unreadable: 0 },
     });
     expect(textsOf((await again(service, session))!)).toEqual([SECRET, FORGED, SECRET]);
   },
@@ -1137,8 +1137,7 @@ codecSuite.own(
 
     const maintenance = new SessionMaintenance(orm.em, options);
     expect(await maintenance.reencode({ appName: app, userId: 'alice' })).toMatchObject({
-      unreadable: 2,
-      texts: 0,
+      done: { unreadable: 2, texts: 0 },
     });
     await maintenance.repair(key);
     expect(textsOf((await again(service, session))!)).toEqual([SECRET, undefined, SECRET]);
@@ -1327,12 +1326,12 @@ codecSuite.own(
     for (const [codec, adoptPlain] of [[only('k1'), true] as const, [only('k2', 'k1'), false] as const]) {
       const maintenance = new SessionMaintenance(orm.em, { codec });
       const counted = await maintenance.reencode({ appName: app, dryRun: true, adoptPlain });
-      expect(counted).toMatchObject({ unreadable: 0, skipped: 0, more: false });
+      expect(counted).toMatchObject({ done: { unreadable: 0 }, skipped: 0, more: false });
       expect(await maintenance.reencode({ appName: app, batchSize: 7, adoptPlain })).toMatchObject({
-        ...{ texts: counted.texts, unreadable: 0, skipped: 0, more: false },
+        ...{ done: { texts: counted.done.texts, unreadable: 0 }, skipped: 0, more: false },
       });
       expect(await maintenance.reencode({ appName: app })).toMatchObject({
-        ...{ texts: 0, unreadable: 0, skipped: 0, batches: 0, more: false },
+        ...{ done: { texts: 0, unreadable: 0 }, skipped: 0, batches: 0, more: false },
       });
     }
     // The first key is not needed any more.
@@ -1370,13 +1369,13 @@ codecSuite.own('M3', 'an interrupted reencode continues, and others read and wri
   expect(await countOf('k2')).toBe(10);
 
   expect(await maintenance.reencode({ ...options, maxBatches: 1 })).toMatchObject({
-    texts: 5,
+    done: { texts: 5 },
     batches: 1,
     more: true,
   });
   const aborted = new AbortController();
   const ended = await maintenance.reencode({ ...options, signal: aborted.signal, onProgress: () => aborted.abort() });
-  expect(ended).toMatchObject({ texts: 5, batches: 1, more: true });
+  expect(ended).toMatchObject({ done: { texts: 5 }, batches: 1, more: true });
 
   // Everybody reads and writes, with either key as the current one.
   const handle = (await again(service, session))!;
@@ -1387,7 +1386,7 @@ codecSuite.own('M3', 'an interrupted reencode continues, and others read and wri
   })();
   let result = await maintenance.reencode({ ...options, batchSize: 2 });
   await appended;
-  while (result.texts > 0) result = await maintenance.reencode(options);
+  while (result.done.texts > 0) result = await maintenance.reencode(options);
   expect(await countOf('k1')).toBe(0);
   const whole = (await again(service, session))!;
   expect(whole.events).toHaveLength(33);
@@ -1403,7 +1402,7 @@ codecSuite.own('M3', 'reencode skips and counts what cannot be read, and refuses
   const before = await textsIn(context);
   const codec = encryption({ currentKey: 'k2', key: (id) => (id === 'lost' ? undefined : bytesOf(id)) });
   const result = await new SessionMaintenance(orm.em, { codec }).reencode({ appName: app });
-  expect(result).toMatchObject({ texts: 1, unreadable: before.length - 1, skipped: 0 });
+  expect(result).toMatchObject({ done: { texts: 1, unreadable: before.length - 1 }, skipped: 0 });
   const lost = (texts: string[]) => texts.filter((text) => text.includes('"lost"')).sort();
   expect(lost(await textsIn(context))).toEqual(lost(before));
   const maintenance = new SessionMaintenance(orm.em, { codec });

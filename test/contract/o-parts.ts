@@ -1,11 +1,5 @@
 import { DeadlockException, type EntityManager } from '@mikro-orm/core';
-import {
-  SessionMaintenance,
-  type DatabaseError,
-  type ImportResult,
-  type MaintenanceResult,
-  type PruneOptions,
-} from '../../src/index.js';
+import { SessionMaintenance, type DatabaseError, type MaintenanceResult, type PruneOptions } from '../../src/index.js';
 import type { Codec } from '../../src/codecs/index.js';
 import { upTo } from './log-tools.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
@@ -42,11 +36,7 @@ const EACH = { batchSize: 5, pauseMs: 0 };
 /** The calls, each with a transaction for each session. */
 const CALLS: Record<
   string,
-  (
-    by: SessionMaintenance,
-    owner: { appName: string; userId: string },
-    records: unknown[],
-  ) => Promise<MaintenanceResult | ImportResult>
+  (by: SessionMaintenance, owner: { appName: string; userId: string }, records: unknown[]) => Promise<MaintenanceResult>
 > = {
   prune: (by, owner) => by.prune({ ...owner, ...EACH, idleFor: DAY }),
   trim: (by, owner) => by.trim({ ...owner, ...EACH, batchSize: 3, keepLast: 1 }),
@@ -79,7 +69,7 @@ partsSuite.own(
       if (userId !== 'importSessions') {
         const first = await run(1);
         expect(first).toMatchObject({ code: 'ADK_DATABASE', outcome: 'none', message: /Nothing was written/ });
-        expect((first as DatabaseError).done).toBeUndefined();
+        expect((first as DatabaseError).result).toBeUndefined();
         expect(await count()).toEqual(before);
       }
       const error = (await run(3)) as DatabaseError;
@@ -92,10 +82,10 @@ partsSuite.own(
         Math.abs(after.events - before.events),
       ];
       expect(events).toBeGreaterThan(0);
-      expect([userId, error.done]).toMatchObject([userId, { sessions, events }]);
+      expect([userId, error.result]).toMatchObject([userId, { done: { sessions, events } }]);
       // The same call again does the rest.
       const rest = await call(new SessionMaintenance(orm.em), owner, records);
-      expect(rest).toMatchObject({ sessions: 1 });
+      expect(rest).toMatchObject({ done: { sessions: 1 } });
     }
   },
 );
@@ -117,12 +107,12 @@ partsSuite.own('O1', 'a reencode that fails after some transactions says what it
   const failing = new SessionMaintenance(em, { codec, retry: { attempts: 1 } });
   const whole = new SessionMaintenance(orm.em, { codec });
   const owner = { appName: app, batchSize: 5, pauseMs: 0 };
-  const { texts } = await whole.reencode({ ...owner, dryRun: true });
+  const { done } = await whole.reencode({ ...owner, dryRun: true });
   expect(await errorOf(failing.reencode(owner))).toMatchObject({
     outcome: 'partial',
-    done: { texts: 10, batches: 2 },
+    result: { done: { texts: 10 }, batches: 2 },
   });
-  expect(await whole.reencode(owner)).toMatchObject({ texts: texts - 10 });
+  expect(await whole.reencode(owner)).toMatchObject({ done: { texts: done.texts - 10 } });
 });
 
 partsSuite.own('O1', 'an error that ends an import midway says what was written', async (context) => {
@@ -131,11 +121,14 @@ partsSuite.own('O1', 'an error that ends an import midway says what was written'
   const records = await exported(orm, { appName: app, userId: 'alice' });
   await new SessionMaintenance(orm.em).eraseUser({ appName: app, userId: 'alice' });
   const error = await errorOf(new SessionMaintenance(orm.em).importSessions([...records, { type: 'other' }]));
-  expect(error).toMatchObject({ code: 'ADK_INVALID_ARGUMENT', done: { sessions: 2, events: 8, records: 16 } });
+  expect(error).toMatchObject({
+    code: 'ADK_INVALID_ARGUMENT',
+    result: { done: { sessions: 2, events: 8, records: 16 } },
+  });
   expect(await count()).toEqual({ sessions: 2, events: 8 });
   const early = await errorOf(new SessionMaintenance(orm.em).importSessions([{ type: 'other' }, ...records]));
   expect(early).toMatchObject({ code: 'ADK_INVALID_ARGUMENT' });
-  expect(early).not.toHaveProperty('done', expect.anything());
+  expect(early).not.toHaveProperty('result', expect.anything());
 });
 
 partsSuite.own(
@@ -145,11 +138,11 @@ partsSuite.own(
     const { app, orm } = context;
     const all = { sessions: 3, events: 12 };
     const expected: Record<string, object> = {
-      prune: { ...all, batches: 3 },
-      trim: { sessions: 3, events: 9, batches: 3 },
+      prune: { done: all, batches: 3 },
+      trim: { done: { sessions: 3, events: 9 }, batches: 3 },
       // Their state, and their entries of the log.
-      eraseUser: { ...all, stateKeys: 1, batches: 5 },
-      importSessions: all,
+      eraseUser: { done: { ...all, stateKeys: 1 }, batches: 5 },
+      importSessions: { done: all, batches: 4 },
     };
     for (const [userId, call] of Object.entries(CALLS)) {
       await three(context, userId);

@@ -659,7 +659,8 @@ artifactSuite.own(
     const bytes = randomBytes(LARGE);
     const codec = encrypting();
     const { maintenance } = adkServices(peer.em, { codec });
-    const encrypt = async () => expect(await maintenance.reencode({ appName: app })).toMatchObject({ texts: 1 });
+    const encrypt = async () =>
+      expect(await maintenance.reencode({ appName: app })).toMatchObject({ done: { texts: 1 } });
     const reader = () => filesOf(context, { codec }, beforeParts(orm.em, encrypt));
     await filesOf(context).save('loaded', png(bytes));
     expect(await reader().load('loaded')).toEqual(png(bytes));
@@ -684,7 +685,9 @@ artifactSuite.own(
     };
     const services = () => adkServices(beforeParts(orm.em, replace), options);
     await filesOf(context).save('f', png(randomBytes(LARGE)));
-    expect(await services().maintenance.reencode({ appName: app })).toMatchObject({ texts: 0, unreadable: 0 });
+    expect(await services().maintenance.reencode({ appName: app })).toMatchObject({
+      done: { texts: 0, unreadable: 0 },
+    });
     expect(await others.load('f')).toEqual(text('new'));
 
     // A file takes one writer at a time, and a fork reads while it writes.
@@ -973,26 +976,27 @@ artifactSuite.own(
     const maintenance = (options: typeof first) => adkServices(orm.em, options).maintenance;
 
     expect(await maintenance(first).reencode({ appName: app, dryRun: true })).toMatchObject({
-      texts: 6,
-      unreadable: 0,
+      done: { texts: 6, unreadable: 0 },
     });
     expect(await plain.load('f', 0)).toEqual(text('x'));
-    expect(await maintenance(first).reencode({ appName: app, userId: 'bob' })).toMatchObject({ texts: 1 });
+    expect(await maintenance(first).reencode({ appName: app, userId: 'bob' })).toMatchObject({ done: { texts: 1 } });
     // In several transactions.
     expect(await maintenance(first).reencode({ appName: app, batchSize: 2, maxBatches: 1 })).toMatchObject({
-      texts: 2,
+      done: { texts: 2 },
       more: true,
     });
-    expect(await maintenance(first).reencode({ appName: app, batchSize: 2 })).toMatchObject({ texts: 3, more: false });
+    expect(await maintenance(first).reencode({ appName: app, batchSize: 2 })).toMatchObject({
+      done: { texts: 3 },
+      more: false,
+    });
     await expectCode(plain.load('f', 1), 'ADK_CODEC', /codec option/);
 
     for (const options of [second, off, first]) {
       expect(await maintenance(options).reencode({ appName: app })).toMatchObject({
-        texts: 6,
+        done: { texts: 6, unreadable: 0 },
         skipped: 0,
-        unreadable: 0,
       });
-      expect(await maintenance(options).reencode({ appName: app })).toMatchObject({ texts: 0, batches: 0 });
+      expect(await maintenance(options).reencode({ appName: app })).toMatchObject({ done: { texts: 0 }, batches: 0 });
       const { load, service, key } = filesOf(context, options);
       for (const [version, part] of parts.entries()) expect(await load('f', version)).toEqual(part);
       expect(await load('user:home')).toEqual(text('Oslo'));
@@ -1001,14 +1005,13 @@ artifactSuite.own(
 
     // What lacks a codec that is required is left, unless it is to be adopted.
     await plain.save('f', text('plain'));
-    expect(await maintenance(second).reencode({ appName: app })).toMatchObject({ texts: 6, unreadable: 1 });
+    expect(await maintenance(second).reencode({ appName: app })).toMatchObject({ done: { texts: 6, unreadable: 1 } });
     expect(await maintenance(second).reencode({ appName: app, adoptPlain: true })).toMatchObject({
-      texts: 1,
-      unreadable: 0,
+      done: { texts: 1, unreadable: 0 },
     });
     expect(await filesOf(context, second).load('f')).toEqual(text('plain'));
     await query('delete from adk_artifact_parts where part = 1 and version = 1 and app_name = ?', [app]);
-    expect(await maintenance(first).reencode({ appName: app })).toMatchObject({ texts: 6, unreadable: 1 });
+    expect(await maintenance(first).reencode({ appName: app })).toMatchObject({ done: { texts: 6, unreadable: 1 } });
     await expectCode(maintenance({ codec: [] }).reencode({ appName: app }), 'ADK_CODEC', 'not in the codec option');
   },
 );
@@ -1063,7 +1066,7 @@ artifactSuite.own('P11', 'a soft deletion keeps them, and what ends it deletes t
   await filled(context, 'second');
   await softly.deleteSession({ ...key, sessionId: 'second' });
   const left = await rowsOf(context);
-  expect(await maintenance.prune({ appName: context.app, deletedFor: 0 })).toMatchObject({ sessions: 2 });
+  expect(await maintenance.prune({ appName: context.app, deletedFor: 0 })).toMatchObject({ done: { sessions: 2 } });
   expect(await rowsOf(context)).toEqual([left[0]! - 2, left[1]! - 3, 0]);
 });
 
@@ -1074,7 +1077,9 @@ artifactSuite.own('P11', 'prune deletes them, and trim and rewind change none', 
   await maintenance.trim({ appName: context.app, keepLast: 2 });
   await sessionService.rewindSession(key, { at: 4 });
   expect(await rowsOf(context)).toEqual(ALL);
-  expect(await maintenance.prune({ appName: context.app, idleFor: 0, batchSize: 1 })).toMatchObject({ sessions: 1 });
+  expect(await maintenance.prune({ appName: context.app, idleFor: 0, batchSize: 1 })).toMatchObject({
+    done: { sessions: 1 },
+  });
   expect(await rowsOf(context)).toEqual(OTHERS);
 });
 
@@ -1086,15 +1091,17 @@ artifactSuite.own(
     await save('f', text("bob's"), { ...key, userId: 'bob' });
     await save('user:f', text('elsewhere'), { ...key, appName: `${context.app}2` });
     const of = { appName: context.app, userId: 'alice' };
-    expect(await maintenance.eraseUser({ ...of, dryRun: true })).toMatchObject({ artifacts: 4 });
+    expect(await maintenance.eraseUser({ ...of, dryRun: true })).toMatchObject({ done: { artifacts: 4 } });
     expect(await maintenance.eraseUser({ ...of, batchSize: 3, maxBatches: 1 })).toMatchObject({
-      artifacts: 3,
+      done: { artifacts: 3 },
       more: true,
     });
-    expect(await maintenance.eraseUser(of)).toMatchObject({ artifacts: 1, sessions: 1, more: false });
+    expect(await maintenance.eraseUser(of)).toMatchObject({ done: { artifacts: 1, sessions: 1 }, more: false });
     expect(await rowsOf(context)).toEqual([1, 1, 0]);
     expect(await rowsOf({ ...context, app: `${context.app}2` })).toEqual([1, 1, 0]);
-    expect(await maintenance.eraseUser({ ...of, appName: `${context.app}2` })).toMatchObject({ artifacts: 1 });
+    expect(await maintenance.eraseUser({ ...of, appName: `${context.app}2` })).toMatchObject({
+      done: { artifacts: 1 },
+    });
   },
 );
 

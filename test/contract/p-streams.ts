@@ -278,18 +278,18 @@ streamSuite.own('P15', 'reencode and an export keep what came as a stream', asyn
   await fileOf(context, options[0]).save(pieces(content));
   for (const each of options.slice(1)) {
     const { maintenance } = adkServices(orm.em, each);
-    expect(await maintenance.reencode({ appName: app })).toMatchObject({ texts: 1, unreadable: 0 });
-    expect(await maintenance.reencode({ appName: app })).toMatchObject({ texts: 0 });
+    expect(await maintenance.reencode({ appName: app })).toMatchObject({ done: { texts: 1, unreadable: 0 } });
+    expect(await maintenance.reencode({ appName: app })).toMatchObject({ done: { texts: 0 } });
     expect((await fileOf(context, each).read()).equals(content)).toBe(true);
   }
   const { maintenance } = adkServices(orm.em, options[2]);
   const records = await allOf(maintenance.exportSessions({ appName: app }));
   const { service, file, read } = fileOf(context, options[2]);
   await service.deleteArtifact(file);
-  expect(await maintenance.importSessions(records)).toMatchObject({ artifactVersions: 1 });
+  expect(await maintenance.importSessions(records)).toMatchObject({ done: { artifactVersions: 1 } });
   expect(await rowsOf(context)).toEqual([1, 1, 6]);
   expect((await read()).equals(content)).toBe(true);
-  expect(await maintenance.importSessions(records)).toMatchObject({ artifactVersions: 0 });
+  expect(await maintenance.importSessions(records)).toMatchObject({ done: { artifactVersions: 0 } });
   expect(await allOf(maintenance.exportSessions({ appName: app }))).toEqual(records);
 });
 

@@ -558,24 +558,24 @@ memorySuite.own(
     const times = () =>
       query('select memory_id, time, create_time from adk_memories where app_name = ? order by memory_id', [app]);
     const before = await times();
-    expect(await reencode(first, { dryRun: true })).toMatchObject({ texts: 3, unreadable: 0 });
+    expect(await reencode(first, { dryRun: true })).toMatchObject({ done: { texts: 3, unreadable: 0 } });
     expect(await reencode(first, { userId: 'alice', batchSize: 1, maxBatches: 1 })).toMatchObject({
-      texts: 1,
+      done: { texts: 1 },
       more: true,
     });
-    expect(await reencode(first, { batchSize: 1 })).toMatchObject({ texts: 2, more: false });
+    expect(await reencode(first, { batchSize: 1 })).toMatchObject({ done: { texts: 2 }, more: false });
     for (const options of [second, off, first]) {
-      expect(await reencode(options)).toMatchObject({ texts: 3, skipped: 0, unreadable: 0 });
-      expect(await reencode(options)).toMatchObject({ texts: 0, batches: 0 });
+      expect(await reencode(options)).toMatchObject({ done: { texts: 3, unreadable: 0 }, skipped: 0 });
+      expect(await reencode(options)).toMatchObject({ done: { texts: 0 }, batches: 0 });
       const found = await new MikroOrmMemoryService(orm.em, options).searchMemory({ ...alice, query: 'which secret' });
       expect(found.memories.map(({ id }) => id).toSorted()).toEqual(['s0', 's1', 'shared']);
       expect(await times()).toEqual(before);
     }
     await say('t', 'a plain secret');
-    expect(await reencode(second)).toMatchObject({ texts: 3, unreadable: 1 });
-    expect(await reencode(second, { adoptPlain: true })).toMatchObject({ texts: 1, unreadable: 0 });
+    expect(await reencode(second)).toMatchObject({ done: { texts: 3, unreadable: 1 } });
+    expect(await reencode(second, { adoptPlain: true })).toMatchObject({ done: { texts: 1, unreadable: 0 } });
     await query("update adk_memories set memory_id = 'x' where app_name = ? and memory_id = 's0'", [app]);
-    expect(await reencode(first)).toMatchObject({ texts: 3, unreadable: 1 });
+    expect(await reencode(first)).toMatchObject({ done: { texts: 3, unreadable: 1 } });
   },
 );
 
@@ -969,7 +969,7 @@ memorySuite.own(
     expect(await search('Which dogs?')).toHaveLength(2);
     expect(
       await new SessionMaintenance(context.orm.em, second).reencode({ appName: context.app, userId: 'alice' }),
-    ).toMatchObject({ texts: 2, unreadable: 0 });
+    ).toMatchObject({ done: { texts: 2, unreadable: 0 } });
     for (const vector of await stored()) expect(vector).toMatch(/"key":"k2"/);
     expect(await search('Which dogs?')).toHaveLength(2);
     await say('s', 'my hound', 'my puppy');
@@ -1105,11 +1105,11 @@ memorySuite.own(
     await service.addEventsToMemory({ ...key, userId: 'bob', sessionId: 's1', events: [saying('x', { id: 'b' })] });
     const maintenance = new SessionMaintenance(context.orm.em);
     const dry = await maintenance.eraseUser({ ...key, dryRun: true });
-    expect(dry.memories).toBe(26);
+    expect(dry.done.memories).toBe(26);
     const first = await maintenance.eraseUser({ ...key, batchSize: 10, maxBatches: 1 });
-    expect(first).toMatchObject({ memories: 10, more: true });
+    expect(first).toMatchObject({ done: { memories: 10 }, more: true });
     expect(await maintenance.eraseUser({ userId: 'alice', appName: key.appName, batchSize: 10 })).toMatchObject({
-      memories: 16,
+      done: { memories: 16 },
     });
     expect(await idsOf(context)).toEqual(['b']);
     expect(await maintenance.stats({ appName: key.appName })).toMatchObject({ memories: 1, memoryBytes: 68 });
@@ -1152,9 +1152,9 @@ memorySuite.own('Q10', 'prune deletes expired memories, of an app or a user, and
   await memoryOf(context).say('ever', 'still there');
   const maintenance = new SessionMaintenance(context.orm.em);
   const options = { appName: key.appName, idleFor: 1e12 };
-  expect(await maintenance.prune({ ...options, userId: 'bob' })).toMatchObject({ memories: 0 });
-  expect(await maintenance.prune({ ...options, dryRun: true })).toMatchObject({ memories: 2, sessions: 0 });
-  expect(await maintenance.prune({ ...options, batchSize: 1 })).toMatchObject({ memories: 2 });
+  expect(await maintenance.prune({ ...options, userId: 'bob' })).toMatchObject({ done: { memories: 0 } });
+  expect(await maintenance.prune({ ...options, dryRun: true })).toMatchObject({ done: { memories: 2, sessions: 0 } });
+  expect(await maintenance.prune({ ...options, batchSize: 1 })).toMatchObject({ done: { memories: 2 } });
   expect(await idsOf(context)).toEqual(['ever0', 'later0']);
 });
 

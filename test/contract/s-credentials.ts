@@ -209,7 +209,7 @@ credentialSuite.own(
     const reencode = (currentKey?: string) =>
       new SessionMaintenance(orm.em, { codec: codecOf(currentKey) }).reencode({ appName: app, adoptPlain: true });
     const stored = async () => (await rowsOf(context)).map(({ data }) => JSON.stringify(data));
-    expect(await reencode('k2')).toMatchObject({ texts: 1, unreadable: 1 });
+    expect(await reencode('k2')).toMatchObject({ done: { texts: 1, unreadable: 1 } });
     const after = await stored();
     expect(after).toEqual([expect.stringContaining('k2'), expect.not.stringContaining('adk-codec')]);
     expect((await service.loadCredential(configOf('k'), toolOf(app)))?.http?.credentials.token).toBe(TOKEN);
@@ -235,7 +235,7 @@ credentialSuite.own('S4', 'a credential goes with its user, and is in no export'
   expect(await credentialService!.deleteCredential(address)).toBe(false);
   await expectCode(credentialService!.deleteCredential({ ...address, credentialKey: '' }), 'ADK_INVALID_KEY');
   const erase = (dryRun: boolean) => maintenance.eraseUser({ appName: app, userId: 'alice', dryRun });
-  expect(await erase(true)).toMatchObject({ sessions: 1, credentials: 2 });
-  expect(await erase(false)).toMatchObject({ sessions: 1, credentials: 2 });
+  expect(await erase(true)).toMatchObject({ done: { sessions: 1, credentials: 2 } });
+  expect(await erase(false)).toMatchObject({ done: { sessions: 1, credentials: 2 } });
   expect(await rowsOf(context)).toMatchObject([{ user_id: 'bob', credential_key: 'b' }]);
 });

@@ -3,12 +3,18 @@ import {
   CallInParts,
   Database,
   Import,
+  type ImportedKind,
   IMPORT_OPTIONS,
   importModeOf,
   type ExportRecord,
 } from '../../../src/internal.js';
 import { aBoolean, aFunction, anything, keyConditions, object } from '../../../src/model/arguments.js';
-import { InvalidArgumentError, type CommonOptions, type ErrorContext, type ImportResult } from '../../../src/index.js';
+import {
+  InvalidArgumentError,
+  type CommonOptions,
+  type ErrorContext,
+  type MaintenanceResult,
+} from '../../../src/index.js';
 import { callHost } from '../../../src/model/host-callbacks.js';
 import { COMMON_OPTIONS } from '../../../src/model/options.js';
 import { ForeignStore } from './foreign-store.js';
@@ -35,7 +41,7 @@ const checkOptions = object<ImportFromOptions>(
  * use.
  *
  * ```ts
- * const { sessions, refused } = await importFrom({ from: source.em, to: orm.em, dryRun: true });
+ * const { done, skipped } = await importFrom({ from: source.em, to: orm.em, dryRun: true });
  * ```
  *
  * Another call imports the sessions that are new since, and with `onExisting: 'replace'` also replaces those that have changed in
@@ -48,7 +54,7 @@ const checkOptions = object<ImportFromOptions>(
  * @throws DatabaseError, CodecError as the methods of `SessionMaintenance`.
  * @throws InsideTransactionError inside a transaction of one of the two.
  */
-export async function importFrom(options: ImportFromOptions): Promise<ImportResult> {
+export async function importFrom(options: ImportFromOptions): Promise<MaintenanceResult<ImportedKind>> {
   options = checkOptions(options, 'The options of importFrom');
   const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress, as = {} } = options;
   if (options.as && typeof from !== 'string')
@@ -57,6 +63,7 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportResu
   const database = new Database(to, options);
   const call = new CallInParts(database, context);
   const left = { refused: 0, annulled: 0 };
+  let more = false;
   const onRefusedRow = (row: RefusedRow) => {
     left.refused++;
     callHost(onRefused, row);
@@ -68,11 +75,12 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportResu
       ? savedSessions(from, { as, refuse, onAnnulled })
       : await storedSessions(from, options, { refuse, onAnnulled });
   const target = new Import(call, { ...importModeOf(options), isDryRun, isForeign: true });
-  const done = () => ({ ...target.result, ...left });
-  return call.run(done, () =>
+  const result = () => ({ ...target.result, done: { ...target.result.done, ...left }, more });
+  return call.run(result, () =>
     writeForeign(records, target, onRefusedRow, () => {
-      callHost(onProgress, done());
-      return signal?.aborted !== true;
+      callHost(onProgress, result());
+      more = signal?.aborted === true;
+      return !more;
     }),
   );
 }

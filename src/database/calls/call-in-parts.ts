@@ -1,7 +1,7 @@
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { AdkMikroOrmError, DatabaseError } from '../../model/errors.js';
 import type { ErrorContext } from '../../model/options.js';
-import type { ImportResult, MaintenanceResult } from '../../model/results.js';
+import type { MaintenanceResult } from '../../model/results.js';
 import type { Run } from '../dialects/dialect.js';
 import type { Database } from './database.js';
 import { onceOnRows } from './once.js';
@@ -49,17 +49,14 @@ export class CallInParts {
    * @param result returns the result so far.
    * @returns the whole result.
    */
-  run<Result extends MaintenanceResult | ImportResult>(
-    result: () => Result,
-    work: () => Promise<void>,
-  ): Promise<Result> {
+  run<Result extends MaintenanceResult>(result: () => Result, work: () => Promise<void>): Promise<Result> {
     return this.database.observe(this.#call, async () => {
       try {
         await work();
       } catch (error) {
         if (!this.#isStored || !(error instanceof AdkMikroOrmError)) throw error;
         if (error instanceof DatabaseError) throw error.after(result());
-        error.done = result();
+        error.result = result();
         throw error;
       }
       return result();

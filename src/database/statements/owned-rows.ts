@@ -1,5 +1,4 @@
 import type { ExportRecord } from '../../model/records.js';
-import type { MaintenanceResult } from '../../model/results.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
 import type { Run, Sql } from '../dialects/dialect.js';
 import { allOf, ifGiven, placeholders } from '../sql/tables.js';
@@ -85,8 +84,8 @@ interface OwnedRecords {
  */
 export interface OwnedRows {
   readonly name: string;
-  /** How a result counts them; absent if it does not. */
-  readonly counted?: (rows: number) => Partial<MaintenanceResult>;
+  /** Whether results count deleted rows, by the name. */
+  readonly isCounted?: boolean;
   /**
    * @param userId limits the search to apps in which this user has rows, if a kind can find these with less reading.
    * @returns the next app by name that has some; undefined if there is none.

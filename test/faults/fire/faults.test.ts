@@ -1,7 +1,14 @@
 import { createEvent, type Event, type Session } from '@google/adk';
 import { MikroORM, type EntityManager, type Options } from '@mikro-orm/core';
 import { adkEntities } from '../../../entities/index.js';
-import { EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance, migrate } from '../../../src/index.js';
+import {
+  EventLog,
+  MikroOrmSessionService,
+  SessionLeases,
+  SessionMaintenance,
+  migrate,
+  type MaintenanceResult,
+} from '../../../src/index.js';
 import { keyOf } from '../processes/protocol.js';
 import { readTables, upTo } from '../processes/tables.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
@@ -398,7 +405,7 @@ const COMMIT = /commit\0?$/;
         (
           by: SessionMaintenance,
           records: unknown[],
-          onProgress: (done: { sessions: number }) => void,
+          onProgress: (result: MaintenanceResult) => void,
         ) => Promise<unknown>
       > = {
         prune: (by, _, onProgress) => by.prune({ userId: 'prune', idleFor: DAY, ...each, onProgress }),
@@ -429,10 +436,14 @@ const COMMIT = /commit\0?$/;
       test.each(Object.keys(calls))('%s: the server goes away after two of them', async (userId) => {
         const { records, stored } = await fill(userId);
         const by = new SessionMaintenance((await open()).em, { retry: { forMs: 0 } });
-        const error: unknown = await calls[userId]!(by, records, ({ sessions }) => {
-          if (sessions === 2) proxy.refuse();
+        const error: unknown = await calls[userId]!(by, records, ({ done }) => {
+          if (done['sessions'] === 2) proxy.refuse();
         }).catch((error: unknown) => error);
-        expect(error).toMatchObject({ code: 'ADK_DATABASE', outcome: 'partial', done: { sessions: 2, events: 4 } });
+        expect(error).toMatchObject({
+          code: 'ADK_DATABASE',
+          outcome: 'partial',
+          result: { done: { sessions: 2, events: 4 } },
+        });
         // A trimmed session stays.
         expect(await stored()).toEqual({ sessions: userId === 'trim' ? 0 : 2, events: 4 });
         proxy.open();
@@ -443,8 +454,8 @@ const COMMIT = /commit\0?$/;
         const { records, stored } = await fill(userId);
         const by = new SessionMaintenance((await open()).em);
         let lost = proxy.loseAnswer(COMMIT);
-        const done = await calls[userId]!(by, records, ({ sessions }) => {
-          if (sessions === 2) lost = lost.then(() => proxy.loseAnswer(COMMIT));
+        const done = await calls[userId]!(by, records, ({ done }) => {
+          if (done['sessions'] === 2) lost = lost.then(() => proxy.loseAnswer(COMMIT));
         });
         await lost;
         expect(done).toMatchObject({ sessions: 4, events: 8 });
@@ -459,7 +470,7 @@ const COMMIT = /commit\0?$/;
           lost ??= proxy.loseAnswer(COMMIT, async () => proxy.refuse());
         }).catch((error: unknown) => error);
         await lost;
-        expect(error).toMatchObject({ outcome: 'unknown', done: { sessions: 1, events: 2 } });
+        expect(error).toMatchObject({ outcome: 'unknown', result: { done: { sessions: 1, events: 2 } } });
         expect((error as Error).message).toContain('whether the one that failed is stored is not known');
       });
     });

@@ -89,9 +89,9 @@ test.each(databasesOfUrls())(
       await maintenance.reencode();
       await kill(appending.child);
       const isDone = async () => {
-        const { texts, skipped, unreadable } = await maintenance.reencode();
-        expect(unreadable).toBe(0);
-        return texts === 0 && skipped === 0;
+        const { done, skipped } = await maintenance.reencode();
+        expect(done.unreadable).toBe(0);
+        return done.texts === 0 && skipped === 0;
       };
       while (!(await isDone())) continue;
 

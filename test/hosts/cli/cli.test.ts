@@ -200,7 +200,7 @@ describe.each(databases)('on %s', (name) => {
     const { out: saved } = await run(['export', ...names, '--format', 'session', '--url', url]);
     for (const input of [records, saved]) {
       const other = await open();
-      expect(await json(['import', '-', '--url', other.url], 0, input)).toMatchObject({ sessions: 1 });
+      expect(await json(['import', '-', '--url', other.url], 0, input)).toMatchObject({ done: { sessions: 1 } });
       const read = await other.service.getSession({ ...support, userId: 'ada', sessionId: session.id });
       expect(read?.state).toEqual({ text });
     }
@@ -222,7 +222,7 @@ describe.each(databases)('on %s', (name) => {
       });
     }
     await writeFile(file, records.replace(/^/gm, '\uFEFF'));
-    expect(await json(['import', file, '--url', other.url])).toMatchObject({ sessions: 1 });
+    expect(await json(['import', file, '--url', other.url])).toMatchObject({ done: { sessions: 1 } });
     expect(await other.service.getSession({ ...support, userId: 'ada', sessionId: id })).toBeDefined();
   });
 
@@ -237,17 +237,18 @@ describe.each(databases)('on %s', (name) => {
     // There is no terminal to ask.
     expect(await run(prune)).toMatchObject({ code: 2, out: '', err: expect.stringContaining('--yes') });
     expect(await json([...prune, '--user', 'ada', '--yes', '--batch-size', '4', '--max-batches', '1'])).toMatchObject({
-      sessions: 1,
+      done: { sessions: 1 },
       more: true,
     });
 
     const left = (await service.listSessions({ appName: 'support' })).sessions;
     expect(left).toHaveLength(2);
     expect(await json(['trim', '--app', 'support', '--keep-last', '1', '--yes', '--url', url])).toMatchObject({
-      sessions: 2,
-      events: 4,
+      done: { sessions: 2, events: 4 },
     });
-    expect(await json(['erase-user', 'bob', '--yes', '--url', url])).toMatchObject({ sessions: 1, stateKeys: 1 });
+    expect(await json(['erase-user', 'bob', '--yes', '--url', url])).toMatchObject({
+      done: { sessions: 1, stateKeys: 1 },
+    });
     const lease = await new SessionLeases(orm.em).acquire(
       { ...support, sessionId: left.find(({ userId }) => userId === 'ada')!.id },
       { holder: 'a worker' },
@@ -256,7 +257,9 @@ describe.each(databases)('on %s', (name) => {
     expect(await run(['erase-user', 'ada', '--yes', '--url', url])).toMatchObject(notErased);
     const skipped = await run([...prune, '--yes']);
     expect(skipped).toMatchObject({ code: 0, err: expect.stringContaining('Somebody is at work in them') });
-    expect(await json([...prune, '--yes', '--include-leased'])).toMatchObject({ sessions: 1, skipped: 0, more: false });
+    expect(await json([...prune, '--yes', '--include-leased'])).toMatchObject({
+      ...{ done: { sessions: 1 }, skipped: 0, more: false },
+    });
     await lease.release().catch(() => undefined);
     expect(await json(['stats', '--url', url])).toMatchObject({ sessions: 0 });
   });
@@ -279,10 +282,12 @@ describe.each(databases)('on %s', (name) => {
 
     const other = await open();
     expect(await json(['import', file, '--url', other.url])).toEqual({
-      ...{ sessions: 1, events: 3, artifactVersions: 0, memories: 0, records: 5, refused: 0, annulled: 0, skipped: 0 },
+      done: { sessions: 1, events: 3, artifactVersions: 0, memories: 0, records: 5, refused: 0, annulled: 0 },
+      ...{ skipped: 0, batches: 2, more: false },
     });
     expect(await json(['import', '-', '--url', other.url], 0, piped.out)).toEqual({
-      ...{ sessions: 0, events: 0, artifactVersions: 0, memories: 0, records: 5, refused: 0, annulled: 0, skipped: 1 },
+      done: { sessions: 0, events: 0, artifactVersions: 0, memories: 0, records: 5, refused: 0, annulled: 0 },
+      ...{ skipped: 1, batches: 2, more: false },
     });
     const input = piped.out.replace(/"text":"[^"]*"/, '"text":1187654321098765433');
     expect(await runAlone(['import', '-', '--url', other.url], { input })).toMatchObject({
@@ -401,14 +406,15 @@ describe.each(databases)('on %s', (name) => {
     const strict = path.join(folder, `${name}-strict.mjs`);
     await writeFile(strict, `import codec from ${JSON.stringify(codec)}; export default { ...codec, required: true };`);
     const counting = ['reencode', '--url', url, '--codec', strict, '--dry-run'];
-    const { unreadable } = await json(counting, 1);
-    expect(await json([...counting, '--adopt-plain'])).toMatchObject({ unreadable: 0, texts: unreadable });
+    const {
+      done: { unreadable },
+    } = await json(counting, 1);
+    expect(await json([...counting, '--adopt-plain'])).toMatchObject({ done: { unreadable: 0, texts: unreadable } });
 
     const first = await json(['reencode', '--url', url, '--codec', codec, '--batch-size', '2', '--max-batches', '1']);
-    const all = { unreadable: 0, skipped: 0 };
-    expect(first).toMatchObject({ ...all, texts: 2, batches: 1, more: true });
+    expect(first).toMatchObject({ done: { texts: 2, unreadable: 0 }, skipped: 0, batches: 1, more: true });
     expect(await json(['reencode', '--url', url, '--codec', codec])).toMatchObject({
-      ...{ ...all, texts: unreadable - 2, more: false },
+      ...{ done: { texts: unreadable - 2, unreadable: 0 }, skipped: 0, more: false },
     });
 
     const key = ['support', 'ada', session.id, '--url', url];
@@ -625,10 +631,13 @@ describe('in general', () => {
     child.kill('SIGINT');
     const { code, out, err } = await seen;
     expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('run the same command again to continue') });
-    const { sessions, more } = JSON.parse(out);
+    const {
+      done: { sessions },
+      more,
+    } = JSON.parse(out);
     expect(more).toBe(true);
     expect((await service.listSessions(support)).sessions).toHaveLength(60 - sessions);
-    expect(await json(prune)).toMatchObject({ sessions: 60 - sessions, more: false });
+    expect(await json(prune)).toMatchObject({ done: { sessions: 60 - sessions }, more: false });
   });
 
   test('prune says what happens to rows of the host, and names what they keep', async () => {
@@ -940,9 +949,9 @@ describe('in general', () => {
     for (const statement of ADK_JS_ON_SQLITE) await source.orm.em.getConnection().execute(statement);
     const { url } = await open();
     const from = ['import', '--from', source.url, '--url', url];
-    expect(await json([...from, '--dry-run'])).toMatchObject({ sessions: 1, events: 1, refused: 0 });
+    expect(await json([...from, '--dry-run'])).toMatchObject({ done: { sessions: 1, events: 1, refused: 0 } });
     expect(await json(['stats', '--url', url])).toMatchObject({ sessions: 0 });
-    expect(await json(from)).toMatchObject({ sessions: 1, events: 1, refused: 0 });
+    expect(await json(from)).toMatchObject({ done: { sessions: 1, events: 1, refused: 0 } });
     expect((await run(['show', 'shop', 'ada', 'old', '--url', url])).out).toContain('step = 1');
   });
 });

@@ -47,10 +47,10 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
       expect(rows.map(({ data }) => (data as Event).author)).toEqual(authors);
       expect((rows[3]!.data as Event).content?.parts).toMatchObject([{ functionResponse: { id: 'killed' } }]);
     }),
-  'docs/guides/delete-a-person.md Delete a person': async (_given, { copy, owned }) => {
+  'docs/guides/delete-a-person.md Delete a person': async (_given, { copy, planned }) => {
     const kinds = (copy as string[]).map((line) => (JSON.parse(line) as { type: string }).type);
     expect(kinds).toEqual(['session', 'event', 'event', 'event']);
-    expect(owned).toEqual({ Order: 1 });
+    expect(planned).toMatchObject({ done: { Order: 1 } });
     await withSessions(async (em) => expect([await em.count(AdkSession), await em.count(AdkEvent)]).toEqual([0, 0]));
   },
   'docs/guides/files-of-a-conversation.md Files of a conversation': (_given, { listed, text }) => {
@@ -163,14 +163,14 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(session.events).toHaveLength(2);
   },
   'docs/maintenance.md Maintenance': async ({ orm }, { pruned, stats, erased }) => {
-    expect(pruned).toMatchObject({ sessions: 0, more: false });
+    expect(pruned).toMatchObject({ done: { sessions: 0 }, more: false });
     expect(stats).toMatchObject({ sessions: 1, eventsPerSession: { largest: 1 } });
-    expect(erased).toMatchObject({ sessions: 1, events: 1, stateKeys: 1 });
+    expect(erased).toMatchObject({ done: { sessions: 1, events: 1, stateKeys: 1 } });
     expect([await orm.em.fork().count(AdkSession), await orm.em.fork().count(AdkUserState)]).toEqual([0, 0]);
   },
   'docs/maintenance.md What models used': (_given, { rows }) => expect(rows).toBeInstanceOf(Array),
   'docs/maintenance.md Export and import': async ({ other }, { written }) => {
-    expect(written).toMatchObject({ sessions: 1, events: 1, records: 3, refused: 0 });
+    expect(written).toMatchObject({ done: { sessions: 1, events: 1, records: 3, refused: 0 } });
     expect(await other.em.fork().count(AdkEvent)).toBe(1);
   },
   "docs/migrate-from.md From ADK's own stores": async ({ service }, { planned, imported }) => {
@@ -180,7 +180,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(await service.getSession(key)).toMatchObject({ state: { step: 1 }, events: [{ author: 'user' }] });
   },
   'docs/migrate-from.md Saved sessions': async ({ service }, { saved }) => {
-    expect(saved).toMatchObject({ sessions: 1, events: 1, refused: 0 });
+    expect(saved).toMatchObject({ done: { sessions: 1, events: 1, refused: 0 } });
     const key = { appName: 'shop', userId: 'ada', sessionId: 'saved' };
     expect(await service.getSession(key)).toMatchObject({ events: [{ id: 'said' }] });
   },

@@ -87,22 +87,22 @@ async function main(): Promise<void> {
   const records: unknown[] = [];
   for await (const record of maintenance.exportSessions({ appName: 'app' })) records.push(record);
   await observe('onProgress of importSessions', async (onProgress) => {
-    const { records: read } = await maintenance.importSessions(records, { onProgress });
-    return read === records.length;
+    const { done } = await maintenance.importSessions(records, { onProgress });
+    return done.records === records.length;
   });
   await observe('onProgress of reencode', async (onProgress) => {
     const codec = { name: 'none', encode: (data: Uint8Array) => ({ data }), decode: ({ data }: CodecData) => data };
-    const { texts } = await new SessionMaintenance(orm.em, { codec }).reencode({
+    const { done } = await new SessionMaintenance(orm.em, { codec }).reencode({
       appName: 'app',
       dryRun: true,
       onProgress,
     });
-    return texts > 0;
+    return done.texts > 0;
   });
   await observe('onProgress of trim', async (onProgress) => {
     await service.appendEvent({ session, event: createEvent({}) });
-    const { events } = await maintenance.trim({ appName: 'app', keepLast: 1, onProgress });
-    return events > 0;
+    const { done } = await maintenance.trim({ appName: 'app', keepLast: 1, onProgress });
+    return done.events > 0;
   });
 
   const source = await MikroORM.init({
@@ -114,8 +114,8 @@ async function main(): Promise<void> {
   for (const statement of ADK_JS_ON_SQLITE) await execute(source, statement);
   await execute(source, `update app_states set state = '[]'`);
   const copy = (options: object) => importFrom({ from: source.em, to: orm.em, dryRun: true, ...options });
-  await observe('onProgress of importFrom', async (onProgress) => (await copy({ onProgress })).events);
-  await observe('onRefused', async (onRefused) => (await copy({ onRefused })).events);
+  await observe('onProgress of importFrom', async (onProgress) => (await copy({ onProgress })).done.events);
+  await observe('onRefused', async (onRefused) => (await copy({ onRefused })).done.events);
   await source.close(true);
 
   await execute(orm, `update adk_events set data = '5'`);

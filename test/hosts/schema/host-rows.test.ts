@@ -185,7 +185,7 @@ describe.each(availableDatabases())('K1 K3 foreign keys of the host, on %s', (na
 
     const kept = (sessionId: string, table: string) => ({ ...key, sessionId, ...named(table, `${table}_session`) });
     const expected = {
-      ...{ sessions: 4, events: 28, skipped: 4, more: false },
+      ...{ done: { sessions: 4, events: 28 }, skipped: 4, more: false },
       kept: expect.arrayContaining([
         kept('strict', 'strict'),
         kept('plain', 'plain'),
@@ -209,11 +209,11 @@ describe.each(availableDatabases())('K1 K3 foreign keys of the host, on %s', (na
 
     await expect(maintenance.eraseUser({ userId: 'ada' })).rejects.toMatchObject({
       code: 'ADK_USER_NOT_ERASED',
-      done: { skipped: 4, kept: { length: 4 } },
+      result: { skipped: 4, kept: { length: 4 } },
     });
     for (const table of ['strict', 'plain', 'marking']) await query(orm.em, `delete from ${table}`);
     const erased = await maintenance.eraseUser({ userId: 'ada' });
-    expect(erased).toMatchObject({ sessions: 4, skipped: 0 });
+    expect(erased).toMatchObject({ done: { sessions: 4 }, skipped: 0 });
     expect(erased).not.toHaveProperty('kept');
     expect(erased).not.toHaveProperty('referring');
   });
@@ -224,7 +224,7 @@ describe.each(availableDatabases())('K1 K3 foreign keys of the host, on %s', (na
     await refer('gone', 'kept');
     await query(orm.em, 'insert into note (id, gone_id) values (1, 1)');
     const pruned = await maintenance.prune({ idleFor: 0, batchSize: 100 });
-    expect(pruned).toMatchObject({ sessions: 3, events: 3, skipped: 1, more: false });
+    expect(pruned).toMatchObject({ done: { sessions: 3, events: 3 }, skipped: 1, more: false });
     expect(pruned).not.toHaveProperty('kept');
     expect(await left()).toEqual(['kept']);
     expect(told).not.toEqual([]);
@@ -297,15 +297,12 @@ describe.each(availableDatabases())('K1 the tables of a host that owned lists, o
 
   test('eraseUser counts their rows in a dry run, and deletes them before the sessions', async () => {
     const { count, maintenance } = await opened();
-    const ofAda = { sessions: 1, owned: { Ticket: 3, Note: 3 } };
+    const ofAda = { done: { sessions: 1, Ticket: 3, Note: 3 } };
     expect(await maintenance.eraseUser({ userId: 'ada', dryRun: true })).toMatchObject({ ...ofAda, batches: 1 });
     expect(await count()).toEqual([4, 4]);
     const inShop = { appName: 'shop', userId: 'ada', maxBatches: 2 };
-    expect(await maintenance.eraseUser(inShop)).toMatchObject({ sessions: 0, owned: { Ticket: 2, Note: 2 } });
-    expect(await maintenance.eraseUser({ userId: 'ada' })).toMatchObject({
-      sessions: 1,
-      owned: { Ticket: 1, Note: 1 },
-    });
+    expect(await maintenance.eraseUser(inShop)).toMatchObject({ done: { sessions: 0, Ticket: 2, Note: 2 } });
+    expect(await maintenance.eraseUser({ userId: 'ada' })).toMatchObject({ done: { sessions: 1, Ticket: 1, Note: 1 } });
     expect(await count()).toEqual([1, 1]);
   });
 
@@ -327,8 +324,8 @@ describe.each(availableDatabases())('K1 the tables of a host that owned lists, o
     expect(everybody).toEqual(['session', 'session']);
 
     await maintenance.eraseUser({ userId: 'ada' });
-    const { sessions, records: read } = await new SessionMaintenance(orm.em).importSessions(records);
-    expect([sessions, read]).toEqual([1, records.length]);
+    const { done } = await new SessionMaintenance(orm.em).importSessions(records);
+    expect([done.sessions, done.records]).toEqual([1, records.length]);
     expect(await count()).toEqual([1, 1]);
   });
 

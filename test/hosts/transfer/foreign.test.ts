@@ -4,7 +4,14 @@ import { MikroORM, type EntityManager } from '@mikro-orm/core';
 import { readFile } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { adkEntities } from '../../../entities/index.js';
-import { EventLog, MikroOrmSessionService, SchemaError, SessionMaintenance, migrate } from '../../../src/index.js';
+import {
+  EventLog,
+  MikroOrmSessionService,
+  SchemaError,
+  SessionMaintenance,
+  migrate,
+  type MaintenanceResult,
+} from '../../../src/index.js';
 import {
   importFrom as importSessionsFrom,
   type ImportFromOptions,
@@ -59,7 +66,7 @@ async function importFrom(source: MikroORM, target: MikroORM, options: Omit<Impo
   const rows: RefusedRow[] = [];
   const onRefused = (row: RefusedRow) => rows.push(row);
   const result = await importSessionsFrom({ from: source.em, to: target.em, onRefused, ...options });
-  expect(result.refused).toBe(rows.length);
+  expect(result.done.refused).toBe(rows.length);
   return { ...result, rows };
 }
 
@@ -168,7 +175,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
       const ours = new MikroOrmSessionService(target.em);
 
       const dry = await importFrom(source, target, { dryRun: true, batchSize: 2 });
-      expect(dry).toMatchObject({ sessions: 9, events: 24, refused: 0 });
+      expect(dry).toMatchObject({ done: { sessions: 9, events: 24, refused: 0 } });
       expect((await ours.listSessions({ appName: 'app' })).sessions).toEqual([]);
 
       const written = await importFrom(source, target, { batchSize: 2 });
@@ -191,7 +198,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
         },
       ]);
 
-      expect(await importFrom(source, target)).toMatchObject({ sessions: 0, events: 0, refused: 0 });
+      expect(await importFrom(source, target)).toMatchObject({ done: { sessions: 0, events: 0, refused: 0 } });
       expect(await contentOf(source)).toEqual(before);
     }, 60_000);
 
@@ -210,8 +217,8 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
       await append(service, key, full('e4', 1.6e12 + 4_000));
       await append(service, { ...key, sessionId: 't' }, full('e2', 1.6e12 + 2_000));
 
-      expect(await importFrom(source, target)).toMatchObject({ sessions: 0, events: 0, skipped: 3 });
-      const changed = { sessions: 2, events: 6, refused: 0, skipped: 1, rows: [] };
+      expect(await importFrom(source, target)).toMatchObject({ done: { sessions: 0, events: 0 }, skipped: 3 });
+      const changed = { done: { sessions: 2, events: 6, refused: 0 }, skipped: 1, rows: [] };
       for (const dryRun of [true, false])
         expect(await importFrom(source, target, { dryRun, onExisting: 'replace' })).toMatchObject(changed);
       expectSameSession(await ours.getSession(key), await service.getSession(key));
@@ -223,13 +230,19 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
         ...['e1', 'e2', 'e3'],
       ]);
       const head = await new EventLog(target.em).complete().head();
-      expect(await importFrom(source, target, { onExisting: 'replace' })).toMatchObject({ events: 0, skipped: 3 });
+      expect(await importFrom(source, target, { onExisting: 'replace' })).toMatchObject({
+        done: { events: 0 },
+        skipped: 3,
+      });
       expect(await new EventLog(target.em).complete().head()).toEqual(head);
       await ours.appendEvent({ session: (await ours.getSession(key))!, event: createEvent({ id: 'ours' }) });
       await append(service, key, full('e5', 1.6e12 + 5_000));
-      expect(await importFrom(source, target, { onExisting: 'replace' })).toMatchObject({ events: 0, skipped: 3 });
+      expect(await importFrom(source, target, { onExisting: 'replace' })).toMatchObject({
+        done: { events: 0 },
+        skipped: 3,
+      });
       const forced = await importFrom(source, target, { onExisting: 'replace', force: true });
-      expect(forced).toMatchObject({ sessions: 1, events: 4, skipped: 2 });
+      expect(forced).toMatchObject({ done: { sessions: 1, events: 4 }, skipped: 2 });
       expectSameSession(await ours.getSession(key), await service.getSession(key));
     }, 60_000);
 
@@ -271,7 +284,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
       await set('state', 'sessions', 'list', '[1]');
 
       const { rows, ...result } = await importFrom(source, target);
-      expect(result).toMatchObject({ sessions: 3, events: 3, refused: 5 });
+      expect(result).toMatchObject({ done: { sessions: 3, events: 3, refused: 5 } });
       expect(rows).toEqual(
         expect.arrayContaining([
           { ...key, eventId: 'e1', reason: 'event_data is not the JSON of an object' },
@@ -302,7 +315,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
     await execute(source.em, `update sessions set state = '{"deep":${deep},"kept":1}' where id = 's'`);
     await execute(source.em, `update user_states set state = '{"deep":${deep},"kept":2}'`);
     const { rows, ...result } = await importFrom(source, target);
-    expect(result).toMatchObject({ sessions: 1, events: 2, refused: 4 });
+    expect(result).toMatchObject({ done: { sessions: 1, events: 2, refused: 4 } });
     const reason = expect.stringMatching(/nested too deeply/);
     expect(rows).toEqual(
       expect.arrayContaining([
@@ -334,7 +347,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
       const places = rows.map(() => '(?, ?, ?, ?, ?, ?, ?)').join();
       await execute(source.em, `insert into events values ${places}`, rows.flat());
     }
-    expect(await importFrom(source, target)).toMatchObject({ events: ids.length, refused: 0 });
+    expect(await importFrom(source, target)).toMatchObject({ done: { events: ids.length, refused: 0 } });
     const session = (await new MikroOrmSessionService(target.em).getSession(key))!;
     expect(session.events.map(({ id }) => id)).toEqual(ids.toReversed());
   });
@@ -396,7 +409,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
     const dry = await importFrom(source, target, { dryRun: true, batchSize: 70 });
     const done = await importFrom(source, target, { batchSize: 70 });
     expect(done).toEqual(dry);
-    expect(done).toMatchObject({ sessions: 200, events: 450, refused: 0 });
+    expect(done).toMatchObject({ done: { sessions: 200, events: 450, refused: 0 } });
     const { events } = (await new MikroOrmSessionService(target.em).getSession(key))!;
     expect(events.map(({ id }) => id)).toEqual(Array.from({ length: 450 }, (_, n) => `e${n}`));
     expect(await execute(target.em, 'select count(*) as n from adk_user_states')).toEqual([{ n: 230 }]);
@@ -419,9 +432,9 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
     closing.push(() => orm.close(true));
     await migrate(orm);
     const stop = new AbortController();
-    const onProgress = ({ records }: { records: number }) => records === 4 && stop.abort();
-    expect(await importFrom(orm, orm, { signal: stop.signal, onProgress })).toMatchObject({ records: 4 });
-    expect(await importFrom(orm, orm)).toMatchObject({ refused: 0 });
+    const onProgress = ({ done }: MaintenanceResult) => done['records'] === 4 && stop.abort();
+    expect(await importFrom(orm, orm, { signal: stop.signal, onProgress })).toMatchObject({ done: { records: 4 } });
+    expect(await importFrom(orm, orm)).toMatchObject({ done: { refused: 0 } });
     const total = (await new SessionMaintenance(orm.em).stats()) as { sessions: number };
     expect(total.sessions).toBe(9);
   });
@@ -436,7 +449,7 @@ async function storeOf(name: DatabaseName, statements: readonly string[]): Promi
 
 test('L2 a store of @google/adk, on MikroORM 7 as well', async () => {
   const [source, target] = [await storeOf('sqlite', ADK_JS_ON_SQLITE), await emptyStore()];
-  expect(await importFrom(source, target)).toMatchObject({ sessions: 1, events: 1, refused: 0 });
+  expect(await importFrom(source, target)).toMatchObject({ done: { sessions: 1, events: 1, refused: 0 } });
   const ours = new MikroOrmSessionService(target.em);
   expect(await ours.getSession({ appName: 'shop', userId: 'ada', sessionId: 'old' })).toMatchObject({
     state: { step: 1, 'user:lang': 'pt' },
@@ -543,7 +556,7 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
     await addEvent(source.em, 's', 'e1', PYTHON_EVENT);
     const before = await contentOf(source);
     const dry = await importFrom(source, target, { dryRun: true });
-    expect(dry).toMatchObject({ sessions: 2, events: 1, refused: 0 });
+    expect(dry).toMatchObject({ done: { sessions: 2, events: 1, refused: 0 } });
     expect(await importFrom(source, target)).toEqual(dry);
     const ours = new MikroOrmSessionService(target.em);
     const session = (await ours.getSession({ ...app, sessionId: 's' }))!;
@@ -565,7 +578,7 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
 
     await addEvent(source.em, 's', 'e2', { ...PYTHON_EVENT, timestamp: 1600000002 });
     const again = await importFrom(source, target, { onExisting: 'replace' });
-    expect(again).toMatchObject({ sessions: 1, events: 2, refused: 0, skipped: 1 });
+    expect(again).toMatchObject({ done: { sessions: 1, events: 2, refused: 0 }, skipped: 1 });
     expect(await idsIn(target, 's')).toEqual(['e1', 'e2']);
   });
 
@@ -579,10 +592,10 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
     await add('r1', 1600000002, { state_delta: { n: 1 }, rewind_before_invocation_id: 'i1' });
     await add('e2', 1600000003, { state_delta: { n: 1 } });
     await add('r2', 1600000004, { rewind_before_invocation_id: 'not there' });
-    expect(await importFrom(source, target)).toMatchObject({ events: 1, annulled: 3, refused: 0 });
+    expect(await importFrom(source, target)).toMatchObject({ done: { events: 1, annulled: 3, refused: 0 } });
     expect(await idsIn(target, 's')).toEqual(['e2']);
-    expect(await importFrom(source, target)).toMatchObject({ events: 0, annulled: 3, refused: 0 });
-    expect(await importFrom(source, whole, { keepAnnulled: true })).toMatchObject({ events: 4, annulled: 0 });
+    expect(await importFrom(source, target)).toMatchObject({ done: { events: 0, annulled: 3, refused: 0 } });
+    expect(await importFrom(source, whole, { keepAnnulled: true })).toMatchObject({ done: { events: 4, annulled: 0 } });
     expect(await idsIn(whole, 's')).toEqual(['e1', 'r1', 'e2', 'r2']);
   });
 
@@ -594,7 +607,7 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
     await addEvent(source.em, 's', 'a', at(1600000002, { function_response: { id: 'c', response: {} } }));
     await addEvent(source.em, 's', 'b', at(1600000002, { function_call: { id: 'c', args: {} } }));
     await addEvent(source.em, 's', 'c', { ...at(1600000001000), id: 'c' });
-    expect(await importFrom(source, target)).toMatchObject({ events: 4, refused: 0 });
+    expect(await importFrom(source, target)).toMatchObject({ done: { events: 4, refused: 0 } });
     expect(await idsIn(target, 's')).toEqual(['c', 'b', 'a', 'd']);
   });
 
@@ -606,7 +619,7 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
     await addEvent(source.em, 's', 'timeless', { author: 'a' });
     await addEvent(source.em, 's', 'fine', PYTHON_EVENT);
     const { rows, ...result } = await importFrom(source, target);
-    expect(result).toMatchObject({ sessions: 1, events: 1, refused: 3 });
+    expect(result).toMatchObject({ done: { sessions: 1, events: 1, refused: 3 } });
     const of = (eventId: string, reason: string) => ({ ...app, sessionId: 's', eventId, reason });
     expect(rows).toEqual([
       of('list', 'event_data is not the JSON of an object'),
@@ -740,7 +753,7 @@ for (const name of databasesOf('sqlite'))
       const before = await contentOf(source);
 
       const { rows, ...result } = await importFrom(source, target);
-      expect(result).toMatchObject({ sessions: 2, events: 4, refused: 1 });
+      expect(result).toMatchObject({ done: { sessions: 2, events: 4, refused: 1 } });
       expect(rows).toEqual([{ ...app, sessionId: 'no state', reason: 'state is not the JSON of an object' }]);
       expect(await idsIn(target, 's')).toEqual(['0', 'z', 'e1', 'a']);
       const ours = new MikroOrmSessionService(target.em);
@@ -755,7 +768,7 @@ for (const name of databasesOf('sqlite'))
         { create_time: 1600000000500 },
         { create_time: 1600000000123.456 },
       ]);
-      expect(await importFrom(source, target)).toMatchObject({ sessions: 0, events: 0 });
+      expect(await importFrom(source, target)).toMatchObject({ done: { sessions: 0, events: 0 } });
       expect(await contentOf(source)).toEqual(before);
     });
   });
@@ -821,7 +834,7 @@ describe.each(availableDatabases())('a store of adk-go on %s', (name) => {
     await addEvent(source.em, 'empty', '42', { actions: Buffer.from(''), content: null });
     const before = await contentOf(source);
 
-    expect(await importFrom(source, target)).toMatchObject({ sessions: 1, events: 4, refused: 0 });
+    expect(await importFrom(source, target)).toMatchObject({ done: { sessions: 1, events: 4, refused: 0 } });
     const session = (await new MikroOrmSessionService(target.em).getSession({ ...app, sessionId: 's' }))!;
     const maps = { stateDelta: {}, artifactDelta: {}, requestedAuthConfigs: {}, requestedToolConfirmations: {} };
     const each = { invocationId: 'i1', author: 'agent', actions: maps, longRunningToolIds: [] };
@@ -860,7 +873,7 @@ describe.each(availableDatabases())('a store of adk-go on %s', (name) => {
     expect(await execute(target.em, 'select create_time from adk_sessions')).toEqual([
       { create_time: 1600000000123.456 },
     ]);
-    expect(await importFrom(source, target)).toMatchObject({ sessions: 0, events: 0, refused: 0 });
+    expect(await importFrom(source, target)).toMatchObject({ done: { sessions: 0, events: 0, refused: 0 } });
     expect(await contentOf(source)).toEqual(before);
   });
 
@@ -908,7 +921,7 @@ describe.each(availableDatabases())('a store of adk-go on %s', (name) => {
     await add(source.em, 'app_states', { app_name: 'app', state: 'null', ...times });
     await add(source.em, 'user_states', { app_name: 'app', user_id: 'u', state: null, ...times });
     expect(await importFrom(source, target)).toMatchObject({
-      sessions: states.length + 1,
+      done: { sessions: states.length + 1 },
       rows: [{ ...app, sessionId: 'wrong', reason: 'state is not the JSON of an object' }],
     });
     expect(await writersOf(target)).toEqual({});
@@ -928,7 +941,7 @@ describe.each(availableDatabases())('a store of adk-go on %s', (name) => {
       await addEvent(source.em, 'monotonic', '41', { timestamp: '2020-09-13 14:26:42.5 +0200 CEST m=+0.002946117' });
       await addEvent(source.em, 'utc', '41', { timestamp: '2020-09-13 12:26:43 +0000 UTC' });
       await addEvent(source.em, 'iso', '41', { timestamp: '2020-09-13T12:26:44.123456789Z' });
-      expect(await importFrom(source, target)).toMatchObject({ events: 3, refused: 0 });
+      expect(await importFrom(source, target)).toMatchObject({ done: { events: 3, refused: 0 } });
       const { events } = (await new MikroOrmSessionService(target.em).getSession({ ...app, sessionId: 's' }))!;
       expect(events.map(({ timestamp }) => timestamp)).toEqual([1600000002500, 1600000003000, 1600000004123.457]);
     });

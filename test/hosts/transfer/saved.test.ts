@@ -34,7 +34,7 @@ async function emptyStore(name: DatabaseName = 'sqlite') {
 async function importFrom(orm: MikroORM, from: string, options: Omit<ImportFromOptions, 'from' | 'to'> = {}) {
   const rows: RefusedRow[] = [];
   const result = await importSaved({ from, to: orm.em, onRefused: (row) => rows.push(row), ...options });
-  expect(result.refused).toBe(rows.length);
+  expect(result.done.refused).toBe(rows.length);
   return { ...result, rows };
 }
 
@@ -72,7 +72,7 @@ describe.each(availableDatabases())('a saved session on %s', (name) => {
     const { orm } = await emptyStore(name);
     const text = JSON.stringify(SAVED, undefined, 2);
     const dry = await importFrom(orm, text, { dryRun: true });
-    expect(dry).toMatchObject({ sessions: 1, events: 2, refused: 0, annulled: 0 });
+    expect(dry).toMatchObject({ done: { sessions: 1, events: 2, refused: 0, annulled: 0 } });
     expect(await importFrom(orm, text)).toEqual(dry);
     const { id, state, events, lastUpdateTime } = await read(orm, 'app', 'u', 's');
     expect({ id, state, events, lastUpdateTime }).toEqual({
@@ -85,10 +85,10 @@ describe.each(availableDatabases())('a saved session on %s', (name) => {
       { state_key: 'n', event_id: 'e2' },
       { state_key: 'snake_key', event_id: 'e1' },
     ]);
-    expect(await importFrom(orm, text)).toMatchObject({ sessions: 0, events: 0, refused: 0 });
+    expect(await importFrom(orm, text)).toMatchObject({ done: { sessions: 0, events: 0, refused: 0 } });
     // With replace, one with later events replaces it.
     const more = { ...SAVED, events: [...SAVED.events, saying('e3', 'i3', 1_700_000_000_003)] };
-    const replaced = { sessions: 1, events: more.events.length };
+    const replaced = { done: { sessions: 1, events: more.events.length } };
     expect(await importFrom(orm, JSON.stringify(more), { onExisting: 'replace' })).toMatchObject(replaced);
   });
 
@@ -102,7 +102,9 @@ describe.each(availableDatabases())('a saved session on %s', (name) => {
       { ...snake, events: [event] },
       { ...camel, events: [inCamelCase(event)] },
     ];
-    expect(await importFrom(orm, JSON.stringify(array))).toMatchObject({ sessions: 2, events: 2, refused: 0 });
+    expect(await importFrom(orm, JSON.stringify(array))).toMatchObject({
+      done: { sessions: 2, events: 2, refused: 0 },
+    });
     for (const id of ['snake', 'camel'])
       expect(await read(orm, 'app', 'u', id)).toMatchObject({
         ...{ events: [SAME_IN_JS], state, lastUpdateTime: 1600000002250 },
@@ -119,10 +121,10 @@ describe.each(availableDatabases())('a saved session on %s', (name) => {
     const third = saying('e3', 'i2', 1_700_000_000_002);
     const events = [first, second, third, rewinding('r1', 'i2'), saying('e4', 'i4', 1_700_000_000_004)];
     const text = JSON.stringify({ ...SAVED, events: [...events, rewinding('r2', 'not there')] });
-    expect(await importFrom(orm, text)).toMatchObject({ events: 2, annulled: 4 });
+    expect(await importFrom(orm, text)).toMatchObject({ done: { events: 2, annulled: 4 } });
     expect((await read(orm, 'app', 'u', 's')).events.map(({ id }) => id)).toEqual(['e1', 'e4']);
     const as = { sessionId: 'all' };
-    expect(await importFrom(orm, text, { as, keepAnnulled: true })).toMatchObject({ events: 6, annulled: 0 });
+    expect(await importFrom(orm, text, { as, keepAnnulled: true })).toMatchObject({ done: { events: 6, annulled: 0 } });
     expect((await read(orm, 'app', 'u', 'all')).events).toHaveLength(6);
   });
 });
@@ -139,7 +141,7 @@ test('L2 what cannot be taken of a saved session is reported, and the rest is ta
     ],
   }).replaceAll('"LONG"', long);
   const { rows, ...result } = await importFrom(orm, text);
-  expect(result).toMatchObject({ sessions: 1, events: 1, refused: 5 });
+  expect(result).toMatchObject({ done: { sessions: 1, events: 1, refused: 5 } });
   const of = { appName: 'app', userId: 'u', sessionId: 's' };
   expect(rows).toEqual([
     { ...of, eventId: 'e1', reason: expect.stringContaining('event.actions.stateDelta.long is a bigint') },

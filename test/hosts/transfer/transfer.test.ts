@@ -12,7 +12,7 @@ import {
   migrate,
   type CommonOptions,
   type ImportOptions,
-  type ImportResult,
+  type MaintenanceResult,
   type SessionKey,
 } from '../../../src/index.js';
 import type { ExportRecord } from '../../../src/model/records.js';
@@ -56,7 +56,7 @@ async function linesOf({ em }: Pick<MikroORM, 'em'>, filter = {}): Promise<strin
 
 const parsed = (lines: readonly string[]) => lines.map((line): unknown => JSON.parse(line));
 
-const importInto = (orm: Pick<MikroORM, 'em'>, lines: readonly string[], options = {}): Promise<ImportResult> =>
+const importInto = (orm: Pick<MikroORM, 'em'>, lines: readonly string[], options = {}): Promise<MaintenanceResult> =>
   new SessionMaintenance(orm.em).importSessions(parsed(lines), options);
 
 /** Fills a store with everything that a year of use leaves. */
@@ -162,7 +162,7 @@ test('L1 of two memories under one key, an import leaves the later', async () =>
   await refused({ embedding: Buffer.from('[]\n').toString('base64') });
   await refused({ embedding: undefined });
   expect(await linesOf(to)).toEqual([]);
-  expect(await importInto(to, lines, { batchSize: 3 })).toMatchObject({ memories: 4, records: 4 });
+  expect(await importInto(to, lines, { batchSize: 3 })).toMatchObject({ done: { memories: 4, records: 4 } });
   expect(await linesOf(to)).toEqual(lines);
   for (const { model, embedding } of await to.em.fork().find(AdkMemory, {}))
     expect([model, embedding?.length]).toEqual(['length', 3]);
@@ -178,9 +178,9 @@ test('L1 of two memories under one key, an import leaves the later', async () =>
     memories: [{ id: '%\'"', content: { parts: [{ text: 'No longer' }] } }],
   });
   const now = await linesOf(to);
-  expect(await importInto(to, lines)).toMatchObject({ memories: 0 });
+  expect(await importInto(to, lines)).toMatchObject({ done: { memories: 0 } });
   expect(await linesOf(to)).toEqual(now);
-  expect(await importInto(from, now)).toMatchObject({ memories: 1 });
+  expect(await importInto(from, now)).toMatchObject({ done: { memories: 1 } });
   expect(await linesOf(from)).toEqual(now);
 });
 
@@ -223,8 +223,8 @@ test('L1 J2 K3 nobody sees a session whose import was interrupted: no reader, re
   await service.appendEvents({ session, events: ['e1', 'e2', 'e3'].map((id) => createEvent({ id })) });
   const lines = await linesOf(from);
   const [log, ends] = [new EventLog(em), new AbortController()];
-  const onProgress = ({ events }: { events: number }) => {
-    if (events > 0) ends.abort();
+  const onProgress = ({ done }: MaintenanceResult) => {
+    if (done['events'] !== 0) ends.abort();
   };
   await importInto({ em }, lines, { batchSize: 1, signal: ends.signal, onProgress });
   const part = await folded(log, KEY.appName);
@@ -299,12 +299,12 @@ test('L1 artifacts are imported as a whole, or refused', async () => {
   );
   expect(await versions()).toEqual([0, 1]);
   // The import continues where it stopped.
-  expect(await importInto(to, lines)).toMatchObject({ artifactVersions: 1 });
+  expect(await importInto(to, lines)).toMatchObject({ done: { artifactVersions: 1 } });
   expect(await linesOf(to)).toEqual(lines);
   expect(
     await new MikroOrmArtifactService(to.em).saveArtifact({ ...key, filename: 'f', artifact: { text: 'x' } }),
   ).toBe(3);
-  expect(await importInto(to, lines)).toMatchObject({ artifactVersions: 0, records: 12 });
+  expect(await importInto(to, lines)).toMatchObject({ done: { artifactVersions: 0, records: 12 } });
   await new MikroOrmArtifactService(from.em).saveArtifact({ ...key, filename: 'f', artifact: { text: 'x' } });
   await expect(importInto(to, await linesOf(from))).rejects.toThrow(
     'Version 3 of artifact f exists here, and was saved at another time.',
@@ -320,13 +320,17 @@ describe.each(availableDatabases())('from %s', (source) => {
     for (const target of availableDatabases()) {
       const to = await emptyStore(target);
       const written = await importInto(to, lines, { batchSize: 100 });
-      expect(written).toMatchObject({ sessions: 20, artifactVersions: 14, memories: 8, records: lines.length });
+      expect(written).toMatchObject({
+        done: { sessions: 20, artifactVersions: 14, memories: 8, records: lines.length },
+      });
       expect(await linesOf(to)).toEqual(lines);
       for (const appName of ['app', 'App', 'state alone'])
         expectSame(await folded(new EventLog(to.em), appName), await tablesOf(to, appName));
       // A repeated import brings nothing new, not even for readers of the log.
       const head = await new EventLog(to.em).complete().head();
-      expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 0, artifactVersions: 0, memories: 0 });
+      expect(await importInto(to, lines)).toMatchObject({
+        done: { sessions: 0, events: 0, artifactVersions: 0, memories: 0 },
+      });
       expect(await new EventLog(to.em).complete().head()).toEqual(head);
       expect(await linesOf(to)).toEqual(lines);
       const key = { appName: 'App', userId: 'u', sessionId: 's é😀\'"`\\%_?' };
@@ -395,7 +399,7 @@ describe.each(availableDatabases())('in batches on %s', (name) => {
     const [service, maintenance] = [new MikroOrmSessionService(to.em), new SessionMaintenance(to.em)];
     const interrupt = async () => {
       const stop = new AbortController();
-      const onProgress = ({ events }: ImportResult) => events === 2 && stop.abort();
+      const onProgress = ({ done }: MaintenanceResult) => done['events'] === 2 && stop.abort();
       await importInto(to, lines, { batchSize: 2, signal: stop.signal, onProgress });
       expect(await statuses()).toEqual(['importing']);
     };
@@ -404,7 +408,7 @@ describe.each(availableDatabases())('in batches on %s', (name) => {
       ((await execute('select status from adk_sessions')) as { status: string }[]).map(({ status }) => status);
     const prune = () => maintenance.prune({ appName: 'app', idleFor: 1 });
     await interrupt();
-    expect(await prune()).toMatchObject({ sessions: 0 });
+    expect(await prune()).toMatchObject({ done: { sessions: 0 } });
     expect(await service.listSessions({ appName: 'app' })).toMatchObject({ sessions: [] });
     for (const status of ['active', 'deleted'] as const)
       expect(await service.findSessions({ appName: 'app', status })).toMatchObject({ sessions: [] });
@@ -414,13 +418,13 @@ describe.each(availableDatabases())('in batches on %s', (name) => {
     await service.deleteSession(KEY);
     await interrupt();
     await execute('update adk_sessions set deleted_at = deleted_at - 86400001');
-    expect(await prune()).toMatchObject({ sessions: 1 });
+    expect(await prune()).toMatchObject({ done: { sessions: 1 } });
     await interrupt();
-    expect(await maintenance.eraseUser({ userId: 'u' })).toMatchObject({ sessions: 1 });
+    expect(await maintenance.eraseUser({ userId: 'u' })).toMatchObject({ done: { sessions: 1 } });
     expect(await statuses()).toEqual([]);
     await interrupt();
     await service.createSession({ ...KEY, state: { ours: 1 } });
-    expect(await importInto(to, lines)).toMatchObject({ sessions: 0, skipped: 1 });
+    expect(await importInto(to, lines)).toMatchObject({ done: { sessions: 0 }, skipped: 1 });
     expect(await service.getSession(KEY)).toMatchObject({ state: { ours: 1 }, events: [] });
     expectSame(await folded(new EventLog(to.em), 'app'), await tablesOf(to, 'app'));
   });
@@ -475,7 +479,9 @@ const servers = availableDatabases().filter((name) => DATABASES[name].server);
       const lines = await linesOf(source);
 
       const em = once(target!, /^insert into \S*adk_sessions\W/, () => importInto(peer!, lines));
-      expect(await importInto({ em }, lines)).toMatchObject({ sessions: 0, events: 0, records: lines.length });
+      expect(await importInto({ em }, lines)).toMatchObject({
+        done: { sessions: 0, events: 0, records: lines.length },
+      });
       expect(await linesOf(target!)).toEqual(lines);
     });
 
@@ -497,7 +503,7 @@ const servers = availableDatabases().filter((name) => DATABASES[name].server);
         // InnoDB gives the same answer again to who asks within 100 ms.
         await until(async () => isOver || (await isWaiting()), 150);
       });
-      expect(await importInto({ em }, await linesOf(source))).toMatchObject({ artifactVersions: 1 });
+      expect(await importInto({ em }, await linesOf(source))).toMatchObject({ done: { artifactVersions: 1 } });
       await deletion;
       expect(await linesOf(target!)).toEqual([]);
     });
@@ -684,8 +690,8 @@ test('L1 an import that was interrupted is made whole by the same import', async
   for (const count of [1, 2, 5, 120, 300, lines.length - 1]) {
     const to = await emptyStore('sqlite');
     const stop = new AbortController();
-    const onProgress = ({ records }: ImportResult) => {
-      if (records === count) stop.abort();
+    const onProgress = ({ done }: MaintenanceResult) => {
+      if (done['records'] === count) stop.abort();
     };
     await importInto(to, lines, { batchSize: 50, signal: stop.signal, onProgress });
     // Everything that was imported is complete.
@@ -717,10 +723,13 @@ test('L1 a later import replaces what has changed there, and keeps what has gone
   await there.describeSession(KEY, { title: 'theirs' });
   const lines = await linesOf(from);
   const before = await linesOf(to);
-  expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 0, skipped: 1 });
+  expect(await importInto(to, lines)).toMatchObject({ done: { sessions: 0, events: 0 }, skipped: 1 });
   await expect(importInto(to, lines, { onExisting: 'error' })).rejects.toMatchObject({ code: 'ADK_SESSION_EXISTS' });
   expect(await linesOf(to)).toEqual(before);
-  expect(await importInto(to, lines, { onExisting: 'replace' })).toMatchObject({ sessions: 1, events: 2, skipped: 0 });
+  expect(await importInto(to, lines, { onExisting: 'replace' })).toMatchObject({
+    done: { sessions: 1, events: 2 },
+    skipped: 0,
+  });
   expect(await linesOf(to)).toEqual(lines);
   expectSame(await folded(log, 'app'), await tablesOf(to, 'app'));
   for await (const entry of log.complete().since(seen, { appName: 'app' })) reader.add(entry);
@@ -763,14 +772,13 @@ test.each(Object.entries(WRITTEN_HERE))(
     for (const id of ['e1', 'e2']) await there.appendEvent({ session, event: createEvent({ id }) });
     const lines = await linesOf(from);
     await importInto(to, lines);
-    const replaced = { sessions: 1, events: 2, skipped: 0 };
+    const replaced = { done: { sessions: 1, events: 2 }, skipped: 0 };
     expect(await importInto(to, lines, { onExisting: 'replace' })).toMatchObject(replaced);
     await write(new MikroOrmSessionService(to.em), to.em);
     const before = await tablesOf(to, 'app');
     const written = await linesOf(to);
     expect(await importInto(to, lines, { onExisting: 'replace' })).toMatchObject({
-      sessions: 0,
-      events: 0,
+      done: { sessions: 0, events: 0 },
       skipped: 1,
     });
     expect(await linesOf(to)).toEqual(written);
@@ -789,7 +797,7 @@ test('L1 a session that is soft-deleted in the records is replaced by what came 
   await importInto(to, await linesOf(from));
   await softly.restoreSession(KEY);
   const lines = await linesOf(from);
-  expect(await importInto(to, lines, { onExisting: 'replace' })).toMatchObject({ sessions: 1 });
+  expect(await importInto(to, lines, { onExisting: 'replace' })).toMatchObject({ done: { sessions: 1 } });
   expect(await linesOf(to)).toEqual(lines);
   expectSame(await folded(new EventLog(to.em), 'app'), await tablesOf(to, 'app'));
 });

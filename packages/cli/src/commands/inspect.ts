@@ -135,7 +135,7 @@ export const tail: Work<[LogFilter & { from?: LogCursor | number }]> = async (
   { from, ...filter },
 ) => {
   const isLimited = filter.appName !== undefined || filter.userId !== undefined;
-  if (isLimited && (await countOf({ em }, filter)).sessions === 0) await noteEmpty({ em, terminal }, filter);
+  if (isLimited && (await countOf({ em }, filter)).done.sessions === 0) await noteEmpty({ em, terminal }, filter);
   const log = new EventLog(em, codec).complete();
   const cursor = from ?? (await log.head());
   for await (const entry of log.watch(cursor, filter, { signal })) await emit(terminal, entry);

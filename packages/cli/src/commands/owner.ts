@@ -13,7 +13,7 @@ export const countOf = ({ em }: Pick<Context, 'em'>, owner: OwnerOptions) =>
 /** Notes why a result is empty: nothing is stored under a name, which may be misspelt, or else `reason`. */
 export async function noteEmpty(context: Pick<Context, 'em' | 'terminal'>, owner: OwnerOptions, reason?: string) {
   const { appName, userId } = owner;
-  const isThere = reason !== undefined && (await countOf(context, owner)).sessions > 0;
+  const isThere = reason !== undefined && (await countOf(context, owner)).done.sessions > 0;
   const names = [appName !== undefined && `app ${quoted(appName)}`, userId !== undefined && `user ${quoted(userId)}`];
   const none = `No session${['', ...names.filter((name) => name !== false)].join(' of ')} is stored.`;
   context.terminal.note(isThere ? reason : none);

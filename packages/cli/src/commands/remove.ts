@@ -6,7 +6,6 @@ import {
   SessionMaintenance,
   UserNotErasedError,
   type MaintenanceResult,
-  type ReferringRows,
 } from '../../../../src/index.js';
 import { counted, printable, quoted } from '../../../studio/src/operations/words.js';
 import { Unfinished } from '../errors.js';
@@ -24,9 +23,9 @@ export const trim: Work<[TrimOptions]> = (context, options) =>
 export const eraseUser: Work<[string, Omit<EraseUserOptions, 'userId'>]> = async (context, userId, options) => {
   let isKnown = false;
   await remove(context, options, async (maintenance, batches) => {
-    const done = await maintenance.eraseUser({ ...options, userId, ...batches });
-    isKnown ||= done.sessions + done.stateKeys + done.artifacts + done.memories + done.credentials > 0;
-    return done;
+    const result = await maintenance.eraseUser({ ...options, userId, ...batches });
+    isKnown ||= Object.values(result.done).some((number) => number > 0);
+    return result;
   });
   if (!isKnown) throw new Unfinished(`There is no user ${quoted(userId)}.`);
 };
@@ -45,14 +44,14 @@ async function remove(
     return;
   }
   await confirm([`This deletes ${amount(planned)}.`, ...referring(planned), 'Continue?'].join(' '));
-  const progress = new Progress(planned.sessions + planned.events);
+  const progress = new Progress(rowsOf(planned));
   let left: UserNotErasedError | undefined;
-  const onProgress = (done: MaintenanceResult) => progress.show(done.sessions + done.events, amount(done));
+  const onProgress = (so: MaintenanceResult) => progress.show(rowsOf(so), amount(so));
   const removed = work(maintenance, { signal, onProgress }).finally(() => progress.end());
   const result = await removed.catch((error: unknown) => {
     if (!(error instanceof UserNotErasedError)) throw error;
     left = error;
-    return error.done;
+    return error.result;
   });
   await terminal.result(result, () => [`Deleted ${amount(result)}.`, ...referring(result)]);
   noteKept(terminal, result);
@@ -86,7 +85,7 @@ const referring = ({ referring = [] }: MaintenanceResult): string[] =>
     printable(`${counted(rows, 'row')} of ${table}: ${HAPPENS[rule]} (${constraint}, on delete ${rule}).`),
   );
 
-const HAPPENS: Readonly<Record<ReferringRows['rule'], string>> = {
+const HAPPENS: Readonly<Record<NonNullable<MaintenanceResult['referring']>[number]['rule'], string>> = {
   cascade: 'deleted, too',
   'set null': 'changed',
   'set default': 'changed',
@@ -94,12 +93,19 @@ const HAPPENS: Readonly<Record<ReferringRows['rule'], string>> = {
   'no action': 'each keeps its session',
 };
 
-function amount(done: MaintenanceResult): string {
-  const more = [
-    done.stateKeys && `${counted(done.stateKeys, 'key')} of the user’s state`,
-    done.artifacts && counted(done.artifacts, 'artifact'),
-    done.memories && counted(done.memories, 'memory', 'memories'),
-    done.credentials && counted(done.credentials, 'credential'),
-  ].filter(Boolean);
-  return [`${counted(done.events, 'event')} in ${counted(done.sessions, 'session')}`, ...more].join(' and ');
+const rowsOf = ({ done: { sessions = 0, events = 0 } }: MaintenanceResult) => sessions + events;
+
+/** The words for kinds whose names do not say enough. */
+const WORDS: Readonly<Record<string, readonly [string, string?]>> = {
+  stateKeys: ['key of the user’s state', 'keys of the user’s state'],
+  artifacts: ['artifact'],
+  memories: ['memory', 'memories'],
+  credentials: ['credential'],
+};
+
+function amount({ done: { sessions = 0, events = 0, ...others } }: MaintenanceResult): string {
+  const more = Object.entries(others)
+    .filter(([, number]) => number > 0)
+    .map(([kind, number]) => counted(number, ...(WORDS[kind] ?? [kind, kind])));
+  return [`${counted(events, 'event')} in ${counted(sessions, 'session')}`, ...more].join(' and ');
 }

@@ -8,10 +8,11 @@ import {
   InvalidArgumentError,
   SessionNotFoundError,
   type SessionKey,
-  type ImportResult,
+  type MaintenanceResult,
   adkServices,
 } from '../../../../src/index.js';
 import { decodeExactly } from '../../../import/src/exact-json.js';
+import type { ImportedKind } from '../../../../src/internal.js';
 import { given, isRecord } from '../../../../src/model/json.js';
 import { counted, printable } from '../../../studio/src/operations/words.js';
 import { connectForeign } from '../connect.js';
@@ -64,8 +65,8 @@ async function exportRecords(
 ): Promise<void> {
   const maintenance = new SessionMaintenance(em, codec);
   const isFile = file !== undefined && file !== '-';
-  const { sessions, events } = await countOf({ em }, flags);
-  const progress = new Progress(sessions + events);
+  const { done } = await countOf({ em }, flags);
+  const progress = new Progress(done.sessions + done.events);
   let records = 0;
   async function* lines() {
     for await (const record of maintenance.exportSessions(ownerOf(flags))) {
@@ -141,12 +142,12 @@ async function importFile(context: Context, file: string, flags: ImportFlags): P
     if (dryRun || keepAnnulled || namesOf(flags))
       throw new UsageError('--dry-run, --keep-annulled, --app, --user and --session are not for a file of export.');
     const { em, codec, signal } = context;
-    const done = await new SessionMaintenance(em, codec).importSessions(records(first, lines), {
+    const result = await new SessionMaintenance(em, codec).importSessions(records(first, lines), {
       ...{ signal, batchSize, onExisting, force, sharedState: keepState && 'keep' },
-      onProgress: (done) => progress.show(bytes, written(done)),
+      onProgress: ({ done }) => progress.show(bytes, written(done)),
     });
     progress.end();
-    await report(context, done);
+    await report(context, result);
   } catch (error) {
     throw inWords(file, 'read', error);
   } finally {
@@ -220,24 +221,29 @@ async function importForeign(
 ): Promise<void> {
   const { em, codec, terminal, signal } = context;
   const progress = new Progress(undefined);
-  const done = await importFrom({
+  const result = await importFrom({
     ...source,
     to: em,
     ...codec,
     ...{ signal, dryRun, batchSize, onExisting, force, keepAnnulled, sharedState: keepState && 'keep' },
-    onProgress: (done) => progress.show(done.records, written(done)),
+    onProgress: ({ done }) => progress.show(done.records, written(done)),
     onRefused: ({ reason, ...row }) =>
       terminal.note(printable(`not taken: ${Object.values(row).join(' / ')}: ${reason}`)),
   }).finally(() => progress.end());
-  await report(context, done, dryRun);
+  await report(context, result, dryRun);
 }
 
-async function report({ terminal, signal }: Context, done: ImportResult, isDryRun?: boolean): Promise<void> {
+async function report(
+  { terminal, signal }: Context,
+  result: MaintenanceResult<ImportedKind>,
+  isDryRun?: boolean,
+): Promise<void> {
+  const { done, skipped } = result;
   const verb = isDryRun ? 'This would write' : 'Wrote';
-  await terminal.result(done, () => [`${verb} ${written(done)}; read ${counted(done.records, 'record')}.`]);
+  await terminal.result(result, () => [`${verb} ${written(done)}; read ${counted(done.records, 'record')}.`]);
   if (signal.aborted) terminal.note('Ended before the end: the same import again makes it whole.');
-  if (done.skipped > 0)
-    terminal.note(`Left as they are, since they are here: ${counted(done.skipped, 'session')} (see --on-existing).`);
+  if (skipped > 0)
+    terminal.note(`Left as they are, since they are here: ${counted(skipped, 'session')} (see --on-existing).`);
   if (done.annulled > 0)
     terminal.note(
       `Left out, since they were rewound: ${counted(done.annulled, 'event')} (--keep-annulled takes them).`,
@@ -246,7 +252,7 @@ async function report({ terminal, signal }: Context, done: ImportResult, isDryRu
   if (signal.aborted || done.refused > 0) throw new Unfinished();
 }
 
-const written = ({ sessions, events, artifactVersions, memories }: ImportResult) =>
+const written = ({ sessions, events, artifactVersions, memories }: Readonly<Record<ImportedKind, number>>) =>
   [
     counted(sessions, 'session'),
     counted(events, 'event'),
