@@ -909,6 +909,9 @@ describe('in general', () => {
 
   test('studio shows sessions, and takes a token on an address that others reach', async () => {
     const { url, drop } = await createDatabase('sqlite');
+    // Otherwise every page would say that there are no tables.
+    const early = await run(['studio', '--port', '0', '--url', (await open(false)).url]);
+    expect(early).toMatchObject({ code: 1, out: '', err: expect.stringContaining('migrate') });
     await run(['migrate', '--url', url]);
     const opened = async (...args: string[]) => {
       const child = start(['studio', '--json', '--port', '0', ...args, '--url', url]);
@@ -924,14 +927,14 @@ describe('in general', () => {
     expect(await (await fetch(local.link)).text()).toContain('No sessions yet');
     await end(local.child);
 
-    const open = await opened('--host', '0.0.0.0');
-    expect(open.link.searchParams.get('token')).toMatch(/^[\w-]{32}$/);
-    open.link.hostname = '127.0.0.1';
-    const answer = await fetch(open.link, { redirect: 'manual' });
+    const outside = await opened('--host', '0.0.0.0');
+    expect(outside.link.searchParams.get('token')).toMatch(/^[\w-]{32}$/);
+    outside.link.hostname = '127.0.0.1';
+    const answer = await fetch(outside.link, { redirect: 'manual' });
     const [cookie = ''] = (answer.headers.get('set-cookie') ?? '').split(';');
-    expect((await fetch(new URL('/', open.link))).status).toBe(401);
-    expect((await fetch(new URL('/', open.link), { headers: { cookie } })).status).toBe(200);
-    await end(open.child);
+    expect((await fetch(new URL('/', outside.link))).status).toBe(401);
+    expect((await fetch(new URL('/', outside.link), { headers: { cookie } })).status).toBe(200);
+    await end(outside.child);
 
     process.env['ADK_STUDIO_TOKEN'] = 'one-of-the-operators';
     try {

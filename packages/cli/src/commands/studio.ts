@@ -6,6 +6,7 @@ import { isIP } from 'node:net';
 import type { StudioOptions } from '../../../studio/src/index.js';
 import type { Work } from '../run.js';
 import { UsageError } from '../errors.js';
+import { refuseProblems } from './web.js';
 
 interface StudioFlags {
   port?: number;
@@ -23,6 +24,7 @@ export const studio: Work<[StudioFlags]> = async (
   { em, codec, terminal, signal },
   { port = PORT, host = '127.0.0.1', allowChanges = false },
 ) => {
+  await refuseProblems({ em });
   const token = LOOPBACK.includes(host) ? undefined : tokenOf(process.env['ADK_STUDIO_TOKEN']);
   const listener = await listenerFor(em, { allowChanges, ...codec }, token);
   const server = createServer(listener).listen(port, host);

@@ -1,3 +1,4 @@
+import type { EntityManager } from '@mikro-orm/core';
 import { once } from 'node:events';
 import path from 'node:path';
 import { migrationStatus } from '../../../../src/internal.js';
@@ -14,8 +15,7 @@ export const web: Work<[string, { port?: number }]> = async (
 ) => {
   checkExists(folder, 'folder');
   const { AdkApiServer } = await devtools();
-  const { problem } = await migrationStatus(orm);
-  if (problem !== undefined) throw new SchemaError(problem);
+  await refuseProblems(orm);
   // Without one of them the server keeps files or memories in this process alone.
   const { sessionService, artifactService, memoryService } = adkServices(em, codec);
   const server = new AdkApiServer({
@@ -27,6 +27,12 @@ export const web: Work<[string, { port?: number }]> = async (
   if (!signal.aborted) await once(signal, 'abort');
   await server.stop();
 };
+
+/** @throws SchemaError if the tables are missing or those of another version: every page would say it otherwise. */
+export async function refuseProblems({ em }: { em: EntityManager }): Promise<void> {
+  const { problem } = await migrationStatus({ em });
+  if (problem !== undefined) throw new SchemaError(problem);
+}
 
 async function devtools() {
   try {
