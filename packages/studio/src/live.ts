@@ -2,7 +2,8 @@ import { type SessionLogCursor, type SessionLogEntry, LogWentBackError } from '.
 import { decode } from '../../../src/model/json.js';
 import { SECURITY_HEADERS } from './guard.js';
 import { markdown } from './markdown.js';
-import { Pairs, eventList } from './pages/event-view.js';
+import { Pairs, authorOf, eventList } from './pages/event-view.js';
+import { Hues } from './pages/layout.js';
 import { EVENTS } from './reading.js';
 import type { Visit } from './visit.js';
 
@@ -34,6 +35,7 @@ export async function liveEvents(visit: Visit): Promise<Response> {
   const timers = [setTimeout(end, LONGEST_MS).unref()];
   const text = (...lines: string[]) => new TextEncoder().encode(`${lines.join('\n')}\n\n`);
   let pairs: Pairs | undefined;
+  let hues = new Hues([]);
   const frame = async (entry: SessionLogEntry) => {
     const at = `id: ${JSON.stringify(entry.cursor)}`;
     if (entry.change) return text(at, 'event: reset', 'data: ');
@@ -43,8 +45,9 @@ export async function liveEvents(visit: Visit): Promise<Response> {
       const { events } = await reading.service.readEvents(session, { before: entry.seq, limit: EVENTS * 3 });
       pairs = new Pairs();
       pairs.add(events);
+      hues = new Hues(events.slice(-EVENTS).map(({ event }) => authorOf(event)));
     }
-    const around = { links, session, isNewest: true, markdown: formatted };
+    const around = { links, session, hues, isNewest: true, markdown: formatted };
     const markup = eventList([shown], around, pairs).get(entry.seq)?.text ?? '';
     return text(at, `data: ${JSON.stringify(markup)}`);
   };

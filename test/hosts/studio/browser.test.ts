@@ -3,11 +3,14 @@ import { MikroORM } from '@mikro-orm/core';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import { adkEntities, adkServices, MikroOrmSessionService } from '../../../src/index.js';
 import { accessibilityProblems, describeInChromium } from '../../support/chromium.js';
-import { KEY, tellStory } from './conversation.js';
+import { KEY, png, tellStory } from './conversation.js';
 import { Served, query, type Site } from './served.js';
 
 const OF_STORY = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
 const STORY = query('/session', OF_STORY);
+/** Parallel agents, a large picture, Markdown of all kinds, and long names. */
+const WIDE = { ...KEY, sessionId: 'wide' };
+const OF_WIDE = { ...OF_STORY, session: WIDE.sessionId };
 const PAGES = [
   '/',
   '/sessions?app=support',
@@ -15,6 +18,9 @@ const PAGES = [
   '/users?app=support',
   STORY,
   `${STORY}&at=4`,
+  query('/session', OF_WIDE),
+  query('/files', OF_WIDE),
+  '/waiting?app=support',
   query('/event', { ...OF_STORY, seq: 2 }),
   query('/rewind', OF_STORY),
   query('/describe', OF_STORY),
@@ -31,6 +37,28 @@ const PAGES = [
   '/nothing',
 ];
 
+/** Two of them had the same color. */
+const WORKERS = ['worker_fr', 'worker_pl', 'worker_ar'];
+
+const MARKDOWN = [
+  '- [x] read https://www.example.com/docs',
+  '- [ ] measured',
+  '',
+  'See README.md.',
+  '',
+  '```',
+  `select ${'a_column, '.repeat(30)}`,
+  '```',
+  '',
+  '| engine | answer |',
+  '| --- | --- |',
+  `| SQLite | ${'a long text '.repeat(9)} |`,
+  '',
+  'In Arabic:',
+  '',
+  '- مرحبا',
+].join('\n');
+
 describeInChromium('the studio in Chromium', (browser) => {
   let served: Served;
   let site: Site;
@@ -41,6 +69,26 @@ describeInChromium('the studio in Chromium', (browser) => {
     const { artifactService, memoryService } = adkServices(served.orm.em);
     const artifact = { inlineData: { data: 'QQ==', mimeType: 'application/pdf' } };
     await artifactService.saveArtifact({ ...KEY, filename: 'report.pdf', artifact });
+    await artifactService.saveArtifact({
+      ...{ ...WIDE, filename: 'large.png' },
+      artifact: { inlineData: { data: png(1_400, 900), mimeType: 'image/png' } },
+    });
+    const long = `${'a-long-name-'.repeat(12)}.docx`;
+    const mimeType = 'application/vnd.openxmlformats-officedocument.wordprocessingml.document';
+    await artifactService.saveArtifact({
+      ...WIDE,
+      filename: long,
+      artifact: { inlineData: { data: 'QQ==', mimeType } },
+    });
+    const session = await served.service.createSession(WIDE);
+    const said = [
+      ...WORKERS.flatMap((author) => [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12].map(() => ({ author, text: 'Worked.' }))),
+      { author: 'writer', text: MARKDOWN },
+    ];
+    const events = said.map(({ author, text }) =>
+      createEvent({ author, branch: `fan.${author}`, content: { role: 'model', parts: [{ text }] } }),
+    );
+    await served.service.appendEvents({ session, events });
     const content = { parts: [{ text: 'Ada has a desk lamp, and likes it.' }] };
     await memoryService.addMemory({ ...KEY, memories: [{ content }] });
     await memoryService.addMemory({ appName: KEY.appName, memories: [{ content }] });
@@ -80,6 +128,91 @@ describeInChromium('the studio in Chromium', (browser) => {
         const width = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
         expect([path, width]).toEqual([path, 0]);
       }
+    });
+  });
+
+  test.each([390, 1_024, 1_440])('no page scrolls sideways at %i px', async (width) => {
+    await visit({ viewport: { width, height: 900 } }, async (page) => {
+      for (const path of PAGES) {
+        await page.goto(site.origin + path);
+        const over = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+        expect([path, over]).toEqual([path, 0]);
+      }
+    });
+  });
+
+  test('files have small pictures, and their types are not broken into letters', async () => {
+    await visit({ viewport: { width: 1_440, height: 900 } }, async (page) => {
+      await page.goto(site.origin + query('/files', OF_WIDE));
+      expect((await page.locator('.list img').boundingBox())?.width).toBe(40);
+      expect((await page.getByText('image/png').boundingBox())?.width).toBeGreaterThan(100);
+    });
+  });
+
+  test('on a phone each value of a table has the name of its column, and buttons are whole', async () => {
+    await visit(phone, async (page) => {
+      const labels = (path: string) =>
+        page
+          .goto(site.origin + path)
+          .then(() =>
+            page.evaluate<string[]>(
+              '[...document.querySelector(".list tbody tr").querySelectorAll("td")].map((each) => getComputedStyle(each, "::before").content)',
+            ),
+          );
+      expect(await labels(query('/files', OF_WIDE))).toEqual(
+        ['Type', 'Size', 'Saved', 'Versions'].map((name) => `"${name} "`),
+      );
+      expect(await labels('/waiting?app=support')).toEqual(['"User "', '"Open since "', 'none']);
+      const button = await page.getByRole('link', { name: 'Answer' }).boundingBox();
+      expect(button?.height).toBeLessThan(40);
+    });
+  });
+
+  test('parallel agents have different colors', async () => {
+    await visit({}, async (page) => {
+      await page.goto(site.origin + query('/session', OF_WIDE));
+      const colors = await page.evaluate<string[]>(
+        '[...document.querySelectorAll(".event.agent")].map((each) => getComputedStyle(each).borderLeftColor)',
+      );
+      expect(new Set(colors).size).toBe(4);
+    });
+  });
+
+  test('the time line is one stop of the Tab key, and shows where one is', async () => {
+    await visit(phone, async (page) => {
+      await page.goto(site.origin + query('/session', { ...OF_WIDE, at: 30 }));
+      const steps = page.locator('.timeline li a');
+      expect(await steps.count()).toBeGreaterThan(30);
+      expect(await page.locator('.timeline li a[tabindex="0"], .timeline li a:not([tabindex])').count()).toBe(1);
+      const current = page.locator('.timeline [aria-current]');
+      const [line, place] = [await page.locator('.timeline ol').boundingBox(), await current.boundingBox()];
+      expect(place!.x).toBeGreaterThan(line!.x);
+      expect(place!.x + place!.width).toBeLessThan(line!.x + line!.width);
+      await current.focus();
+      await page.keyboard.press('ArrowRight');
+      await page.keyboard.press('Enter');
+      await page.waitForURL(/at=31/);
+    });
+  });
+
+  test('Markdown has links, tasks, lists in both directions, and code that is copied', async () => {
+    await visit({ permissions: ['clipboard-read', 'clipboard-write'] }, async (page) => {
+      await page.goto(site.origin + query('/session', OF_WIDE));
+      const text = page.locator('.markdown').last();
+      expect(await text.getByRole('link').evaluateAll((links) => links.map(String))).toEqual([
+        'https://www.example.com/docs',
+      ]);
+      expect(await text.locator('.task').allInnerTexts()).toEqual([
+        '☑ read https://www.example.com/docs',
+        '☐ measured',
+      ]);
+      const list = text.locator('ul').last();
+      const [outer, item] = [await list.boundingBox(), await list.locator('li').boundingBox()];
+      // The bullets are at the right, and have room.
+      expect(item!.x + item!.width).toBeLessThan(outer!.x + outer!.width - 16);
+      await text.getByRole('button', { name: 'Copy' }).click();
+      await text.getByRole('button', { name: 'Copied' }).waitFor();
+      expect(await page.evaluate('navigator.clipboard.readText()')).toContain('select a_column, a_column');
     });
   });
 

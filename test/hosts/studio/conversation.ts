@@ -7,7 +7,8 @@ type Parts = NonNullable<NonNullable<Event['content']>['parts']>;
 /** A small picture of a lamp at night. */
 export const PNG = png(120, 80);
 
-function png(width: number, height: number): string {
+/** @returns a picture in base64. */
+export function png(width: number, height: number): string {
   const rows = Array.from({ length: height }, (_, y) => [
     0,
     ...Array.from({ length: width }, (_, x) => {

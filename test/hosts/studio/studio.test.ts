@@ -443,6 +443,29 @@ describe.each(availableDatabases())('on %s', (name) => {
     );
   });
 
+  test('H5 shows damage of the state as damage, and the doctor is not well beside damaged sessions', async () => {
+    const own = await Served.open(name);
+    const { orm, service } = own;
+    const site = await own.studio();
+    const key = { ...KEY, sessionId: 'broken' };
+    const session = await service.createSession({ ...key, state: { whole: 1, broken: 2 } });
+    await service.appendEvents({ session, events: [1, 2].map(() => createEvent({ author: 'agent' })) });
+    expect(shown(await site.get('/operations/doctor'))).toMatch(/sessions ok 1 session checked/);
+    const execute = (text: string) => orm.em.getConnection().execute(`${text} and session_id = 'broken'`);
+    await execute('delete from adk_events where seq = 1');
+    // SQLite keeps texts; other databases refuse what is no JSON.
+    if (name === 'sqlite') await execute("update adk_session_states set value = '{oops' where state_key = 'broken'");
+    expect(shown(await site.get('/operations/doctor'))).toMatch(
+      /sessions wrong 1 of 1 session without all their events/,
+    );
+    const page = await site.get(query('/session', { ...OF_STORY, session: 'broken' }));
+    if (name === 'sqlite') {
+      expect(stateOf(page)).toMatch(/broken cannot be read .* whole 1/);
+      expect(page.body).not.toContain('{oops');
+    }
+    await own.close();
+  });
+
   test('reads a session for what repair would do at once where it is small, and otherwise when that is asked for', async () => {
     const appendTo = async (sessionId: string, events: number, text: string) => {
       const session = await served.service.createSession({ ...KEY, sessionId });

@@ -54,7 +54,7 @@ main > h1 { margin-bottom: 1.1rem; }
 .pages { margin-top: 1rem; }
 
 button, .button, input, select, textarea { font: inherit; color: inherit; border: 1px solid var(--line); border-radius: 7px; background: var(--card); padding: 0.36rem 0.75rem; min-height: 2.25rem; }
-button, .button { display: inline-flex; align-items: center; text-decoration: none; color: var(--text); cursor: pointer; font-weight: 500; font-size: 0.875rem; box-shadow: var(--shadow); }
+button, .button { display: inline-flex; align-items: center; white-space: nowrap; text-decoration: none; color: var(--text); cursor: pointer; font-weight: 500; font-size: 0.875rem; box-shadow: var(--shadow); }
 button:hover, .button:hover { background: var(--soft); }
 .button[aria-disabled] { color: var(--dim); cursor: default; background: none; box-shadow: none; }
 button.primary { background: var(--accent); border-color: var(--accent); color: var(--on-accent); }
@@ -74,12 +74,14 @@ label input, label select, label textarea { font-weight: 400; font-size: 0.9rem;
 
 .list { width: 100%; border-collapse: separate; border-spacing: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px; box-shadow: var(--shadow); }
 .list th, .list td { text-align: left; padding: 0.62rem 1rem; border-top: 1px solid var(--line); vertical-align: baseline; font-weight: 400; overflow-wrap: anywhere; }
+.list td { min-width: 9.5rem; } .list td.number, .list td.action { min-width: 0; }
 .list thead th { border-top: 0; color: var(--dim); font-size: 0.78rem; font-weight: 550; white-space: nowrap; }
 .list tbody th a { font-weight: 550; text-decoration: none; }
 .list tbody th a:hover { text-decoration: underline; }
 .list tbody tr:hover { background: color-mix(in srgb, var(--soft) 55%, transparent); }
 .list .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .list .id { display: block; }
+.thumb { width: 2.5rem; height: 2.5rem; object-fit: cover; vertical-align: middle; margin-right: 0.6rem; border-radius: 6px; border: 1px solid var(--line); }
 .list + p, .list + .block { margin-top: 0.8rem; }
 .list .chip { margin: 0.2rem 0.3rem 0 0; }
 
@@ -101,16 +103,16 @@ aside { position: sticky; top: 4.5rem; max-height: calc(100vh - 5.5rem); overflo
 .state > div { padding: 0.42rem 0.6rem; margin: 0 -0.6rem; border-radius: 6px; }
 .state > div + div { margin-top: 0.1rem; }
 .state dt { font-family: var(--mono); font-size: 0.8125rem; font-weight: 600; overflow-wrap: anywhere; }
-.state dd code { display: block; overflow-wrap: anywhere; white-space: pre-wrap; max-height: 9rem; overflow: hidden; }
+.state dd > code { display: block; overflow-wrap: anywhere; white-space: pre-wrap; max-height: 9rem; overflow: hidden; }
 .state .by { display: block; font-size: 0.75rem; margin-top: 0.1rem; overflow-wrap: anywhere; }
 .state .current { background: var(--accent-soft); }
 
 .timeline { display: flex; flex-wrap: wrap; align-items: center; gap: 0.5rem 0.6rem; margin-bottom: 0.9rem; }
 .timeline ol { display: flex; flex: 1 1 12rem; overflow-x: auto; padding: 2px; min-width: 0; }
-.timeline li { flex: 0 0 auto; }
+.timeline li { flex: 0 0 auto; position: relative; }
 .timeline li a { display: flex; align-items: center; justify-content: center; width: 24px; height: 34px; border-radius: 5px; }
 .timeline li a::before { content: ""; width: 8px; height: 14px; border-radius: 4px; background: var(--hue); }
-.timeline li .user::before { height: 24px; }
+.timeline li .user::before { height: 24px; background: var(--dim); }
 .timeline li a:hover, .timeline li a[aria-current] { background: var(--accent-soft); }
 .timeline li a[aria-current] { box-shadow: inset 0 0 0 2px var(--accent); }
 .timeline form { display: flex; gap: 0.4rem; align-items: center; }
@@ -137,14 +139,17 @@ aside { position: sticky; top: 4.5rem; max-height: calc(100vh - 5.5rem); overflo
 .markdown > * + *, .markdown li > * + *, .markdown blockquote > * + * { margin-top: 0.5rem; }
 .markdown .caption { font-weight: 650; }
 .markdown > .caption:not(:first-child) { margin-top: 0.9rem; }
-.markdown ul, .markdown ol { padding-left: 1.5rem; }
+.markdown ul, .markdown ol { padding-inline-start: 1.5rem; }
 .markdown ul { list-style: disc; } .markdown ol { list-style: decimal; }
 .markdown li + li { margin-top: 0.2rem; }
-.markdown blockquote { margin-inline: 0; margin-bottom: 0; padding-left: 0.8rem; border-left: 3px solid var(--line); color: var(--dim); }
+.markdown .task { list-style: none; margin-inline-start: -1.3rem; }
+.code { position: relative; }
+.copy { position: absolute; top: 0.35rem; right: 0.35rem; min-height: 1.6rem; padding: 0 0.5rem; font-size: 0.75rem; opacity: 0.85; }
+.markdown blockquote { margin-inline: 0; margin-bottom: 0; padding-inline-start: 0.8rem; border-inline-start: 3px solid var(--line); color: var(--dim); }
 .markdown :not(pre) > code { background: var(--soft); border-radius: 4px; padding: 0.05rem 0.3rem; }
 .markdown hr { border: 0; border-top: 1px solid var(--line); }
 .markdown table { border-collapse: collapse; font-size: 0.875rem; }
-.markdown th, .markdown td { border: 1px solid var(--line); padding: 0.25rem 0.6rem; text-align: left; vertical-align: top; overflow-wrap: normal; }
+.markdown th, .markdown td { border: 1px solid var(--line); padding: 0.25rem 0.6rem; text-align: start; vertical-align: top; overflow-wrap: normal; }
 .scrolled { overflow-x: auto; }
 .thought .markdown { color: var(--dim); }
 .note { font-size: 0.8125rem; color: var(--dim); }
@@ -225,9 +230,11 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   .list tr { display: block; padding: 0.6rem 0; border-top: 1px solid var(--line); }
   .list tbody tr:first-child { border-top: 0; }
   .list th, .list td { display: block; border: 0; padding: 0.1rem 0.9rem; }
-  .list .number { text-align: left; display: inline-block; padding-right: 0; font-size: 0.8125rem; color: var(--dim); }
-  .sessions td { display: inline-block; padding-right: 0; font-size: 0.8125rem; color: var(--dim); }
-  .sessions td::before { content: attr(data-label) " "; }
+  .list td { display: inline-block; min-width: 0; max-width: 100%; padding-right: 0; font-size: 0.8125rem; }
+  .list .number { text-align: left; white-space: normal; }
+  .list td:empty { display: none; }
+  .list td[data-label]::before { content: attr(data-label) " "; color: var(--dim); }
+  .findings td { display: block; padding-right: 0.9rem; }
 }
 @media (prefers-reduced-motion: no-preference) {
   .event.new { animation: arrive 0.35s ease-out; }

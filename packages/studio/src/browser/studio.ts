@@ -59,6 +59,7 @@ function add(list: HTMLElement, markup: string): void {
     if (document.getElementById(item.id)) continue;
     item.classList.add('new');
     list.append(item);
+    addCopyButtons(item);
     fold(item);
   }
   const none = list.nextElementSibling;
@@ -110,6 +111,42 @@ if (events && source) {
     (document.getElementById('waiting') ?? events).scrollIntoView({ block: 'nearest' });
   follow(events, source);
 }
+
+/** Arrow keys go along the time line, which is one stop of the Tab key. */
+const steps = [...document.querySelectorAll<HTMLAnchorElement>('.timeline li a')];
+for (const [i, step] of steps.entries())
+  step.addEventListener('keydown', ({ key }) => {
+    const next = new Map([
+      ['ArrowLeft', i - 1],
+      ['ArrowRight', i + 1],
+      ['Home', 0],
+      ['End', steps.length - 1],
+    ]).get(key);
+    if (next !== undefined) steps[next]?.focus();
+  });
+const place = steps.find(({ tabIndex }) => tabIndex === 0);
+const line = place?.closest('ol');
+if (place && line) {
+  const [at, all] = [place, line].map((each) => each.getBoundingClientRect().left);
+  line.scrollLeft += (at ?? 0) - (all ?? 0) - line.clientWidth / 2;
+}
+
+/** A button that copies code. Browsers have no clipboard for pages that are neither encrypted nor on this machine. */
+function addCopyButtons(to: ParentNode): void {
+  if (!isSecureContext) return;
+  for (const code of to.querySelectorAll('.code')) {
+    const button = document.createElement('button');
+    button.className = 'copy';
+    button.textContent = 'Copy';
+    button.addEventListener('click', () => {
+      void navigator.clipboard
+        .writeText(code.querySelector('code')?.textContent ?? '')
+        .then(() => (button.textContent = 'Copied'));
+    });
+    code.append(button);
+  }
+}
+addCopyButtons(document);
 
 for (const image of document.querySelectorAll('figure img'))
   image.addEventListener('error', () => image.replaceWith(document.createTextNode('The image cannot be shown.')));

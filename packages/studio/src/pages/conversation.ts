@@ -18,7 +18,7 @@ import {
 import { markdown, type Markdown } from '../markdown.js';
 import { namesField, notFound, type Visit } from '../visit.js';
 import { authorOf, eventList, inLine, tokensText } from './event-view.js';
-import { ago, chip, codeOf, definition, empty, hue, labelChips, page, time } from './layout.js';
+import { Hues, ago, chip, codeOf, definition, empty, labelChips, page, time } from './layout.js';
 
 export async function conversationPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, session: key } = visit;
@@ -29,11 +29,12 @@ export async function conversationPage(visit: Visit): Promise<Response> {
   const formatted = visit.isRaw ? undefined : await markdown();
   const tokens = await reading.tokens(conversation, { readsAll: visit.params.get('tokens') === '1' });
   const name = session.title ?? key.sessionId;
+  const hues = new Hues(conversation.entries.flatMap(({ event }) => (event ? authorOf(event) : [])));
   const body = html`${heading(visit, conversation, { ...part, tokens })}
     <div class="columns">
       <section class="conversation" aria-label="Conversation">
-        ${timeLine(visit, conversation, part.at)} ${pager(visit, conversation, 'older')}
-        ${eventsOf(visit, conversation, { at: part.at, formatted })} ${pager(visit, conversation, 'newer')}
+        ${timeLine(visit, conversation, { at: part.at, hues })} ${pager(visit, conversation, 'older')}
+        ${eventsOf(visit, conversation, { at: part.at, formatted, hues })} ${pager(visit, conversation, 'newer')}
       </section>
       <aside id="state" aria-label="State">${statePanel(visit, conversation, part.at)}</aside>
     </div>`;
@@ -112,7 +113,11 @@ function toolsOf({ links }: Visit, { createTime }: Conversation['session'], othe
 }
 
 /** The time line: a step for each event of the page, which leads to the state as of that event. */
-function timeLine({ links, isRaw }: Visit, { session, entries }: Conversation, at: number | undefined): Content {
+function timeLine(
+  { links, isRaw }: Visit,
+  { session, entries }: Conversation,
+  { at, hues }: { at: number | undefined; hues: Hues },
+): Content {
   if (entries.length === 0) return undefined;
   const { key, firstSeq, lastSeq } = session;
   const step = (seq: number, text: string, isThere: boolean) =>
@@ -120,13 +125,16 @@ function timeLine({ links, isRaw }: Visit, { session, entries }: Conversation, a
       ? html`<a class="button" href="${links.ofSession('/session', key, { at: seq })}#e${seq}">${text}</a>`
       : html`<span class="button" aria-disabled="true">${text}</span>`;
   const shown = at ?? lastSeq;
+  // Forty links would be forty stops of the Tab key. The page's script goes from one to the next by arrow keys.
+  const stop = (entries.find(({ seq }) => seq === shown) ?? entries.at(-1))?.seq;
   const tick = ({ seq, event }: Entry) => {
     const author = event ? authorOf(event) : 'damaged';
     return html`<li>
       <a
-        class="${author === 'user' ? 'user' : 'agent'} ${hue(author)}"
+        class="${hues.of(author)}"
         href="${links.ofSession('/session', key, { at: seq })}#e${seq}"
         ${seq === at && html`aria-current="step"`}
+        ${seq !== stop && html`tabindex="-1"`}
         ><span class="hidden">State as of event ${seq}, ${author}</span></a
       >
     </li>`;
@@ -171,12 +179,12 @@ function pager({ links }: Visit, { session, from, upTo }: Conversation, which: '
 function eventsOf(
   visit: Visit,
   { session, entries, changes, upTo }: Conversation,
-  { at, formatted }: { at: number | undefined; formatted: Markdown | undefined },
+  { at, formatted, hues }: { at: number | undefined; formatted: Markdown | undefined; hues: Hues },
 ): Html {
   const { links } = visit;
   const { key, lastSeq, incarnation, deletedAt } = session;
   const isNewest = upTo >= lastSeq;
-  const views = eventList(entries, { links, session: key, at, isNewest, markdown: formatted });
+  const views = eventList(entries, { links, session: key, hues, at, isNewest, markdown: formatted });
   const isLive = isNewest && at === undefined && deletedAt === undefined;
   // In the order of their numbers; a change comes after the event with its number.
   const rows: [seq: number, row: Content][] = [
@@ -301,11 +309,11 @@ function statePanel(visit: Visit, { session, state }: Conversation, at: number |
 
 function stateValue(
   { links }: Visit,
-  { sessionId, userId }: Conversation['session']['key'],
-  { key, json, writer, isFromElsewhere, setAt }: ShownValue,
+  key: Conversation['session']['key'],
+  { key: name, json, writer, isFromElsewhere, setAt }: ShownValue,
   at: number | undefined,
 ): Html {
-  const isOwn = writer?.session.sessionId === sessionId && writer.session.userId === userId;
+  const isOwn = writer?.session.sessionId === key.sessionId && writer.session.userId === key.userId;
   const written = writer
     ? html`<a href="${links.ofSession('/session', writer.session, { at: writer.seq })}#e${writer.seq}"
           >${isOwn ? '' : 'another session, '}#${writer.seq}</a
@@ -315,10 +323,13 @@ function stateValue(
       ? 'by an event of another session'
       : html`outside a run${setAt !== undefined && html`, ${ago(setAt)}`}`;
   return html`<div class="${isOwn && writer.seq === at && 'current'}">
-    <dt><bdi>${key}</bdi></dt>
+    <dt><bdi>${name}</bdi></dt>
     <dd>
-      <code><bdi>${shortened(json, SHOWN)}</bdi></code
-      ><span class="by">${written}</span>
+      ${
+        decode(json)
+          ? codeOf(shortened(json, SHOWN))
+          : html`<a class="chip bad" href="${links.ofSession('/repair', key)}">cannot be read</a>`
+      }<span class="by">${written}</span>
     </dd>
   </div>`;
 }

@@ -10,7 +10,7 @@ import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import type { Markdown } from '../markdown.js';
 import type { Entry } from '../reading.js';
-import { chip, codeOf, definition, hue, time } from './layout.js';
+import { chip, codeOf, definition, time, type Hues } from './layout.js';
 
 /** A stored event may hold anything, whatever ADK's types promise. */
 type Loose = Readonly<Record<string, unknown>>;
@@ -51,6 +51,7 @@ export function authorOf(event: unknown): string {
 interface Surroundings {
   links: Links;
   session: SessionKey;
+  hues: Hues;
   /** The event whose state is shown. */
   at?: number | undefined;
   /** Whether the page has the newest events: only then is a call without an answer here known to have none. */
@@ -218,7 +219,7 @@ class EventView {
     const isSlim = isFolded && !isUser && rest.every((each) => each === false || each === undefined);
     const isCurrent = this.around.at === seq;
     return html`<li
-      class="event ${isUser ? 'user' : 'agent'} depth-${depth} ${hue(author)} ${isCurrent && 'current'} ${isSlim && 'slim'}"
+      class="event ${this.around.hues.of(author)} depth-${depth} ${isCurrent && 'current'} ${isSlim && 'slim'}"
       id="e${seq}"
       data-seq="${seq}"
       data-branch="${branch}"
@@ -241,11 +242,7 @@ class EventView {
   link({ seq, event }: Entry): Html {
     this.#seq = seq;
     const author = authorOf(event);
-    return html`<li
-      class="event ${author === 'user' ? 'user' : 'agent'} depth-0 ${hue(author)}"
-      id="e${seq}"
-      data-seq="${seq}"
-    >
+    return html`<li class="event ${this.around.hues.of(author)} depth-0" id="e${seq}" data-seq="${seq}">
       <div class="meta">
         <span class="author"><bdi>${author}</bdi></span>
       </div>

@@ -65,8 +65,9 @@ function nameOf({ links, session }: Visit, file: ShownFile, isNewest: boolean): 
   const href = links.ofSession('/file', session, { file: filename, version });
   const name = isNewest ? html`<bdi>${filename}</bdi>` : html`${version}`;
   const isShown = IMAGES.includes(mimeType) && size !== undefined && size <= LARGEST_IMAGE;
-  return html`${size === undefined ? name : html`<a href="${href}" download>${name}</a>`}
-  ${isShown && html`<img src="${href}" alt="" loading="lazy" />`}`;
+  return html`${isShown && html`<img class="thumb" src="${href}" alt="" loading="lazy" />`}${
+    size === undefined ? name : html`<a href="${href}" download>${name}</a>`
+  }`;
 }
 
 /** The content of a version. Images can be displayed; everything else is a download. */

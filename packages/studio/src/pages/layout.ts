@@ -130,28 +130,55 @@ export const chip = (text: Content, kind = ''): Html => html`<span class="chip $
 export const labelChips = (labels: Readonly<Record<string, string>>): Html[] =>
   Object.entries(labels).map(([name, value]) => chip(html`<bdi>${name}=${value}</bdi>`));
 
-/** @returns one of eight colors for a name, the same on every page. */
-export function hue(name: string): string {
-  let sum = 0;
-  for (const character of name) sum = (sum * 31 + (character.codePointAt(0) ?? 0)) % 9_973;
-  return `hue-${sum % 8}`;
+const HUES = 8;
+
+/** The colors of the names on a page: no two of the first eight names have the same, and on most pages a name keeps its own. */
+export class Hues {
+  readonly #byName = new Map<string, number>();
+
+  /** @param authors those that are known from the beginning. */
+  constructor(authors: readonly string[]) {
+    // Sorted, so that the same names have the same colors on every page.
+    for (const name of authors.toSorted()) this.of(name);
+  }
+
+  /** @returns classes of the style sheet. The user has none of the colors. */
+  of(name: string): string {
+    if (name === 'user') return name;
+    let hue = this.#byName.get(name);
+    if (hue === undefined) {
+      const taken = new Set(this.#byName.values());
+      hue = 0;
+      for (const character of name) hue = (hue * 31 + (character.codePointAt(0) ?? 0)) % 9_973;
+      hue %= HUES;
+      while (taken.size < HUES && taken.has(hue)) hue = (hue + 1) % HUES;
+      this.#byName.set(name, hue);
+    }
+    return `agent hue-${hue}`;
+  }
 }
 
-/** Columns by heading. A heading that begins with `#` is one of numbers; `false` leaves the column out. */
+/**
+ * Columns by heading. A heading that begins with `#` is one of numbers, with `>` one of links that say it themselves; `false`
+ * leaves the column out.
+ */
 type Columns<Row> = Readonly<Record<string, ((row: Row) => Content) | false>>;
 
 /** @param none shown if there are no rows. @param kind a class of the style sheet. */
 export function table<Row>(rows: readonly Row[], columns: Columns<Row>, none?: Html, kind = ''): Content {
   if (rows.length === 0) return none;
   const shown = Object.entries(columns).flatMap(([heading, of]) => (of ? [{ heading, of }] : []));
-  const numeric = (heading: string) => heading.startsWith('#') && html`class="number"`;
-  const name = (heading: string) => heading.replace(/^#/, '');
-  const head = shown.map(({ heading }) => html`<th scope="col" ${numeric(heading)}>${name(heading)}</th>`);
+  const kindOf = (heading: string) => {
+    const kind = heading.startsWith('#') ? 'number' : heading.startsWith('>') && 'action';
+    return kind && html`class="${kind}"`;
+  };
+  const name = (heading: string) => heading.replace(/^[#>]/, '');
+  const head = shown.map(({ heading }) => html`<th scope="col" ${kindOf(heading)}>${name(heading)}</th>`);
+  // On a phone each cell says its heading.
+  const label = (heading: string) => !heading.startsWith('>') && html`data-label="${name(heading)}"`;
   const cells = (row: Row) =>
     shown.map(({ heading, of }, i) =>
-      i === 0
-        ? html`<th scope="row">${of(row)}</th>`
-        : html`<td ${numeric(heading)} data-label="${name(heading)}">${of(row)}</td>`,
+      i === 0 ? html`<th scope="row">${of(row)}</th>` : html`<td ${kindOf(heading)} ${label(heading)}>${of(row)}</td>`,
     );
   return html`<table class="list ${kind}">
     <thead>

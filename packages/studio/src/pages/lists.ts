@@ -15,7 +15,7 @@ export async function appsPage(visit: Visit): Promise<Response> {
     rows,
     {
       App: ({ name }) => html`<a href="${links.sessions(name)}"><bdi>${name}</bdi></a>`,
-      Users: ({ name }) => html`<a href="${links.to('/users', { app: name })}">Users</a>`,
+      '>Users': ({ name }) => html`<a href="${links.to('/users', { app: name })}">Users</a>`,
       '#Last update': ({ lastUpdateTime }) => ago(lastUpdateTime),
     },
     none,
@@ -32,7 +32,7 @@ export async function usersPage(visit: Visit): Promise<Response> {
     rows,
     {
       User: ({ name }) => html`<a href="${links.sessions(appName, name)}"><bdi>${name}</bdi></a>`,
-      Memory: ({ name }) => html`<a href="${links.to('/memory', { app: appName, user: name })}">Memory</a>`,
+      '>Memory': ({ name }) => html`<a href="${links.to('/memory', { app: appName, user: name })}">Memory</a>`,
       '#Last update': ({ lastUpdateTime }) => ago(lastUpdateTime),
     },
     empty('No users', 'Nobody has sessions in this app.'),
@@ -81,7 +81,6 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
       '#Last update': ({ lastUpdateTime }) => ago(lastUpdateTime),
     },
     none,
-    'sessions',
   );
   const of = { app: appName, user: params.get('user') ?? undefined };
   const body = html`<div class="heading">

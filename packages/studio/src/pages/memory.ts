@@ -49,7 +49,8 @@ export async function memoryPage(visit: Visit): Promise<Response> {
           >`,
     '#When': ({ timestamp }) => ago(timestamp === undefined ? undefined : Date.parse(timestamp)),
     '#Score': isSearch && (({ score }) => score?.toFixed(2)),
-    Forget: visit.mayChange && (({ id, sessionId }) => html`<a href="${forgetLink(visit, id, sessionId)}">Forget</a>`),
+    '>Forget':
+      visit.mayChange && (({ id, sessionId }) => html`<a href="${forgetLink(visit, id, sessionId)}">Forget</a>`),
   };
   const none = isSearch
     ? empty('Nothing found', 'No memory contains any of these words.')

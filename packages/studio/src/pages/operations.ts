@@ -101,7 +101,7 @@ async function damageSection(visit: Visit): Promise<Html> {
     {
       Session: (key) => sessionLink(links, key),
       'App / user': ownerOf,
-      Repair: (key) => html`<a href="${links.ofSession('/repair', key)}">What repair would do</a>`,
+      '>Repair': (key) => html`<a href="${links.ofSession('/repair', key)}">What repair would do</a>`,
     },
     empty('Nothing is missing', text),
   );
@@ -203,8 +203,9 @@ const STATES: Readonly<Record<Finding['state'], Html>> = {
 /** The checks of the command `doctor` that do not read the keys of all events. */
 export async function doctorPage(visit: Visit): Promise<Response> {
   visit.checkUnlimited();
-  const findings: Finding[] = [];
+  const findings: (Omit<Finding, 'found'> & { found: Content })[] = [];
   for await (const finding of examine(visit.reading.em, { readsAll: false })) findings.push(finding);
+  if (!findings.some(({ state }) => state === 'wrong')) findings.push(await sessionsFinding(visit));
   const list = table(
     findings,
     {
@@ -216,11 +217,20 @@ export async function doctorPage(visit: Visit): Promise<Response> {
     'findings',
   );
   const body = html`${list}
-    <p class="dim">
-      The command <code>npx adk-mikro-orm doctor</code> also looks for what is left of sessions that were deleted, and
-      for damage in all sessions.
-    </p>`;
+    <p class="dim">The command <code>npx adk-mikro-orm doctor</code> checks all sessions.</p>`;
   return operationsPage(visit, 'Doctor', body);
+}
+
+/** Counts the events of as many sessions as `damageSection` does. */
+async function sessionsFinding({ reading, links }: Visit) {
+  const { miscounted, checked, last } = await reading.miscounted(undefined);
+  const these = `${last ? 'the first ' : ''}${counted(checked, 'session')}`;
+  const isDamaged = miscounted.length > 0;
+  const found = isDamaged
+    ? html`${miscounted.length} of ${these} without all their events:
+        <a href="${links.to('/operations')}#damaged">see them</a>`
+    : `${these} checked: no event is missing (contents were not read)`;
+  return { check: 'sessions', state: isDamaged ? ('wrong' as const) : ('ok' as const), found };
 }
 
 /** How much of a session is read without asking first: more would take longer than a page may. */

@@ -24,7 +24,7 @@ export async function waitingPage(visit: Visit): Promise<Response> {
       User: (call) =>
         html`<a class="quiet" href="${links.sessions(appName, call.userId)}"><bdi>${call.userId}</bdi></a>`,
       '#Open since': ({ timestamp }) => ago(timestamp),
-      Answer:
+      '>Answer':
         visit.mayChange &&
         (({ seq, id, ...call }) =>
           html`<a class="button" href="${links.ofSession('/answer', call, { at: seq, call: id })}">Answer</a>`),
