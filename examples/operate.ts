@@ -111,7 +111,7 @@ const { done: planned } = await maintenance.prune({ ...old, dryRun: true });
 print.note(`dryRun: ${count(planned.sessions)} sessions with ${count(planned.events)} events would go`);
 const pruned = await maintenance.prune({
   ...old,
-  onProgress: ({ done }) => print.gauge('pruned', done.sessions ?? 0, planned.sessions),
+  onProgress: ({ done }) => print.gauge('pruned', done['sessions'] ?? 0, planned.sessions),
 });
 print.note(`in ${pruned.batches} short transactions, between which agents go on writing`);
 print.bars(
@@ -157,7 +157,7 @@ print.said('export', `${count(exported.records)} records, ${megabytes(exported.b
 const copy = await openOrm('copy.sqlite');
 const { maintenance: copyMaintenance } = adkServices(copy.em);
 const { done: imported } = await copyMaintenance.importSessions(recordsOf('export.jsonl'), {
-  onProgress: ({ done }) => print.gauge('imported', done.records, exported.records),
+  onProgress: ({ done }) => print.gauge('imported', done['records'] ?? 0, exported.records),
 });
 print.said('import', `${count(imported.sessions)} sessions with ${count(imported.events)} events, in copy.sqlite`);
 

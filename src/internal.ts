@@ -27,7 +27,6 @@ export { nextApp } from './database/statements/walk.js';
 export { IMPORT_OPTIONS, importModeOf } from './maintenance/options.js';
 export { textOf } from './memory/memory-content.js';
 export { countProjected } from './memory/memory-projection.js';
-export type { ImportedKind } from './model/results.js';
 export { passingOf } from './model/failures.js';
 export { NO_SUCH_INVOCATION } from './sessions/history.js';
 export { rangeIn } from './sessions/pages.js';

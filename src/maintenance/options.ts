@@ -17,7 +17,7 @@ import { isDay } from '../model/days.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, partialKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, TOOL_APPS, serviceOptions, type CommonOptions } from '../model/options.js';
-import type { ImportedKind, MaintenanceResult } from '../model/results.js';
+import type { MaintenanceResult } from '../model/results.js';
 import type { StateOwner } from './repair.js';
 
 /** Options of `SessionMaintenance`. */
@@ -134,7 +134,7 @@ export interface ImportOptions {
   /** When it fires, the import ends before the next record. Nothing is thrown. */
   signal?: AbortSignal;
   /** Gets the totals after each record. Errors that it throws are ignored; to end the import, use the signal. */
-  onProgress?: (result: MaintenanceResult<ImportedKind>) => void;
+  onProgress?: (result: MaintenanceResult) => void;
   /**
    * What happens to values of `user:` and `app:` state that exist here: `overwrite` (default) replaces them by those of the records,
    * `keep` does not. An export does not say how old these values are, so an old export may overwrite newer ones.

@@ -9,7 +9,7 @@ import { checkedSessionKey, partialKey, type SessionKey } from '../model/keys.js
 import { EventLog } from '../log/event-log.js';
 import type { LogCursor } from '../model/log-history.js';
 import type { ErrorContext } from '../model/options.js';
-import type { ImportedKind, MaintenanceResult } from '../model/results.js';
+import type { MaintenanceResult } from '../model/results.js';
 import { exportRecords } from '../transfer/export.js';
 import { hostRows } from './host-rows.js';
 import { OWNED_ROWS } from '../transfer/owned-kinds.js';
@@ -189,7 +189,9 @@ export class SessionMaintenance {
   async importSessions(
     records: AsyncIterable<unknown> | Iterable<unknown>,
     options: ImportOptions = {},
-  ): Promise<MaintenanceResult<ImportedKind>> {
+  ): Promise<
+    MaintenanceResult<'sessions' | 'events' | 'artifactVersions' | 'memories' | 'records' | 'refused' | 'annulled'>
+  > {
     const checked = checkImport(options, 'The options of importSessions');
     const call = new CallInParts(this.#database, { operation: 'importSessions', key: {} });
     const target = new Import(call, { ...importModeOf(checked), isForeign: false });

@@ -32,7 +32,7 @@ export interface MaintenanceResult<Kind extends string = never> {
     /** The name of the foreign key; on SQLite, which keeps no names, its columns. */
     constraint: string;
     /** What the database does to the rows that refer to a row which is deleted. With the last two the row stays. */
-    rule: DeleteRule;
+    rule: 'cascade' | 'set null' | 'set default' | 'restrict' | 'no action';
     /** Rows that refer to these rows are not counted. */
     rows: number;
   }[];
@@ -42,13 +42,10 @@ export interface MaintenanceResult<Kind extends string = never> {
   more: boolean;
 }
 
-export type DeleteRule = 'cascade' | 'set null' | 'set default' | 'restrict' | 'no action';
+export type DeleteRule = NonNullable<MaintenanceResult['referring']>[number]['rule'];
 
 /** A session that a foreign key of the host's keeps. */
 export type KeptByKey = NonNullable<MaintenanceResult['kept']>[number];
 
 /** What was done, by kind, and how much was skipped. */
 export type Counts = Partial<Pick<MaintenanceResult, 'done' | 'skipped'>>;
-
-/** The kinds that an import counts. */
-export type ImportedKind = 'sessions' | 'events' | 'artifactVersions' | 'memories' | 'records' | 'refused' | 'annulled';

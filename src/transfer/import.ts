@@ -16,7 +16,7 @@ import { decodeEvent } from '../model/json.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity } from '../model/keys.js';
 import type { SessionRecord } from '../model/records.js';
-import type { ImportedKind, MaintenanceResult } from '../model/results.js';
+import type { MaintenanceResult } from '../model/results.js';
 import { byScope, prefixed, type StateEntry } from '../model/state.js';
 import { planOf, type ImportPlan, type ImportRules } from './import-plan.js';
 import { storableRecord, type NumberedEvent, type StorableRecord } from './records.js';
@@ -41,6 +41,11 @@ interface ImportMode extends ImportRules {
   /** Whether existing values of apps and users stay. */
   sharedState?: 'overwrite' | 'keep' | undefined;
 }
+
+const NOTHING = {
+  ...{ sessions: 0, events: 0, artifactVersions: 0, memories: 0 },
+  ...{ records: 0, refused: 0, annulled: 0 },
+};
 
 type ImportedArtifact = StorableRecord & { type: 'artifact' };
 
@@ -68,10 +73,7 @@ interface Incoming {
 export class Import {
   readonly #call: CallInParts;
   readonly #mode: ImportMode;
-  readonly #done: Record<ImportedKind, number> = {
-    ...{ sessions: 0, events: 0, artifactVersions: 0, memories: 0 },
-    ...{ records: 0, refused: 0, annulled: 0 },
-  };
+  readonly #done = { ...NOTHING };
   #skipped = 0;
   #batches = 0;
   #more = false;
@@ -87,7 +89,7 @@ export class Import {
     this.#mode = mode;
   }
 
-  get result(): MaintenanceResult<ImportedKind> {
+  get result(): MaintenanceResult<keyof typeof NOTHING> {
     return { done: { ...this.#done }, skipped: this.#skipped, batches: this.#batches, more: this.#more };
   }
 
@@ -168,7 +170,7 @@ export class Import {
   /** Adds all records, until the signal fires. */
   async addAll(
     records: AsyncIterable<unknown> | Iterable<unknown>,
-    { signal, onProgress }: { signal?: AbortSignal; onProgress?: (result: MaintenanceResult<ImportedKind>) => void },
+    { signal, onProgress }: { signal?: AbortSignal; onProgress?: (result: MaintenanceResult) => void },
   ): Promise<void> {
     for await (const record of records) {
       this.#more = signal?.aborted === true;

@@ -3,7 +3,6 @@ import {
   CallInParts,
   Database,
   Import,
-  type ImportedKind,
   IMPORT_OPTIONS,
   importModeOf,
   type ExportRecord,
@@ -13,7 +12,7 @@ import {
   InvalidArgumentError,
   type CommonOptions,
   type ErrorContext,
-  type MaintenanceResult,
+  type SessionMaintenance,
 } from '../../../src/index.js';
 import { callHost } from '../../../src/model/host-callbacks.js';
 import { COMMON_OPTIONS } from '../../../src/model/options.js';
@@ -54,7 +53,7 @@ const checkOptions = object<ImportFromOptions>(
  * @throws DatabaseError, CodecError as the methods of `SessionMaintenance`.
  * @throws InsideTransactionError inside a transaction of one of the two.
  */
-export async function importFrom(options: ImportFromOptions): Promise<MaintenanceResult<ImportedKind>> {
+export async function importFrom(options: ImportFromOptions): ReturnType<SessionMaintenance['importSessions']> {
   options = checkOptions(options, 'The options of importFrom');
   const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress, as = {} } = options;
   if (options.as && typeof from !== 'string')

@@ -12,7 +12,6 @@ import {
   adkServices,
 } from '../../../../src/index.js';
 import { decodeExactly } from '../../../import/src/exact-json.js';
-import type { ImportedKind } from '../../../../src/internal.js';
 import { given, isRecord } from '../../../../src/model/json.js';
 import { counted, printable } from '../../../studio/src/operations/words.js';
 import { connectForeign } from '../connect.js';
@@ -226,7 +225,7 @@ async function importForeign(
     to: em,
     ...codec,
     ...{ signal, dryRun, batchSize, onExisting, force, keepAnnulled, sharedState: keepState && 'keep' },
-    onProgress: ({ done }) => progress.show(done.records, written(done)),
+    onProgress: ({ done }) => progress.show(done['records'] ?? 0, written(done)),
     onRefused: ({ reason, ...row }) =>
       terminal.note(printable(`not taken: ${Object.values(row).join(' / ')}: ${reason}`)),
   }).finally(() => progress.end());
@@ -235,7 +234,7 @@ async function importForeign(
 
 async function report(
   { terminal, signal }: Context,
-  result: MaintenanceResult<ImportedKind>,
+  result: Awaited<ReturnType<typeof importFrom>>,
   isDryRun?: boolean,
 ): Promise<void> {
   const { done, skipped } = result;
@@ -252,7 +251,7 @@ async function report(
   if (signal.aborted || done.refused > 0) throw new Unfinished();
 }
 
-const written = ({ sessions, events, artifactVersions, memories }: Readonly<Record<ImportedKind, number>>) =>
+const written = ({ sessions = 0, events = 0, artifactVersions = 0, memories = 0 }: MaintenanceResult['done']) =>
   [
     counted(sessions, 'session'),
     counted(events, 'event'),
