@@ -2,6 +2,7 @@ import { isCompactedEvent, type Event } from '@google/adk';
 import { isRecord } from '../model/json.js';
 import { partsOf, type LooseEvent } from '../model/turn.js';
 import { isAbortEvent } from './aborted.js';
+import { isFailedResponse } from './failed-response.js';
 import { Calls, type Call, type ToolCall } from './calls.js';
 
 /** A tool call as a user interface shows it. Its `args` are empty if the call itself is not among the events. */
@@ -10,6 +11,8 @@ export interface MessageToolCall extends Pick<ToolCall, 'name' | 'args' | 'respo
   id?: string;
   /** Whether the response comes from outside: the user confirms, logs in, or answers a question. */
   isLongRunning: boolean;
+  /** True if the response says that the tool failed: `error` that is not empty, `isError`, `status: 'error'` or `success: false`. */
+  isFailed?: true;
   /** True if the response may be in a later page: the events end before the session does. */
   isResponseMissing?: true;
   /** True if there is only a response: none of the events before it has a call with its id. */
@@ -99,6 +102,7 @@ export function toMessages(source: readonly Event[] | EventPage): Message[] {
     if (isShown(message) || (message.isAborted && !isRepeated)) messages.push(message);
   }
   for (const [{ response }, toolCall] of shown) {
+    if (isFailedResponse(response)) toolCall.isFailed = true;
     if (response) toolCall.response = response;
     else if (isCut) toolCall.isResponseMissing = true;
   }

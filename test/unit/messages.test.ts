@@ -1,5 +1,6 @@
 import { createEvent, isCompactedEvent, type CreateEventParams, type Event } from '@google/adk';
 import type { Part } from '../../examples/scripted-model.js';
+import { isFailedResponse } from '../../src/conversation/failed-response.js';
 import { toMessages } from '../../src/conversation/messages.js';
 import { ABORTED, abortEvents } from '../support/newer-runner.js';
 
@@ -256,4 +257,29 @@ test('two calls of one event with the same id have their responses in order', ()
     ]),
   ];
   expect(toMessages(events)[0]!.toolCalls.map(({ response }) => response)).toEqual([{ n: 1 }, { n: 2 }]);
+});
+
+test.each<[response: Record<string, unknown>, isFailed: boolean]>([
+  [{}, false],
+  [{ error: null }, false],
+  [{ error: '' }, false],
+  [{ error: false }, false],
+  [{ isError: false }, false],
+  [{ status: 'ok' }, false],
+  [{ success: true }, false],
+  [{ result: 'error' }, false],
+  [{ error: 'x' }, true],
+  [{ error: { code: 5 } }, true],
+  [{ isError: true, content: [] }, true],
+  [{ status: 'error', error: null }, true],
+  [{ success: false }, true],
+])('a tool that returns %j has failed: %p', (response, isFailed) => {
+  const [message] = toMessages([eventOf(calling('c')), responding('c', response)]);
+  expect(message?.toolCalls).toEqual([
+    { id: 'c', name: 'order', args: { id: 'c' }, isLongRunning: false, response, ...(isFailed && { isFailed }) },
+  ]);
+});
+
+test('a response that is not an object has not failed', () => {
+  for (const response of [undefined, null, 'error', ['error'], 5]) expect(isFailedResponse(response)).toBe(false);
 });

@@ -1,4 +1,5 @@
 import { Calls, isOpen, type Call } from '../../../../src/conversation/calls.js';
+import { isFailedResponse } from '../../../../src/conversation/failed-response.js';
 import { NO_TOKENS, addTokens, tokensOf } from '../../../../src/conversation/tokens.js';
 import type { SessionKey } from '../../../../src/index.js';
 import type { TokenCounts } from '../../../../src/conversation/tokens.js';
@@ -314,7 +315,7 @@ class EventView {
     const status = waits
       ? chip(this.around.isNewest ? 'waits for an answer' : 'long-running', 'warn pending')
       : last
-        ? isFailed(last.response) && chip('failed', 'bad')
+        ? isFailedResponse(last.response) && chip('failed', 'bad')
         : chip(this.around.isNewest ? 'no answer yet' : 'no answer on this page', 'pending');
     return fold(
       'call',
@@ -339,7 +340,7 @@ class EventView {
       ${fold(
         'call',
         html`<span class="what">Answer of</span> ${codeOf(textOf(name) ?? 'a function')}
-          ${isFailed(response) && chip('failed', 'bad')}`,
+          ${isFailedResponse(response) && chip('failed', 'bad')}`,
         this.#json(response),
       )}
     </div>`;
@@ -455,9 +456,6 @@ export function inLine(args: unknown): Content {
 }
 
 const numberOf = (value: unknown) => (typeof value === 'number' ? value : undefined);
-
-/** Tools report errors to the model in this way. */
-const isFailed = (response: unknown) => recordOf(response)['error'] !== undefined;
 
 function fold(kind: string, summary: Content, content: Html, id?: string): Html {
   return html`<details class="fold ${kind}" ${id !== undefined && html`id="${id}"`}>
