@@ -80,7 +80,7 @@ export function isTaken(takes: Takes | undefined, { name, response }: Loose, arg
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
 
 /** ADK accepts both ways to write a name. */
-function field(value: unknown, name: string): unknown {
+export function field(value: unknown, name: string): unknown {
   if (!isRecord(value)) return undefined;
   return name in value ? value[name] : value[name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)];
 }

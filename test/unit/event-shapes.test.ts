@@ -151,7 +151,7 @@ test('H5 no reader of events throws for an event of any shape', () =>
       callsIn(numbered);
       events.forEach(concernsCalls);
       for (const event of events) memoryOfEvent(event, saidByEvent(event), { ...key, ttlMs: undefined });
-      eventList(numbered, { links: new Links(''), session: key, hues: new Hues([]), isNewest: true });
+      eventList(numbered, { links: new Links(''), session: key, hues: new Hues([]), isNewest: true, mayAnswer: true });
       for (const { seq, event } of numbered) eventLines(new Terminal(false), seq, event);
       sessionMatchers.toHaveEvents.call({ equals: () => true, utils: { diff: () => '' } }, session, []);
     },

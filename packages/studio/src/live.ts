@@ -47,7 +47,7 @@ export async function liveEvents(visit: Visit): Promise<Response> {
       pairs.add(events);
       hues = new Hues(events.slice(-EVENTS).map(({ event }) => authorOf(event)));
     }
-    const around = { links, session, hues, isNewest: true, markdown: formatted };
+    const around = { links, session, hues, isNewest: true, mayAnswer: visit.mayChange, markdown: formatted };
     const markup = eventList([shown], around, pairs).get(entry.seq)?.text ?? '';
     return text(at, `data: ${JSON.stringify(markup)}`);
   };

@@ -162,7 +162,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       expect(await labels(query('/files', OF_WIDE))).toEqual(
         ['Type', 'Size', 'Saved', 'Versions'].map((name) => `"${name} "`),
       );
-      expect(await labels('/waiting?app=support')).toEqual(['"User "', '"Open since "', 'none']);
+      expect(await labels('/waiting?app=support')).toEqual(['"Session "', '"User "', '"Open since "', 'none']);
       const button = await page.getByRole('link', { name: 'Answer' }).boundingBox();
       expect(button?.height).toBeLessThan(40);
     });
@@ -340,8 +340,11 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.goto(site.origin + STORY);
       const waiting = page.locator('#waiting');
       expect(await waiting.innerText()).toMatch(/amount: 59\.9, reason: "arrived broken"/);
-      await waiting.getByRole('link', { name: 'ask_approval' }).click();
+      await waiting.getByRole('link', { name: '#8' }).click();
       await page.waitForURL(/#e8$/);
+      await waiting.getByRole('link', { name: 'Answer' }).click();
+      await page.getByText('continues when your application runs').waitFor();
+      expect(await accessibilityProblems(page)).toEqual([]);
     });
   });
 

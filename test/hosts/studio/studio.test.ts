@@ -199,7 +199,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       /Error MODEL_OVERLOADED: The model is overloaded/,
       /State changed outside a run .* escalated true user:vip true concierge/,
       /Call ask_approval amount: 59\.9, reason: "arrived broken" waits for an answer .* step "approval"/,
-      /Waits for an answer ask_approval #8 amount: 59\.9, reason: "arrived broken"/,
+      /Waits for an answer ask_approval \( amount: 59\.9, reason: "arrived broken" \) #8/,
       /order \{"id":17,"total":59\.9\} #2 by concierge/,
       /topic "refund" outside a run, \d+ (second|minute)s? ago|topic "refund" outside a run, just now/,
       /user:refunds 1 #8 by concierge/,
@@ -567,25 +567,35 @@ describe.each(availableDatabases())('on %s', (name) => {
         ...{ author: 'agent', longRunningToolIds: [id] },
         content: { role: 'model', parts: [{ functionCall: { id, name, args: { ...args } } }] },
       });
-    const events = [ask('c"1', 'ask_user', { text: '<Really>?' }), ask('c2', 'adk_request_confirmation', {})];
+    const schema = {
+      properties: { invoice: { type: 'string' }, copies: { type: 'integer' }, urgent: { type: 'boolean' } },
+      required: ['invoice'],
+    };
+    const originalFunctionCall = { id: 'p', name: 'pay', args: { amount: 5 } };
+    const toolConfirmation = { hint: 'For the lamp.', confirmed: false };
+    const events = [
+      ask('c"1', 'ask_user', { text: '<Really>?' }),
+      ask('c2', 'adk_request_confirmation', { originalFunctionCall, toolConfirmation }),
+      ask('c3', 'adk_request_input', { message: 'Which invoice?', response_schema: schema }),
+    ];
     await service.appendEvents({ session, events });
     const list = await site.get(query('/waiting', { app }));
-    expect(shown(list)).toMatch(/ask_user text: "<Really>\?" ada .* adk_request_confirmation ada/);
-    expect(linksOf(list, '/session?')).toEqual(
-      [1, 2].map((at) => `${query('/session', { app, user: 'ada', session: 's', at })}#e${at}`),
+    expect(shown(list)).toMatch(
+      /ask_user \( text: "<Really>\?" \) s ada .* pay \( amount: 5 \)\? For the lamp\. s ada/,
+    );
+    expect(linksOf(list, '/session?').filter((link) => link.includes('at='))).toEqual(
+      [1, 2, 3].map((at) => `${query('/session', { app, user: 'ada', session: 's', at })}#e${at}`),
     );
     expect(linksOf(list, '/answer')).toEqual([]);
-    expect(shown(await site.get(query('/waiting', { app, name: 'ask_user' })))).not.toContain(
-      'adk_request_confirmation',
-    );
+    expect(shown(await site.get(query('/waiting', { app, name: 'ask_user' })))).not.toContain('pay');
     const ofBob = await served.studio({ authorize: () => ({ userId: 'bob' }) });
     expect(shown(await ofBob.get(query('/waiting', { app })))).toContain('Nothing waits');
     expect((await ofBob.get(query('/waiting', { app, user: 'ada' }))).status).toBe(404);
 
     const changing = await served.studio({ allowChanges: true });
-    const [path = '', other = ''] = linksOf(await changing.get(query('/waiting', { app })), '/answer');
+    const [path = '', other = '', input = ''] = linksOf(await changing.get(query('/waiting', { app })), '/answer');
     expect((await site.get(path)).status).toBe(403);
-    const send = async (path: string, response: string) => {
+    const send = async (path: string, answer: Record<string, string>) => {
       const asked = await changing.get(path);
       const [cookie = ''] = (asked.headers['set-cookie']?.[0] ?? '').split(';');
       const valueOf = (name: string) =>
@@ -593,23 +603,44 @@ describe.each(availableDatabases())('on %s', (name) => {
           ...asked,
           body: `<main>${new RegExp(`name="${name}" value="([^"]*)"`).exec(asked.body)?.[1]}</main>`,
         }).trim();
-      const form = { token: valueOf('token'), call: valueOf('call'), name: valueOf('name'), response, confirm: 'yes' };
+      const form = { token: valueOf('token'), confirm: 'answer', ...answer };
       return changing.get(path, { form, headers: { cookie, origin: changing.origin } });
     };
     expect(shown(await changing.get(path))).toMatch(
-      /ask_user was called with: \{ "text": "<Really>\?" \}.*\{"answer":""\}/,
+      /ask_user \( text: "<Really>\?" \) answer .* The agent gets this as what the tool has returned/,
     );
-    expect(shown(await changing.get(other))).toContain('{"confirmed":true}');
-    expect((await send(path, '["no object"]')).status).toBe(400);
-    expect((await send(path, '{"answer":"yes"}')).status).toBe(303);
+    expect((await send(path, { response: '["no object"]' })).status).toBe(400);
+    expect((await send(path, {})).status).toBe(400);
+    expect((await send(path, { 'field-answer': 'yes' })).status).toBe(303);
     const rows = () => served.orm.em.fork().find(AdkEvent, { session: { appName: app } }, { orderBy: { seq: 'asc' } });
     const answer = { functionResponse: { id: 'c"1', name: 'ask_user', response: { answer: 'yes' } } };
-    expect((await rows())[2]?.data).toMatchObject({ author: 'user', content: { parts: [answer] } });
-    const second = await send(path, '{"answer":"no"}');
+    expect((await rows())[3]?.data).toMatchObject({ author: 'user', content: { parts: [answer] } });
+    const second = await send(path, { response: '{"answer":"no"}' });
     expect(second.status).toBe(409);
     expect(shown(second)).toContain('has an answer to this call already');
-    expect(await rows()).toHaveLength(3);
+    expect(await rows()).toHaveLength(4);
     expect(shown(await changing.get(query('/waiting', { app })))).not.toContain('ask_user');
+
+    // Nothing is chosen, and rejecting is as easy as approving.
+    const confirmation = await changing.get(other);
+    expect(shown(confirmation)).toMatch(
+      /pay \( amount: 5 \)\? For the lamp\. .*If you reject, it does not.* Approve Reject/,
+    );
+    expect(confirmation.body).not.toMatch(/checked|primary|confirmed&quot;:true/);
+    expect((await send(other, { confirm: '' })).status).toBe(400);
+    expect((await send(other, { confirm: 'reject', note: 'Too much.' })).status).toBe(303);
+    expect((await rows())[4]?.data).toMatchObject({
+      content: { parts: [{ functionResponse: { id: 'c2', response: { confirmed: false, note: 'Too much.' } } }] },
+    });
+
+    const fields = { 'field-invoice': '17', 'field-copies': '2', 'field-urgent': 'false' };
+    expect(shown(await changing.get(input))).toMatch(/Which invoice\? invoice copies urgent true false/);
+    expect((await send(input, { ...fields, 'field-copies': 'two' })).status).toBe(400);
+    expect((await send(input, fields)).status).toBe(303);
+    expect((await rows())[5]?.data).toMatchObject({
+      content: { parts: [{ functionResponse: { id: 'c3', response: { invoice: '17', copies: 2, urgent: false } } }] },
+    });
+    expect(await rows()).toHaveLength(6);
   });
 
   test('says where a fork comes from, and to whom the session of a tool belongs', async () => {

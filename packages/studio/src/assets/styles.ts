@@ -64,6 +64,7 @@ button.danger { background: var(--bad); color: var(--card); border-color: var(--
 input, select, textarea { border-color: color-mix(in srgb, var(--dim) 70%, var(--card)); }
 input::placeholder { color: var(--dim); opacity: 1; }
 label { display: flex; flex-direction: column; gap: 0.2rem; font-size: 0.8125rem; font-weight: 550; }
+label > .dim { font-weight: 400; }
 label input, label select, label textarea { font-weight: 400; font-size: 0.9rem; }
 
 .search { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.9rem, 1fr)); gap: 0.75rem; align-items: end; background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.9rem 1rem; margin-bottom: 1.1rem; }
@@ -163,7 +164,11 @@ aside { position: sticky; top: 4.5rem; max-height: calc(100vh - 5.5rem); overflo
 .fold .what { color: var(--dim); }
 .args { font-family: var(--mono); font-size: 0.8125rem; color: var(--dim); overflow-wrap: anywhere; }
 .waiting .args { color: inherit; }
-.waiting a { color: inherit; font-size: 0.8125rem; }
+.waiting a:not(.button) { color: inherit; font-size: 0.8125rem; }
+.waiting li { display: flex; flex-wrap: wrap; align-items: center; gap: 0.2rem 0.7rem; } .waiting li span { min-width: 0; overflow-wrap: anywhere; } .waiting .button { margin-left: auto; }
+.question { font-size: 1.1rem; font-weight: 600; line-height: 1.4; overflow-wrap: anywhere; }
+.more > summary { cursor: pointer; font-size: 0.875rem; color: var(--dim); } .more > label { margin-top: 0.6rem; }
+.question code, .question .args { font-size: 0.95rem; color: inherit; }
 .event.slim { box-shadow: none; background: none; border-color: transparent; border-left-color: var(--hue); border-radius: 0; padding-block: 0; contain-intrinsic-size: auto 3rem; }
 .thought > summary { color: var(--dim); font-style: italic; }
 .thought .text { color: var(--dim); }

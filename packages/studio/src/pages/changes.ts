@@ -1,13 +1,11 @@
-import { textOrJson } from '../operations/words.js';
-import { REQUEST_CONFIRMATION_FUNCTION_CALL_NAME, createEvent } from '@google/adk';
 import { labelsIn } from '../../../../src/model/description.js';
-import { InvalidArgumentError, SessionNotFoundError } from '../../../../src/index.js';
-import { decode, decodeEvent, isRecord } from '../../../../src/model/json.js';
-import { callsOf } from '../../../../src/conversation/calls.js';
+import { SessionNotFoundError } from '../../../../src/index.js';
+import { decode, isRecord } from '../../../../src/model/json.js';
 import type { TransferredSession } from '../../../../src/internal.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import { eventNumber, notFound, type Visit } from '../visit.js';
+import { answerFields, storeAnswer } from './answer.js';
 import { labelText, labelsOf } from './lists.js';
 import { page } from './layout.js';
 
@@ -18,7 +16,8 @@ interface Change {
   isOfDeleted?: boolean;
   /** Says what will happen, and has the fields of the form. */
   fields: (session: TransferredSession, visit: Visit) => Content | Promise<Content>;
-  button: string;
+  /** Absent if the fields have buttons, which confirm the change. */
+  button?: string;
   /** Whether it deletes something. */
   isDangerous?: boolean;
   /** @returns the page to show next. */
@@ -55,31 +54,8 @@ const CHANGES: Readonly<Record<string, Change>> = {
   },
   '/answer': {
     title: 'Answer instead of the person',
-    async fields(_, visit) {
-      const { id, name, args } = await askedCall(visit);
-      const answer = name === REQUEST_CONFIRMATION_FUNCTION_CALL_NAME ? { confirmed: true } : { answer: '' };
-      return html`<p>
-          <code><bdi>${name}</bdi></code> was called with:
-        </p>
-        <pre>${JSON.stringify(args, undefined, 2)}</pre>
-        <input type="hidden" name="call" value="${fieldValue(id)}" />
-        <input type="hidden" name="name" value="${fieldValue(name)}" />
-        <label
-          >Response, as a JSON object<textarea name="response" rows="4">${fieldValue(JSON.stringify(answer))}</textarea>
-        </label>
-        <p>It is stored as an event of the user. The agent continues when your application runs it next.</p>`;
-    },
-    button: 'Answer',
-    async apply({ reading, session, links }, form) {
-      const response = decode(form.get('response') ?? '')?.value;
-      if (!isRecord(response)) throw new InvalidArgumentError('The response must be a JSON object.');
-      const functionResponse = { id: form.get('call') ?? '', name: form.get('name') ?? '', response };
-      const handle = await reading.service.getSession({ ...session, config: { numRecentEvents: 1 } });
-      if (!handle) throw notFound();
-      const event = createEvent({ author: 'user', content: { role: 'user', parts: [{ functionResponse }] } });
-      await reading.service.appendEvent({ session: handle, event });
-      return links.ofSession('/session', session);
-    },
+    fields: (_, visit) => answerFields(visit),
+    apply: storeAnswer,
   },
   '/delete': {
     title: 'Delete this session',
@@ -137,17 +113,6 @@ const CHANGES: Readonly<Record<string, Change>> = {
   },
 };
 
-/** @returns the call that the page is about. @throws Refusal of 404 if the event has no such call. */
-async function askedCall(visit: Visit) {
-  const { reading, session, params } = visit;
-  const json = await reading.eventJson(session, visit.number('at') ?? 0);
-  const event = decodeEvent(json);
-  const calls = event ? callsOf(event) : [];
-  const found = calls.find(({ id }) => id === params.get('call'));
-  if (!found) throw new Refusal(404, 'There is no such call. It was answered, or its event is gone.');
-  return { id: String(found['id']), name: textOrJson(found['name']), args: found['args'] ?? {} };
-}
-
 export const isChange = (path: string) => Object.hasOwn(CHANGES, path);
 
 /** Shows the form of a change (GET), or makes the change (POST). */
@@ -189,18 +154,24 @@ async function formPage(
   const { key } = session;
   const name = session.title ?? key.sessionId;
   const back = links.ofSession('/session', key);
+  const asked = { at: visit.number('at'), call: visit.params.get('call') ?? undefined };
   const body = html`<h1>${title}</h1>
-    <form class="form" method="post" action="${links.ofSession(path, key)}">
+    <form class="form" method="post" action="${links.ofSession(path, key, asked)}">
       ${visit.tokenField}
       <p>
         <strong><bdi>${name}</bdi></strong> <span class="id"><bdi>${key.sessionId}</bdi></span>
       </p>
       ${await fields(session, visit)}
-      <label class="check"><input type="checkbox" name="confirm" value="yes" required />Yes, change this session</label>
-      <div class="actions">
-        <button class="${isDangerous ? 'danger' : 'primary'}">${button}</button>
-        <a class="button" href="${back}">Cancel</a>
-      </div>
+      ${
+        button !== undefined &&
+        html`<label class="check"
+            ><input type="checkbox" name="confirm" value="yes" required />Yes, change this session</label
+          >
+          <div class="actions">
+            <button class="${isDangerous ? 'danger' : 'primary'}">${button}</button>
+            <a class="button" href="${back}">Cancel</a>
+          </div>`
+      }
     </form>`;
   return page(visit, { title, appName: key.appName, crumbs: [{ text: name, href: back }], body });
 }

@@ -17,7 +17,8 @@ import {
 } from '../reading.js';
 import { markdown, type Markdown } from '../markdown.js';
 import { namesField, notFound, type Visit } from '../visit.js';
-import { authorOf, eventList, inLine, tokensText } from './event-view.js';
+import { question } from './answer.js';
+import { authorOf, eventList, tokensText } from './event-view.js';
 import { Hues, ago, chip, codeOf, definition, empty, labelChips, page, time } from './layout.js';
 
 export async function conversationPage(visit: Visit): Promise<Response> {
@@ -184,7 +185,15 @@ function eventsOf(
   const { links } = visit;
   const { key, lastSeq, incarnation, deletedAt } = session;
   const isNewest = upTo >= lastSeq;
-  const views = eventList(entries, { links, session: key, hues, at, isNewest, markdown: formatted });
+  const views = eventList(entries, {
+    links,
+    session: key,
+    hues,
+    at,
+    isNewest,
+    markdown: formatted,
+    mayAnswer: visit.mayChange,
+  });
   const isLive = isNewest && at === undefined && deletedAt === undefined;
   // In the order of their numbers; a change comes after the event with its number.
   const rows: [seq: number, row: Content][] = [
@@ -208,22 +217,20 @@ function eventsOf(
         ? empty('No events', 'This conversation has not begun.')
         : empty('Deleted', 'Its events are shown when it has been restored.'))
     }
-    ${isNewest && html`<div id="waiting">${waitingCalls(entries)}</div>`}`;
+    ${isNewest && html`<div id="waiting">${waitingCalls(visit, entries)}</div>`}`;
 }
 
 /** The unanswered long-running calls of the page. */
-function waitingCalls(entries: readonly Entry[]): Content {
+function waitingCalls({ links, session, mayChange }: Visit, entries: readonly Entry[]): Content {
   const events = entries.flatMap(({ event }) => event ?? []);
   const open = openLongRunningCalls({ events } as Parameters<typeof openLongRunningCalls>[0]);
   if (open.length === 0) return undefined;
   const numbers = new Map(entries.map(({ seq, event }) => [event, seq]));
   const names = open.map(
-    ({ name, args, event }) =>
+    ({ id, name, args, event }) =>
       html`<li>
-        <a href="#e${numbers.get(event)}"
-          ><code><bdi>${name}</bdi></code> #${numbers.get(event)}</a
-        >
-        ${inLine(args)}
+        <span>${question(name, args)}</span> <a href="#e${numbers.get(event)}">#${numbers.get(event)}</a>
+        ${mayChange && html`<a class="button" href="${links.ofSession('/answer', session, { at: numbers.get(event), call: id })}">Answer</a>`}
       </li>`,
   );
   return html`<section class="waiting">

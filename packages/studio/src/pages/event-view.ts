@@ -57,6 +57,8 @@ interface Surroundings {
   at?: number | undefined;
   /** Whether the page has the newest events: only then is a call without an answer here known to have none. */
   isNewest: boolean;
+  /** Whether the visitor may answer calls that wait. */
+  mayAnswer: boolean;
   /** Renders texts of models; if absent, they are shown as they are. */
   markdown?: Markdown | undefined;
 }
@@ -251,7 +253,7 @@ class EventView {
     </li>`;
   }
 
-  #link(path: string, query?: Record<string, number>): string {
+  #link(path: string, query?: Record<string, number | string>): string {
     return this.around.links.ofSession(path, this.around.session, query);
   }
 
@@ -320,7 +322,8 @@ class EventView {
     return fold(
       'call',
       html`<span class="what">Call</span> ${codeOf(textOf(name) ?? 'a function')} ${inLine(args)} ${status}`,
-      html`<h4>Arguments</h4>
+      html`${waits && this.around.mayAnswer && call.id && html`<p><a class="button" href="${this.#link('/answer', { at: call.seq, call: call.id })}">Answer</a></p>`}
+        <h4>Arguments</h4>
         ${this.#json(args ?? {})}
         ${responses.map(
           ({ seq, response }) =>

@@ -2,8 +2,8 @@ import { given } from '../../../../src/model/json.js';
 import { html } from '../html.js';
 import { PAGE } from '../reading.js';
 import type { Visit } from '../visit.js';
-import { inLine } from './event-view.js';
-import { ago, codeOf, empty, field, nextLink, page, searchForm, table } from './layout.js';
+import { question } from './answer.js';
+import { ago, empty, field, nextLink, page, searchForm, table } from './layout.js';
 
 /** The calls of an app that wait for a person, the oldest first. */
 export async function waitingPage(visit: Visit): Promise<Response> {
@@ -18,9 +18,10 @@ export async function waitingPage(visit: Visit): Promise<Response> {
   const list = table(
     calls,
     {
-      Call: ({ name, args, seq, ...call }) =>
-        html`<a href="${links.ofSession('/session', call, { at: seq })}#e${seq}">${codeOf(name)}</a>
-          ${args ? inLine(args) : 'cannot be read'}`,
+      Question: ({ name, args, seq, ...call }) =>
+        html`<a href="${links.ofSession('/session', call, { at: seq })}#e${seq}">${question(name, args)}</a>`,
+      Session: (call) =>
+        html`<a class="quiet" href="${links.ofSession('/session', call)}"><bdi>${call.sessionId}</bdi></a>`,
       User: (call) =>
         html`<a class="quiet" href="${links.sessions(appName, call.userId)}"><bdi>${call.userId}</bdi></a>`,
       '#Open since': ({ timestamp }) => ago(timestamp),
