@@ -47,6 +47,8 @@ export const adkSession = ({ named, table }: Naming) =>
       labels: optionalJson('labels'),
       /** Of a fork: the session that it was copied from, of the same user in the same app. It may be gone. */
       forkedFrom: key('forked_from', KEY_LENGTHS.sessionId).nullable(),
+      /** Of a fork of a fork: the session with which the forks began. It may be gone. */
+      forkedRoot: key('forked_root', KEY_LENGTHS.sessionId).nullable(),
       /** Of a fork: its events up to this number are copies. A rewind to an earlier one lowers it. */
       forkedSeq: p.integer().fieldName('forked_seq').nullable(),
     },

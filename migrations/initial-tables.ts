@@ -66,6 +66,7 @@ function tablesWith({ key, string, int, unsigned, time, boolean, json, text, byt
         title ${key(255)} null,
         labels ${json} null,
         forked_from ${key(191)} null,
+        forked_root ${key(191)} null,
         forked_seq ${int} null`,
       key: SESSION,
       indexes: {

@@ -47,7 +47,7 @@ export type LogEntry = {
    * its request began. Absent if the event was imported from a store that does not keep this time, or is missing.
    */
   appendTime?: number;
-  /** `forkSession` has copied the event from another session. Leave it out of what must count an event once. */
+  /** Another session, from which `forkSession` has copied the event, has it now. Leave it out of what must count an event once. */
   copied?: true;
 } & (
   | {

@@ -233,9 +233,8 @@ export class SessionMaintenance {
 
   /**
    * Adds up what models used: tokens, from the `usageMetadata` of events, and function calls. For this it reads the contents of all
-   * events of these days from the event log, a page at a time. Deleted, trimmed and soft-deleted events are not counted, and
-   * neither are the events that a fork has copied: they count in the session that they come from. The day of an event is that of its
-   * `timestamp`.
+   * events of these days from the event log, a page at a time. Deleted, trimmed and soft-deleted events are not counted. An
+   * event that forks have copied counts once (contract K4). The day of an event is that of its `timestamp`.
    *
    * ```ts
    * const { rows } = await maintenance.usage({ appName: 'support', from: '2026-11-01', to: '2026-11-30', by: 'model' });

@@ -3,6 +3,7 @@ import type { Database } from '../database/calls/database.js';
 import { isOwn } from '../database/calls/public-error.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { SESSION_WHERE, allOf, ifGiven, sessionValues } from '../database/sql/tables.js';
+import { forksAmong } from '../database/statements/forks.js';
 import { countRows } from '../database/statements/count.js';
 import type { CompleteLogEntry } from '../log/entries.js';
 import type { SessionProjectionOptions } from '../log/session-projection.js';
@@ -11,7 +12,8 @@ import { partialKey, isKey, sessionIdentity, type SessionKey } from '../model/ke
 import type { ErrorContext } from '../model/options.js';
 import { chunksOf } from '../model/pages.js';
 import { memoryOfEvent, saidByEvent, saidByHost, type NewMemory, type TextOfEvent } from './memory-content.js';
-import { addMemories, withoutForgotten } from './memory-store.js';
+import { addMemories, rememberedElsewhere, withoutForgotten } from './memory-store.js';
+import { passOn } from './stored-memories.js';
 
 export interface MemoryProjectionOptions {
   /** The name of its stored cursor; `memory` by default. */
@@ -59,12 +61,12 @@ export function memoryProjection<Em extends EntityManager>(
     const context = { operation: 'catchUp', key: partialKey(filter) };
     const adding: CompleteLogEntry[] = [];
     const added: NewMemory[] = [];
+    const elsewhere = await database.unobserved(context, () => database.run((sql) => leftOut(sql, entries)));
     for (const entry of entries) {
       const { appName, userId, sessionId } = entry;
       const event = 'event' in entry ? entry.event : undefined;
-      // A copied event belongs to the session that it comes from, until it is appended again with other content. An event of
-      // another program may have any id.
-      if (!event || isCopied(entry) || !isKey('memoryId', event.id)) continue;
+      // An event of another program may have any id.
+      if (!event || elsewhere.has(entry) || !isKey('memoryId', event.id)) continue;
       const seq = entry.change === 'replaced' ? entry.eventSeq : entry.seq;
       const rest = { appName, userId, sessionId, ...(seq !== undefined && { seq }), ttlMs };
       const said = text ? await saidByHost(database, event, text) : saidByEvent(event);
@@ -114,7 +116,29 @@ export function memoryProjection<Em extends EntityManager>(
   return { options, prepare };
 }
 
-const isCopied = (entry: CompleteLogEntry) => !entry.change && entry.copied === true;
+/** @returns the events that are remembered with another session than the fork that has copied them. */
+async function leftOut(sql: Sql, entries: readonly CompleteLogEntry[]): Promise<ReadonlySet<CompleteLogEntry>> {
+  const left = new Set(entries.filter((entry) => !entry.change && entry.copied === true));
+  const bySession = new Map<string, Map<string, CompleteLogEntry>>();
+  const sessions: SessionKey[] = [];
+  for (const entry of entries) {
+    if (entry.change || !entry.event || left.has(entry)) continue;
+    const identity = sessionIdentity(entry);
+    if (!bySession.has(identity)) sessions.push(entry);
+    bySession.set(
+      identity,
+      (bySession.get(identity) ?? new Map<string, CompleteLogEntry>()).set(entry.event.id, entry),
+    );
+  }
+  for (const fork of await forksAmong(sql, sessions)) {
+    const events = bySession.get(sessionIdentity(fork)) ?? new Map<string, CompleteLogEntry>();
+    for (const id of await rememberedElsewhere(sql, fork, [...events.keys()])) {
+      const entry = events.get(id);
+      if (entry) left.add(entry);
+    }
+  }
+  return left;
+}
 
 /** @returns the condition for memories that a projection has added. */
 const addedBy = ({ appName, userId, sessionId }: NonNullable<MemoryProjectionOptions['filter']>) =>
@@ -197,12 +221,14 @@ async function change(sql: Sql, entry: CompleteLogEntry, keepsDeleted: boolean):
       return;
     case 'deleted':
       if (keepsDeleted) return;
+      await passOn(sql, entry, 'seq is not null');
       if (!entry.soft) await forget('seq is not null');
       else
         await sql.run(`update ${memories} set settles = ? where ${SESSION_WHERE} and seq is not null`, [NEVER, ...key]);
       return;
     case 'replaced':
       // Memories of trimmed events stay: that is what memory is for.
+      await passOn(sql, entry, 'seq > ?', entry.seq);
       await forget('seq > ?', entry.seq);
       if (entry.eventSeq !== undefined) await forget('seq = ?', entry.eventSeq);
       await sql.run(`update ${memories} set settles = null where ${SESSION_WHERE} and settles = ?`, [...key, NEVER]);

@@ -53,10 +53,10 @@ import {
 } from './memory-content.js';
 import {
   addMemories,
-  copiedEvents,
   countMemories,
   deleteMemories,
   listMemories,
+  rememberedElsewhere,
   readCompared,
   readMemories,
   removeMarks,
@@ -296,8 +296,8 @@ export class MikroOrmMemoryService implements BaseMemoryService {
 
   /**
    * Remembers what was said in a session. Each event is remembered once, however often you call this, and a `Session` that was read
-   * with only its newest events removes no memory of older ones (contract Q2). What a fork has copied is left out: add the session
-   * that it comes from, too.
+   * with only its newest events removes no memory of older ones (contract Q2). What a fork has copied is left out while the session
+   * that it comes from has it: add that, too.
    *
    * @throws UnserializableValueError with the option `text`, if JSON cannot represent an event that is not partial: `text` gets the
    *   event as it would be stored. Nothing is remembered.
@@ -308,12 +308,12 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     await this.addEventsToMemory({ appName, userId, sessionId, events });
   }
 
-  /** @returns the ids of the events that a fork has copied: they are remembered with the session that they come from. */
+  /** @returns the ids of the events that are remembered with another session. */
   async #copiedIn(operation: string, session: SessionKey, events: readonly Event[]): Promise<ReadonlySet<string>> {
     if (session.sessionId === '' || events.length === 0) return new Set();
     const ids = events.map(({ id }) => id);
     return this.#database.unobserved({ operation, key: session }, () =>
-      this.#database.run((sql) => copiedEvents(sql, session, ids)),
+      this.#database.run((sql) => rememberedElsewhere(sql, session, ids)),
     );
   }
 

@@ -1,18 +1,8 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import {
-  SESSION_WHERE,
-  allOf,
-  ifGiven,
-  placeholders,
-  sessionValues,
-  type Condition,
-  bytesOf,
-  numberOf,
-  optionalNumberOf,
-  textOf,
-} from '../database/sql/tables.js';
+import { allOf, ifGiven, placeholders, type Condition, bytesOf, numberOf, textOf } from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
+import { copiedEvents, countedElsewhere } from '../database/statements/forks.js';
 import { ofMemory } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';
@@ -209,28 +199,25 @@ function dataOf(texts: StoredTexts, memory: Ranked, data: string): Read<MemoryDa
   return { memory, value: json instanceof Undecodable ? json : (memoryDataOf(json) ?? CHANGED) };
 }
 
-/** How many events one statement names. */
-const MOST_NAMED = 500;
-
 /**
- * @returns those of a session's events that a fork has copied. Not one that was appended again with other content: only this session
- *   has it.
+ * @returns those of a session's events that it has copied as a fork and that need not be remembered with it: another session has them,
+ *   or they were remembered or forgotten with one that is gone.
  */
-export async function copiedEvents(sql: Sql, session: SessionKey, ids: readonly string[]): Promise<Set<string>> {
-  const { sessions, events, changes } = sql.tables;
-  const key = sessionValues(session);
-  const [row] = await sql.all(`select forked_seq from ${sessions} where ${SESSION_WHERE}`, key);
-  const forkedSeq = row && optionalNumberOf(row['forked_seq']);
-  const copied = new Set<string>();
-  for (const some of forkedSeq ? chunksOf(ids, MOST_NAMED) : []) {
-    const rows = await sql.all(
-      `select event_id from ${events} where ${SESSION_WHERE} and seq <= ? and event_id in (${placeholders(some.length)})
-        and seq not in (select event_seq from ${changes} where ${SESSION_WHERE} and event_seq is not null)`,
-      [...key, forkedSeq, ...some, ...key],
-    );
-    for (const found of rows) copied.add(textOf(found['event_id']));
-  }
-  return copied;
+export async function rememberedElsewhere(sql: Sql, session: SessionKey, ids: readonly string[]): Promise<Set<string>> {
+  const copied = await copiedEvents(sql, session, ids);
+  const found = await countedElsewhere(sql, session, copied);
+  const { memories, forgottenMemories } = sql.tables;
+  const { appName, userId, sessionId } = session;
+  for (const some of chunksOf(
+    copied.filter((id) => !found.has(id)),
+    MOST_ROWS,
+  ))
+    for (const table of [memories, forgottenMemories]) {
+      const named = `session_id <> ? and memory_id in (${placeholders(some.length)})`;
+      const text = `select memory_id from ${table} where ${WHERE_OWNER} and ${named}`;
+      for (const row of await sql.all(text, [appName, userId, sessionId, ...some])) found.add(textOf(row['memory_id']));
+    }
+  return found;
 }
 
 /** Selects marks of one memory: of its session, and of all. */

@@ -12,6 +12,7 @@ import {
   optionalTextOf,
   textOf,
 } from '../database/sql/tables.js';
+import { countedElsewhere, heirsOf } from '../database/statements/forks.js';
 import { aPlainObject, objects, type Check } from '../model/arguments.js';
 import { ofMemory } from '../model/codec.js';
 import {
@@ -95,6 +96,30 @@ export async function memoryPage(
 export async function memoriesWithVectors(sql: Sql, keys: readonly MemoryKey[]): Promise<TransferredMemory[]> {
   const any = keys.map(() => `(${MEMORY_WHERE})`).join(' or ');
   return memoriesWhere(sql, `model is not null and (${any})`, keys.flatMap(memoryValues));
+}
+
+/** Gives a projection's memories of a session to the forks that have the events, if any has, for a transaction. */
+export async function passOn(sql: Sql, session: SessionKey, condition: string, ...values: number[]): Promise<void> {
+  const { memories } = sql.tables;
+  const where = `${SESSION_WHERE} and ${condition}`;
+  const rows = await sql.all(`select memory_id from ${memories} where ${where}`, [
+    ...sessionValues(session),
+    ...values,
+  ]);
+  const ids = rows.map((row) => textOf(row['memory_id']));
+  for (const { session: heir, seq, id } of await heirsOf(sql, session, ids)) {
+    const [memory] = await memoriesWhere(sql, MEMORY_WHERE, memoryValues({ ...session, memoryId: id }));
+    if (!memory || (await countedElsewhere(sql, heir, [id])).size > 0) continue;
+    const key = { ...heir, memoryId: id };
+    const [passed] = mapTexts([memory], (each) => {
+      const plain = decodedMemory(sql.texts, each);
+      // What cannot be read goes with its session.
+      return plain instanceof Undecodable ? undefined : { ...each, ...encodedMemory(sql.texts, key, plain), key, seq };
+    });
+    if (!passed) continue;
+    await importMemory(sql, passed);
+    await sql.run(`delete from ${memories} where ${MEMORY_WHERE}`, memoryValues(memory.key));
+  }
 }
 
 async function memoriesWhere(sql: Sql, where: string, values: readonly unknown[]): Promise<TransferredMemory[]> {

@@ -13,6 +13,8 @@ export interface ForkedFrom {
   sessionId: string;
   /** The number of the last copied event. A rewind of the fork to an earlier event lowers it. */
   at: number;
+  /** Of a fork of a fork: the session with which the forks began. */
+  root?: string;
 }
 
 /**

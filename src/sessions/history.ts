@@ -26,6 +26,7 @@ import {
   firstLaterThan,
   supersededKeys,
 } from '../database/statements/events.js';
+import { forkRow } from '../database/statements/forks.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
 import { readSession } from '../database/statements/session-reader.js';
 import {
@@ -168,9 +169,9 @@ async function fork(
   // A soft-deleted session may have the id (contract K3).
   await deleteSoftDeleted(sql, key);
   const firstSeq = Math.min(head.firstSeq, seq + 1);
-  const forkedFrom = { sessionId: source.sessionId, at: seq };
-  const row = { incarnation: origin, origin, firstSeq, lastSeq: seq, lastUpdateTime: Date.now(), forkedFrom };
-  await insertSession(sql, key, row);
+  const { createTime, forkedFrom } = await forkRow(sql, source, seq);
+  const row = { incarnation: origin, origin, firstSeq, lastSeq: seq, lastUpdateTime: createTime };
+  await insertSession(sql, key, { ...row, forkedFrom });
   if (areCopied) await copyEvents(sql, source, key.sessionId, seq);
   else {
     const times = new Map((await eventTimes(sql, source)).map((event) => [event.seq, event.appendTime]));

@@ -73,7 +73,7 @@ const someLabels: Check = (value, name) => {
   checkLabels(value as Record<string, unknown>);
 };
 
-const aForkPoint = object<ForkedFrom>({ sessionId: aString, at: seqFrom(0) }, 'sessionId', 'at');
+const aForkPoint = object<ForkedFrom>({ sessionId: aString, at: seqFrom(0), root: aString }, 'sessionId', 'at');
 
 /** Not checked as a date, since sums of times may be later than any date. */
 const aNumber = rule('a number', Number.isFinite);
@@ -176,7 +176,8 @@ function storable(record: ExportRecord): StorableRecord {
       const owner = checkedSessionKey(record);
       if (record.firstSeq > record.lastSeq + 1) throw new InvalidArgumentError('firstSeq must be lastSeq + 1 at most.');
       const { forkedFrom } = record;
-      if (forkedFrom) checkKeys({ sessionId: forkedFrom.sessionId });
+      for (const sessionId of forkedFrom ? [forkedFrom.sessionId, forkedFrom.root] : [])
+        if (sessionId !== undefined) checkKeys({ sessionId });
       if (forkedFrom && forkedFrom.at > record.lastSeq)
         throw new InvalidArgumentError('forkedFrom.at must be lastSeq at most.');
       if (record.created) encode(record.created, 'created', RECORDED_LEVELS);

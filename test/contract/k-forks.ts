@@ -2,6 +2,7 @@ import { LlmAgent, Runner, type SaveArtifactRequest } from '@google/adk';
 import {
   EventLog,
   MikroOrmMemoryService,
+  MikroOrmSessionService,
   SessionMaintenance,
   adkServices,
   type MikroOrmSessionServiceOptions,
@@ -54,7 +55,7 @@ forkSuite.own('K4', 'a fork remembers where it comes from', async (context) => {
   const all = new Map([
     [key.sessionId, undefined],
     ['fork', { sessionId: key.sessionId, at: 3 }],
-    ['fork of fork', { sessionId: 'fork', at: 4 }],
+    ['fork of fork', { sessionId: 'fork', at: 4, root: key.sessionId }],
     ['empty', { sessionId: key.sessionId, at: 0 }],
   ]);
   expect(await forkedFrom(context)).toEqual(all);
@@ -167,6 +168,51 @@ forkSuite.own('K8', 'what a fork has copied is counted once', async (context) =>
   ]);
 });
 
+forkSuite.own('K8', 'what forks have copied is counted once, whichever of the sessions are gone', async (context) => {
+  const { app, orm, service, create } = context;
+  const maintenance = new SessionMaintenance(orm.em);
+  const softly = new MikroOrmSessionService(orm.em, { deletion: 'soft' });
+  const used = async () => {
+    const { rows } = await maintenance.usage({ appName: app, ...DAY });
+    return rows[0]?.inputTokens ?? 0;
+  };
+  const session = await create();
+  const key = keyOf(session);
+  await service.appendEvents({ session, events: ['a', 'b', 'c'].map(modelled) });
+  // Ids in no order, so that the order is not theirs.
+  const [middle, last, other] = ['m', 'b', 'z'].map((sessionId) => ({ ...key, sessionId })) as [
+    SessionKey,
+    SessionKey,
+    SessionKey,
+  ];
+  await service.forkSession(key, { as: other.sessionId, at: 2 });
+  const fork = await service.forkSession(key, { as: middle.sessionId });
+  await service.appendEvent({ session: fork, event: modelled('d') });
+  await service.forkSession(middle, { as: last.sessionId });
+  expect(await used()).toBe(4_000);
+  await softly.deleteSession(key);
+  expect(await used()).toBe(4_000);
+  await service.restoreSession(key);
+  expect(await used()).toBe(4_000);
+  // The one in the middle: the fork of the fork still has events of the first session.
+  await service.deleteSession(middle);
+  expect(await used()).toBe(4_000);
+  await maintenance.trim({ ...key, keepLast: 1 });
+  expect(await used()).toBe(4_000);
+  const exported = await read(maintenance.exportSessions({ appName: app }));
+  await service.rewindSession(key, { at: 2 });
+  expect(await used()).toBe(4_000);
+  await service.deleteSession(key);
+  expect(await used()).toBe(4_000);
+  await maintenance.importSessions(exported, { onExisting: 'replace', force: true });
+  expect(await used()).toBe(4_000);
+  await service.deleteSession(key);
+  await service.deleteSession(last);
+  expect(await used()).toBe(2_000);
+  await maintenance.prune({ appName: app, sessionsOlderThan: 0 });
+  expect(await used()).toBe(0);
+});
+
 const found = async (memory: MikroOrmMemoryService, { appName, userId }: SessionKey) =>
   (await memory.listMemories({ appName, userId, limit: 100 })).map((each) => [each.sessionId, each.id]);
 
@@ -205,6 +251,84 @@ forkSuite.own('Q2', 'an event that forks have copied is remembered once', async 
   await projection.catchUp();
   expect(await found(memory, key)).toEqual([...all.slice(0, 3), ['z1', 'eagle']]);
 });
+
+forkSuite.own(
+  'Q2',
+  'what forks have copied stays remembered once, whichever of the sessions are gone',
+  async (context) => {
+    const { app, orm, service } = context;
+    const softly = new MikroOrmSessionService(orm.em, { deletion: 'soft' });
+    for (const options of [{}, { codec: CODEC.codec }]) {
+      const memory = new MikroOrmMemoryService(orm.em, options);
+      const { sessionService } = adkServices(orm.em, options);
+      const name = `${app} ${options.codec ? 'encoded' : 'plain'}`;
+      const owner = { appName: app, userId: options.codec ? 'encoded' : 'plain' };
+      const key = { ...owner, sessionId: 's' };
+      const projection = memory.projection({ name, filter: owner, settleMs: 0 });
+      const remembered = async () => {
+        await projection.catchUp();
+        const live = await found(memory, key);
+        await projection.rebuild();
+        await projection.catchUp();
+        expect(await found(memory, key)).toEqual(live);
+        const words = await Promise.all(
+          ['apple', 'brick', 'cloud'].map((query) => memory.searchMemory({ ...owner, query: `what is ${query}` })),
+        );
+        expect(words.map(({ memories }) => memories.length)).toEqual([1, 1, live.length - 2]);
+        return live;
+      };
+      const session = await sessionService.createSession(key);
+      const events = ['apple', 'brick', 'cloud'].map((word) => saying(word, { id: word }));
+      await sessionService.appendEvents({ session, events });
+      const [one, two] = ['a', 'z'].map((sessionId) => ({ ...key, sessionId })) as [SessionKey, SessionKey];
+      await sessionService.forkSession(key, { as: two.sessionId });
+      await sessionService.forkSession(key, { as: one.sessionId, at: 2 });
+      const of = (...sessions: string[]) => sessions.map((id, i) => [id, events[i]!.id]).sort();
+      expect(await remembered()).toEqual(of('s', 's', 's'));
+      await softly.deleteSession(key);
+      expect(await remembered()).toEqual(of('z', 'z', 'z'));
+      await service.restoreSession(key);
+      await projection.catchUp();
+      // They stay with the fork, until a rebuild.
+      expect(await found(memory, key)).toEqual(of('z', 'z', 'z'));
+      await projection.rebuild();
+      expect(await remembered()).toEqual(of('s', 's', 's'));
+      await sessionService.rewindSession(key, { at: 1 });
+      expect(await remembered()).toEqual(of('s', 'z', 'z'));
+      await sessionService.deleteSession(key);
+      expect(await remembered()).toEqual(of('z', 'z', 'z'));
+      await memory.forget({ ...key, sessionId: 'z', memoryId: 'cloud' });
+      await sessionService.deleteSession(two);
+      expect(await remembered()).toEqual(of('a', 'a'));
+      for (const each of [one]) await memory.addSessionToMemory((await sessionService.getSession(each))!);
+      expect(await found(memory, key)).toEqual(of('a', 'a'));
+    }
+  },
+);
+
+forkSuite.own(
+  'Q2',
+  'what was remembered or forgotten with a deleted session is not remembered with its forks',
+  async (context) => {
+    const { orm, service } = context;
+    const memory = new MikroOrmMemoryService(orm.em);
+    const key = await said(context, 'apple', 'brick', 'cloud');
+    const fork = { ...key, sessionId: 'z' };
+    await service.forkSession(key, { as: fork.sessionId });
+    const { events, ...session } = (await service.getSession(key))!;
+    await memory.addSessionToMemory({ ...session, events: events.slice(0, 2) });
+    await memory.forget({ ...key, memoryId: 'apple' });
+    await service.deleteSession(key);
+    const expected = [
+      [key.sessionId, 'brick'],
+      ['z', 'cloud'],
+    ];
+    await memory.addSessionToMemory((await service.getSession(fork))!);
+    expect(await found(memory, key)).toEqual(expected.sort());
+    await memory.projection({ name: key.appName, filter: { appName: key.appName }, settleMs: 0 }).catchUp();
+    expect(await found(memory, key)).toEqual(expected.sort());
+  },
+);
 
 const CODEC: MikroOrmSessionServiceOptions = {
   codec: { name: 'forks', encode: (data) => ({ data }), decode: ({ data }) => data },

@@ -1,9 +1,10 @@
 import { ofEvent } from '../../model/codec.js';
 import { mapTexts, type Undecodable } from '../../model/stored-texts.js';
-import type { SessionKey } from '../../model/keys.js';
+import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
 import type { Sql } from '../dialects/dialect.js';
 import { lockedFor, perLock, readParts } from '../dialects/event-parts.js';
+import { countedElsewhere } from './forks.js';
 import {
   IN_SESSION,
   SESSION_COLUMNS,
@@ -34,7 +35,7 @@ export interface LoggedEvent {
   appendTime: number | null;
   /** Null if the row has lost its content; undefined if the event was deleted during the read, or its session is soft-deleted. */
   json: string | null | undefined;
-  /** Whether a fork has copied it from another session. */
+  /** Whether a fork has copied it from another session that still has it. */
   isCopy: boolean;
   /** Why it cannot be decoded. */
   undecodable?: Undecodable | undefined;
@@ -131,10 +132,23 @@ async function readEvents(sql: Sql, select: string, values: readonly unknown[]):
     const inParts = () => readParts(sql, session, numberOf(row.seq));
     rows.push({ row, session, text: isSoftDeleted ? undefined : (optionalTextOf(row.data) ?? (await inParts())) });
   }
+  const copied = rows.filter(({ row }) => numberOf(row.seq) <= (optionalNumberOf(row.forked_seq) ?? 0));
+  const elsewhere = new Map<string, ReadonlySet<string>>();
+  for (const [identity, session] of new Map(copied.map(({ session }) => [sessionIdentity(session), session]))) {
+    const ids = copied.filter((each) => sessionIdentity(each.session) === identity);
+    elsewhere.set(
+      identity,
+      await countedElsewhere(
+        sql,
+        session,
+        ids.map(({ row }) => textOf(row.event_id)),
+      ),
+    );
+  }
   return mapTexts(rows, ({ row, session, text }) => {
     const id = textOf(row.event_id);
     const seq = numberOf(row.seq);
-    const isCopy = seq <= (optionalNumberOf(row.forked_seq) ?? 0);
+    const isCopy = elsewhere.get(sessionIdentity(session))?.has(id) === true;
     const position = optionalNumberOf(row.position) ?? null;
     const event = { session, seq, position, id, appendTime: optionalNumberOf(row.append_time) ?? null, isCopy };
     if (typeof text !== 'string') return { ...event, json: text };

@@ -73,7 +73,8 @@ export async function insertSession(
   { forkedFrom, ...head }: SessionHead & { forkedFrom?: ForkedFrom | undefined },
 ): Promise<void> {
   const seen = sql.behind && (await sessionVersion(sql, session));
-  const fork = { forkedFrom: forkedFrom?.sessionId ?? null, forkedSeq: forkedFrom?.at ?? null };
+  const { sessionId = null, at = null, root = null } = forkedFrom ?? {};
+  const fork = { forkedFrom: sessionId, forkedSeq: at, forkedRoot: root };
   // Above any change that is left of an earlier session with the id, if somebody deleted its row by a statement of their own.
   const lastChange = Date.now() * 1_000;
   await sql.run(...statements(sql).insert({ ...keyed(session), ...head, ...fork, lastChange }));
@@ -321,7 +322,7 @@ const statements = perTables(({ dialect: { sql }, tables: { sessions } }: Sql) =
       `insert into ${sessions} (${SESSION_COLUMNS}, incarnation, origin, last_change, first_seq, last_seq,
           create_time, last_update_time, ${FORK_COLUMNS})
         values (:app, :user, :session, :incarnation, :origin, :lastChange, :firstSeq, :lastSeq,
-          :lastUpdateTime, :lastUpdateTime, :forkedFrom, :forkedSeq)`,
+          :lastUpdateTime, :lastUpdateTime, :forkedFrom, :forkedSeq, :forkedRoot)`,
     ),
     // A session without events has its time of creation (contract C5). The times of trimmed events are not stored.
     rewind: named(

@@ -45,17 +45,20 @@ export interface StoredSessionRow extends SessionKeyRow, ForkRow {
   deleted: number | string | null;
 }
 
-export const FORK_COLUMNS = 'forked_from, forked_seq';
+export const FORK_COLUMNS = 'forked_from, forked_seq, forked_root';
 
 /** The columns of `forkedFromOf`. */
 export interface ForkRow {
   forked_from: string | null;
   forked_seq: number | null;
+  forked_root: string | null;
 }
 
 export function forkedFromOf(row: ForkRow): ForkedFrom | undefined {
   const sessionId = optionalTextOf(row.forked_from);
-  return sessionId === null ? undefined : { sessionId, at: optionalNumberOf(row.forked_seq) ?? 0 };
+  if (sessionId === null) return undefined;
+  const root = optionalTextOf(row.forked_root);
+  return { sessionId, at: optionalNumberOf(row.forked_seq) ?? 0, ...(root !== null && { root }) };
 }
 
 export const STORED_SESSION_COLUMNS = `${SESSION_COLUMNS}, incarnation, origin, status, first_seq, last_seq, create_time as created,
