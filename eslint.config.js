@@ -108,11 +108,6 @@ export default defineConfig(
     },
   },
   {
-    // Not in tests: it reads everything that a file imports.
-    ignores: ['test/**', 'bench/**'],
-    rules: { 'import-x/no-cycle': ['error', { ignoreExternal: true }] },
-  },
-  {
     // MikroORM's property builders are functions, typed as methods.
     files: ['entities/**'],
     rules: { '@typescript-eslint/unbound-method': 'off' },

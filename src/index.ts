@@ -59,8 +59,7 @@ export type { CommonOptions, ErrorContext, MikroOrmSessionServiceOptions, Postgr
 export { interruptedToolResponses, openLongRunningCalls, unansweredFunctionCalls } from './conversation/recovery.js';
 export { toolJournal, type ToolJournalOptions } from './conversation/tool-journal.js';
 export { SessionLeases, type AcquireOptions, type Lease, type SessionLeasesOptions } from './leases/session-leases.js';
-export type { HistoryPoint } from './sessions/history.js';
-export type { UpdateStateRequest } from './sessions/requests.js';
+export type { HistoryPoint, UpdateStateRequest } from './sessions/requests.js';
 export type { ReadEventsRequest } from './sessions/pages.js';
 export type { FindOpenCallsRequest, OpenCall } from './sessions/open-calls.js';
 export type { FindSessionsRequest, SessionSummary } from './sessions/stored-summaries.js';

@@ -1,6 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { loggedEventsOfSession, type LoggedEvent } from '../database/statements/logged-events.js';
-import { sessionHead, type SessionHead } from '../database/statements/sessions.js';
+import { sessionHead } from '../database/statements/sessions.js';
+import type { SessionHead } from '../database/statements/stored-session.js';
 import { DamagedEventError, LogWentBackError } from '../model/errors.js';
 import { given } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';

@@ -18,7 +18,6 @@ import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, partialKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, TOOL_APPS, serviceOptions, type CommonOptions } from '../model/options.js';
 import type { MaintenanceResult } from '../model/results.js';
-import type { StateOwner } from './repair.js';
 
 /** Options of `SessionMaintenance`. */
 export interface MaintenanceOptions extends CommonOptions {
@@ -114,6 +113,13 @@ export interface ReencodeOptions extends Omit<BatchOptions, 'includeLeased'> {
 export interface OwnerOptions {
   appName?: string;
   /** Leaves out the state of apps (`app:`), which belongs to nobody. */
+  userId?: string;
+}
+
+/** The owner of state: a user, or an app. */
+export interface StateOwner {
+  appName: string;
+  /** Without it, the state of the app. */
   userId?: string;
 }
 

@@ -12,14 +12,9 @@ import {
 } from '../database/sql/tables.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
-import type { RepairedSession } from './repair.js';
 
 /** @returns an event's row with the bytes of its content. */
-export async function rawEvent(
-  sql: Sql,
-  key: SessionKey,
-  seq: number,
-): Promise<RepairedSession['events'][number] | undefined> {
+export async function rawEvent(sql: Sql, key: SessionKey, seq: number) {
   const { events, eventParts } = sql.tables;
   const { sql: pieces } = sql.dialect;
   const values = [...sessionValues(key), seq];

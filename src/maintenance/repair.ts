@@ -18,7 +18,8 @@ import { currentLease } from '../database/statements/leases.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
 import { readSession, stateValueOf, type StateValue } from '../database/statements/session-reader.js';
 import { stateOfScope } from '../database/statements/state.js';
-import { lockSession, setBounds, type SessionHead } from '../database/statements/sessions.js';
+import { lockSession, setBounds } from '../database/statements/sessions.js';
+import type { SessionHead } from '../database/statements/stored-session.js';
 import { type KnownSession } from '../model/codec.js';
 import type { Undecodable } from '../model/stored-texts.js';
 import { CodecError, LeaseHeldError, SessionNotFoundError, type Damage } from '../model/errors.js';
@@ -27,7 +28,7 @@ import type { SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';
 import { MAX_SEQ, gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { byScope, prefixed, type StateEntries, type StateEntry } from '../model/state.js';
-import type { BatchOptions } from './options.js';
+import type { BatchOptions, StateOwner } from './options.js';
 import { deleteEvent, deleteValue, rawChange, rawEvent, rawValue } from './raw-rows.js';
 
 /** What `repair` found and removed. If all lists are empty, the session was not damaged. */
@@ -116,13 +117,6 @@ export async function repair(
     if (!options.dryRun) await mend(sql, { ...found, values });
     return taken;
   });
-}
-
-/** The owner of state: a user, or an app. */
-export interface StateOwner {
-  appName: string;
-  /** Without it, the state of the app. */
-  userId?: string;
 }
 
 /** Repairs the state of a user or of an app, of which no session need be left. @throws CodecError as `repair`. */

@@ -1,5 +1,5 @@
 import type { LogCursor } from './log-history.js';
-import type { SessionKey } from './keys.js';
+import type { SessionKey } from './session-key.js';
 import type { MaintenanceResult } from './results.js';
 
 /**

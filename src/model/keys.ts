@@ -1,11 +1,7 @@
 import { InvalidKeyError } from './errors.js';
+import type { SessionKey } from './session-key.js';
 
-/** The three names that identify a session; ADK's `CompositeSessionKey`. */
-export interface SessionKey {
-  appName: string;
-  userId: string;
-  sessionId: string;
-}
+export type { SessionKey };
 
 /** Where a fork comes from. */
 export interface ForkedFrom {

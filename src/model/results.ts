@@ -1,4 +1,4 @@
-import type { SessionKey } from './keys.js';
+import type { SessionKey } from './session-key.js';
 
 /**
  * What a call of `SessionMaintenance` or `importFrom` has done so far, or would do with `dryRun`.

@@ -7,13 +7,8 @@ import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { creationChanges, recordChanges } from '../database/statements/changes.js';
 import { readSession, type StateValue } from '../database/statements/session-reader.js';
-import {
-  deleteSoftDeleted,
-  insertSession,
-  lockSession,
-  type ReadHead,
-  type SessionHead,
-} from '../database/statements/sessions.js';
+import { deleteSoftDeleted, insertSession, lockSession, type ReadHead } from '../database/statements/sessions.js';
+import type { SessionHead } from '../database/statements/stored-session.js';
 import { encodedState } from '../database/statements/state.js';
 import { AlreadyExistsError } from '../model/errors.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';

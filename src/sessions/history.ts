@@ -29,13 +29,8 @@ import {
 import { forkRow } from '../database/statements/forks.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
 import { readSession } from '../database/statements/session-reader.js';
-import {
-  deleteSoftDeleted,
-  insertSession,
-  lockSessionAsRead,
-  setRewound,
-  type SessionHead,
-} from '../database/statements/sessions.js';
+import { deleteSoftDeleted, insertSession, lockSessionAsRead, setRewound } from '../database/statements/sessions.js';
+import type { SessionHead } from '../database/statements/stored-session.js';
 import { clearState, encodedState, writtenState } from '../database/statements/state.js';
 import type { KnownSession } from '../model/codec.js';
 import { InvalidArgumentError, AlreadyExistsError, SessionNotFoundError } from '../model/errors.js';
@@ -47,18 +42,8 @@ import { mapTexts, type StoredTexts } from '../model/stored-texts.js';
 import { beginsTurn } from '../model/turn.js';
 import { damageError } from './damage.js';
 import { encodingsOf, getSession, readEvents, readState, type Readable } from './read.js';
-import type { ForkPoint } from './requests.js';
+import type { ForkPoint, HistoryPoint, RewindPoint } from './requests.js';
 import type { SessionCalls } from './session-calls.js';
-
-/** A point of a session's history: give one of the two properties. */
-export interface HistoryPoint {
-  /** After the event with this number; 0 for the beginning. */
-  at?: number;
-  /** Before the first event of this invocation. */
-  beforeInvocationId?: string;
-}
-
-export type RewindPoint = HistoryPoint & { includeLeased?: boolean };
 
 export const NO_SUCH_INVOCATION = 'The session has no event of the invocation in beforeInvocationId.';
 

@@ -14,7 +14,8 @@ import {
 } from '../database/statements/events.js';
 import { openCallsOf, setOpenCalls } from '../database/statements/open-calls.js';
 import { readSession, type EventContent, type ReadEvents } from '../database/statements/session-reader.js';
-import { lockSession, setColumns, type SessionHead } from '../database/statements/sessions.js';
+import { lockSession, setColumns } from '../database/statements/sessions.js';
+import type { SessionHead } from '../database/statements/stored-session.js';
 import { encodedState } from '../database/statements/state.js';
 import {
   CallAnsweredError,

@@ -29,7 +29,6 @@ import {
   type Checks,
 } from '../model/arguments.js';
 import type { SessionKey } from '../model/keys.js';
-import type { HistoryPoint, RewindPoint } from './history.js';
 import type { ReadEventsRequest } from './pages.js';
 import type { FindOpenCallsRequest } from './open-calls.js';
 import type { FindSessionsRequest } from './stored-summaries.js';
@@ -52,6 +51,16 @@ export interface UpdateStateRequest {
   /** Keys with their prefixes; a key that does not exist is ignored. */
   remove?: readonly string[];
 }
+
+/** A point of a session's history: give one of the two properties. */
+export interface HistoryPoint {
+  /** After the event with this number; 0 for the beginning. */
+  at?: number;
+  /** Before the first event of this invocation. */
+  beforeInvocationId?: string;
+}
+
+export type RewindPoint = HistoryPoint & { includeLeased?: boolean };
 
 /** Which part of a session's history to fork. */
 export interface ForkPoint extends HistoryPoint {

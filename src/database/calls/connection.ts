@@ -4,7 +4,7 @@ import { FAILURES } from '../../model/failures.js';
 import { onAbort } from '../../model/signals.js';
 import { beginningWith } from '../orm/host-transaction.js';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
-import type { ReservedConnection } from '../orm/orm-connection.js';
+import type { ReservedConnection } from '../orm/reserved-connection.js';
 import type { Statements } from './sql.js';
 
 /** How long an attempt may still take after its signal has fired: if the connection answers in time, the pool can keep it. */

@@ -5,7 +5,7 @@ import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
 import { isSynchronousSqlite, stopWaiting, stopsProcess, type SynchronousSqlite } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
-import type { OrmConnection, ReservedConnection } from './orm-connection.js';
+import type { OrmConnection, ReservedConnection } from './reserved-connection.js';
 
 /** The members of MikroORM 6's connection that are used; knex documents them. */
 interface KnexConnection extends Connection {

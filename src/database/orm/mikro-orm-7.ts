@@ -7,7 +7,7 @@ import type { Driver } from '../drivers/driver.js';
 import { KyselyDriver, type KyselyDriverConnection } from '../drivers/kysely-driver.js';
 import { isSynchronousSqlite, stopWaiting, stopsProcess, type SynchronousSqlite } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
-import type { OrmConnection, ReservedConnection } from './orm-connection.js';
+import type { OrmConnection, ReservedConnection } from './reserved-connection.js';
 import { isObject } from '../../model/json.js';
 
 /** The members of kysely and of its transactions that are used. */

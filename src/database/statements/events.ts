@@ -28,7 +28,8 @@ import {
   textOf,
 } from '../sql/tables.js';
 import { contentOf, type EventContent } from './session-reader.js';
-import { noteIfBehind, type SessionHead } from './sessions.js';
+import { noteIfBehind } from './sessions.js';
+import type { SessionHead } from './stored-session.js';
 import { encodedState, originIn, type OriginRow } from './state.js';
 
 /** How to append to the tables of `Sql`. */

@@ -1,7 +1,7 @@
 import { ofEvent } from '../../model/codec.js';
 import { mapTexts, type Undecodable } from '../../model/stored-texts.js';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
-import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
+import { SESSION_TREE_SEPARATOR } from '../../model/session-key.js';
 import type { Sql } from '../dialects/dialect.js';
 import { lockedFor, perLock, readParts } from '../dialects/event-parts.js';
 import { countedElsewhere } from './forks.js';

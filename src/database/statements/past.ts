@@ -7,7 +7,7 @@ import type { StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
 import { pastChangeOf, recordedChanges } from './changes.js';
 import { loggedEventsOfSession } from './logged-events.js';
-import type { SessionHead } from './sessions.js';
+import type { SessionHead } from './stored-session.js';
 
 /** How many events are read at a time. */
 const PAGE = 1_000;

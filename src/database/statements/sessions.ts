@@ -24,21 +24,10 @@ import {
   STORED_SESSION_COLUMNS,
   isWhole,
   storedSessionOf,
+  type SessionHead,
   type StoredSession,
   type StoredSessionRow,
 } from './stored-session.js';
-
-/** A session's row. */
-export interface SessionHead {
-  /** The random name of one history of a session. It changes with a rewind, and if the id is used again after a deletion. */
-  incarnation: string;
-  /** The session's first incarnation, which a rewind does not change. Encoded texts are bound to it. */
-  origin: string;
-  /** The number of the oldest event that is kept; above `lastSeq` if all were trimmed (contract K2). */
-  firstSeq: number;
-  lastSeq: number;
-  lastUpdateTime: number;
-}
 
 /** A session's row that was read. */
 export interface ReadHead extends SessionHead {

@@ -8,7 +8,18 @@ import {
   optionalTextOf,
   textOf,
 } from '../sql/tables.js';
-import type { SessionHead } from './sessions.js';
+
+/** A session's row. */
+export interface SessionHead {
+  /** The random name of one history of a session. It changes with a rewind, and if the id is used again after a deletion. */
+  incarnation: string;
+  /** The session's first incarnation, which a rewind does not change. Encoded texts are bound to it. */
+  origin: string;
+  /** The number of the oldest event that is kept; above `lastSeq` if all were trimmed (contract K2). */
+  firstSeq: number;
+  lastSeq: number;
+  lastUpdateTime: number;
+}
 
 /**
  * Soft-deleted sessions are `deleted`. They are `ending` once a permanent deletion in several transactions has begun: then they

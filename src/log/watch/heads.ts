@@ -1,5 +1,6 @@
 import type { Database } from '../../database/calls/database.js';
-import { sessionHead, type SessionHead } from '../../database/statements/sessions.js';
+import { sessionHead } from '../../database/statements/sessions.js';
+import type { SessionHead } from '../../database/statements/stored-session.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { CompleteLogPosition } from '../../model/log-history.js';
 import type { NotificationClient } from '../../model/options.js';

@@ -1,6 +1,6 @@
 import { Aborted } from '../../database/calls/connection.js';
 import type { Database } from '../../database/calls/database.js';
-import type { SessionHead } from '../../database/statements/sessions.js';
+import type { SessionHead } from '../../database/statements/stored-session.js';
 import { perTables } from '../../database/sql/tables.js';
 import { clearTimeout, setTimeout } from '../../model/clock.js';
 import type { SessionKey } from '../../model/keys.js';

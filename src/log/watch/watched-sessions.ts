@@ -1,4 +1,5 @@
-import { sessionHeads, type SessionHead } from '../../database/statements/sessions.js';
+import { sessionHeads } from '../../database/statements/sessions.js';
+import type { SessionHead } from '../../database/statements/stored-session.js';
 import type { Database } from '../../database/calls/database.js';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import { chunksOf } from '../../model/pages.js';

@@ -55,22 +55,37 @@ test('the linter refuses an import of a room above or of the inside of a package
   expect(rulesBroken(downward)).toEqual(downward.map(() => []));
 });
 
-test('npm run lint refuses an export that nobody imports, but for those of an entry', async () => {
-  const cwd = await mkdtemp(path.join(tmpdir(), 'adk-exports-'));
-  const files = {
-    'package.json': '{ "exports": { ".": { "default": "./dist/esm/src/index.js" } } }',
-    'src/index.ts': "export { used } from './a.js';\nexport const entry: import('./a.js').Used = 1;",
-    'src/a.ts': 'export const used = 1;\nexport type Used = number;',
-    'src/b.ts': 'export interface Unused {}\nexport const unused = 1;',
-  };
+/** Runs a script of `npm run lint` in a folder with these files. */
+async function linted(script: string, files: Readonly<Record<string, string>>) {
+  const cwd = await mkdtemp(path.join(tmpdir(), 'adk-lint-'));
   await mkdir(path.join(cwd, 'src'));
   for (const [file, content] of Object.entries(files)) await writeFile(path.join(cwd, file), content);
   execFileSync('git', ['init', '--quiet'], { cwd });
-  const args = [path.resolve('scripts/unused-exports.js')];
-  const { status, stderr } = spawnSync(process.execPath, args, { cwd, encoding: 'utf8' });
+  const { status, stderr } = spawnSync(process.execPath, [path.resolve(script)], { cwd, encoding: 'utf8' });
   await rm(cwd, { recursive: true });
+  return { status, stderr };
+}
+
+test('npm run lint refuses an export that nobody imports, but for those of an entry', async () => {
   const expected = ['Unused', 'unused'].map((name) => `src/b.ts: nobody imports ${name}. Remove its export.\n`);
-  expect({ status, stderr }).toEqual({ status: 1, stderr: expected.join('') });
+  expect(
+    await linted('scripts/unused-exports.js', {
+      'package.json': '{ "exports": { ".": { "default": "./dist/esm/src/index.js" } } }',
+      'src/index.ts': "export { used } from './a.js';\nexport const entry: import('./a.js').Used = 1;",
+      'src/a.ts': 'export const used = 1;\nexport type Used = number;',
+      'src/b.ts': 'export interface Unused {}\nexport const unused = 1;',
+    }),
+  ).toEqual({ status: 1, stderr: expected.join('') });
+});
+
+test('npm run lint refuses files that import each other, also for types alone', async () => {
+  const files = { 'src/a.ts': "import { b } from './b.js';", 'src/b.ts': "export { c } from './c.js';" };
+  const of = (c: string) => linted('scripts/circles.js', { ...files, 'src/c.ts': c });
+  expect(await of("import type { D } from './d.js';")).toEqual({ status: 0, stderr: '' });
+  expect(await of("import type { A } from './a.js';")).toEqual({
+    status: 1,
+    stderr: 'A circle of imports: src/a.ts -> src/b.ts -> src/c.ts -> src/a.ts\n',
+  });
 });
 
 test('CONTRIBUTING.md says what each folder of the tests is for', async () => {
