@@ -124,7 +124,7 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
   /**
    * The names of the agents that run in an `AgentTool`; none by default. ADK keeps what such an agent is asked in a session of its
    * own: in the app of the agent's name, under the user and the id of the caller's session. With their names here `deleteSession`,
-   * `restoreSession` and `rewindSession` of the caller's session include these sessions, in the same transaction.
+   * `restoreSession`, `rewindSession` and `forkSession` of the caller's session include these sessions, in the same transaction.
    */
   toolApps?: readonly string[];
   /**

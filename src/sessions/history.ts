@@ -73,7 +73,15 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
   const target = { ...key, origin };
   return writeAndRead(calls, 'forkSession', key, async () => {
     try {
-      await writePast(calls, { key: source, point }, (sql, past) => fork(sql, { source, target, past }));
+      await writePast(calls, { key: source, point }, async (sql, past) => {
+        await fork(sql, { source, target, past });
+        for await (const tool of toolsThen(sql, toolSessionsOf(source, calls.options.toolApps), past)) {
+          const { key: source, point } = tool;
+          if (point.at === 0) continue;
+          const target = { ...source, sessionId, origin: randomUUID() };
+          await fork(sql, { source, target, past: await readPast(sql, tool) });
+        }
+      });
     } catch (error) {
       if (error instanceof UniqueConstraintViolationException) throw new AlreadyExistsError(sessionId);
       throw error;
@@ -97,7 +105,12 @@ export async function rewindSession(
   const write = async (sql: Sql, past: PastSession) => {
     await check(sql, key);
     await rewind(sql, { key, incarnation, past });
-    if (past.seq < past.head.lastSeq) await rewindTools(sql, tools, { past, check });
+    if (past.seq === past.head.lastSeq) return;
+    for await (const tool of toolsThen(sql, tools, past)) {
+      if (tool.point.at === undefined) continue;
+      await check(sql, tool.key);
+      await rewind(sql, { key: tool.key, incarnation: randomUUID(), past: await readPast(sql, tool) });
+    }
   };
   return writeAndRead(calls, 'rewindSession', key, () => writePast(calls, { key, point }, write));
 }
@@ -215,23 +228,28 @@ async function rewind(
   await recordChange(sql, { session, kind: 'rewound', seq });
 }
 
+/** A session, under its lock, and a point of it. */
+interface LockedPoint {
+  key: SessionKey;
+  head: SessionHead;
+  point: HistoryPoint;
+}
+
 /**
- * Takes the sessions of tools back to what they were at a point of their caller's session. A tool runs between the event of its call
- * and the one of its response, which ADK stamps after it. So what is later than all events that are kept is of calls that are not.
+ * Locks the sessions of tools that are there, and yields each with the last event that it had at a point of their caller's session;
+ * none if it has no later one. A tool runs between the event of its call and the one of its response, which ADK stamps after it. So
+ * what is later than all events that are kept is of calls that are not.
  */
-async function rewindTools(
+async function* toolsThen(
   sql: Sql,
   tools: readonly SessionKey[],
-  { past: { events }, check }: { past: PastSession; check: (sql: Sql, session: SessionKey) => Promise<void> },
-): Promise<void> {
+  { events }: PastSession,
+): AsyncGenerator<LockedPoint> {
   const until = events.reduce((latest, { event }) => Math.max(latest, event.timestamp), -1e308);
   for (const key of tools) {
     const head = await lockSessionAsRead(sql, key);
     const later = head && (await firstLaterThan(sql, key, until));
-    if (!head || later === undefined) continue;
-    await check(sql, key);
-    const past = await readPast(sql, { key, head, point: { at: later - 1 } });
-    await rewind(sql, { key, incarnation: randomUUID(), past });
+    if (head) yield { key, head, point: later === undefined ? {} : { at: later - 1 } };
   }
 }
 
@@ -242,10 +260,7 @@ async function rewindTools(
  * @throws InvalidArgumentError if it has no such point.
  * @throws DamagedSessionError if a row up to the point cannot be read; for the last event, if any row of the session cannot be read.
  */
-async function readPast(
-  sql: Sql,
-  { key, head, point }: { key: SessionKey; head: SessionHead; point: HistoryPoint },
-): Promise<PastSession> {
+async function readPast(sql: Sql, { key, head, point }: LockedPoint): Promise<PastSession> {
   // `seqAt` refuses a higher number, with which PostgreSQL fails.
   const upTo = Math.min(point.at ?? head.lastSeq, head.lastSeq);
   const mayBeNow = point.beforeInvocationId === undefined && upTo === head.lastSeq;

@@ -202,15 +202,15 @@ export class MikroOrmSessionService extends BaseSessionService {
   /**
    * Creates a session from another one's past (contract K4): the events up to a point, with their ids and numbers, the versions
    * of artifacts that they name or that the Runner has saved from what the user sent, and the session's own state at that point. What
-   * is copied counts once: `usage` and memory leave it out of the fork. The other session does not change, and neither does
-   * the state of user and app, which both sessions share.
+   * is copied counts once, for `usage` as for memory. With `toolApps` the fork has what its tools were asked until then. The other
+   * session does not change, and neither does the state of user and app, which both sessions share.
    *
    * @param point.at the number of the last event to copy, 0 for none; or
    * @param point.beforeInvocationId copy the events before this invocation. Without either, everything is copied.
    * @param point.as the id of the new session; by default a new id.
    * @returns the new session. Its creation and update times are now, so `prune` treats it as new.
    * @throws SessionNotFoundError if there is no such session.
-   * @throws AlreadyExistsError if `as` is taken.
+   * @throws AlreadyExistsError if `as` is taken, also by a session of a tool.
    * @throws InvalidArgumentError also if the session has no such event, or no longer has it.
    * @throws StaleSessionError inside a host's transaction that does not see the newest change of the session.
    * @throws DamagedSessionError if an event up to the point cannot be read.

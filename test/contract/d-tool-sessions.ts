@@ -158,3 +158,31 @@ toolSessionSuite.own('K4', 'a rewind includes the sessions of toolApps', async (
   expect(await said()).toEqual([]);
   expect(await ask('hello')).not.toContain('secret');
 });
+
+toolSessionSuite.own('K4', 'a fork includes the sessions of toolApps as they were then', async (context) => {
+  const { orm } = context;
+  const { sessionService, key, ofTool, ask } = withTool(context);
+  const points: number[] = [];
+  for (const n of range(2)) {
+    await ask(`secret ${n}`);
+    points.push((await sessionService.readEvents(key)).lastSeq);
+  }
+  const said = async (sessionId: string) =>
+    JSON.stringify((await sessionService.getSession({ ...ofTool, sessionId }))?.events ?? []).match(/secret \d/g) ?? [];
+  // With the answer of the tool, and without.
+  await sessionService.forkSession(key, { as: 'whole' });
+  await sessionService.forkSession(key, { at: points[1]! - 1, as: 'asked' });
+  await sessionService.forkSession(key, { at: points[1]! - 2, as: 'before' });
+  await sessionService.forkSession(key, { at: 0, as: 'empty' });
+  expect(await said('whole')).toEqual(['secret 0', 'secret 1']);
+  expect(await said('asked')).toEqual(['secret 0', 'secret 1']);
+  expect(await said('before')).toEqual(['secret 0']);
+  expect(await sessionService.getSession({ ...ofTool, sessionId: 'empty' })).toBeUndefined();
+  expect(await said('s')).toEqual(['secret 0', 'secret 1']);
+  // What another conversation has left under the id is not mixed with it, and nothing is written.
+  await sessionService.createSession({ ...ofTool, sessionId: 'left' });
+  await expectCode(sessionService.forkSession(key, { as: 'left' }), 'ADK_SESSION_EXISTS');
+  expect(await sessionService.getSession({ ...key, sessionId: 'left' })).toBeUndefined();
+  await new MikroOrmSessionService(orm.em).forkSession(key, { as: 'alone' });
+  expect(await said('alone')).toEqual([]);
+});

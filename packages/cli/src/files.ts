@@ -3,6 +3,7 @@ import { open, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { aString, object } from '../../../src/model/arguments.js';
+import { TOOL_APPS } from '../../../src/model/options.js';
 import { decode, isObject, isRecord } from '../../../src/model/json.js';
 import { UsageError } from './errors.js';
 
@@ -56,20 +57,24 @@ export async function defaultExportOf(file: string): Promise<unknown> {
   return isObject(loaded.default) && 'default' in loaded.default ? loaded.default.default : loaded.default;
 }
 
-const checkSettings = object<{ codec: string }>({ codec: aString }, 'codec');
+/** What `"adk-mikro-orm": { … }` of a package.json says of the host's services. */
+interface HostSettings {
+  /** The path of the codec. */
+  codec?: string;
+  toolApps?: readonly string[];
+}
 
-/**
- * @returns the path of the codec that `"adk-mikro-orm": { "codec": "./codec.js" }` of the nearest package.json names.
- * @throws InvalidArgumentError if it has other settings.
- */
-export function codecOfPackage(folder = process.cwd()): string | undefined {
+const checkSettings = object<HostSettings>({ codec: aString, toolApps: TOOL_APPS });
+
+/** @returns the settings of the nearest package.json. @throws InvalidArgumentError if it has others. */
+export function hostSettings(folder = process.cwd()): HostSettings {
   const file = path.join(folder, 'package.json');
   if (!existsSync(file)) {
     const parent = path.dirname(folder);
-    return parent === folder ? undefined : codecOfPackage(parent);
+    return parent === folder ? {} : hostSettings(parent);
   }
   const content = decode(readFileSync(file, 'utf8'))?.value;
-  const settings = isRecord(content) ? content['adk-mikro-orm'] : undefined;
-  if (settings === undefined) return undefined;
-  return path.resolve(folder, checkSettings(settings, `"adk-mikro-orm" in ${file}`).codec);
+  const given = (isRecord(content) ? content['adk-mikro-orm'] : undefined) ?? {};
+  const { codec, ...settings } = checkSettings(given, `"adk-mikro-orm" in ${file}`);
+  return { ...settings, ...(codec !== undefined && { codec: path.resolve(folder, codec) }) };
 }

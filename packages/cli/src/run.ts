@@ -11,10 +11,10 @@ import type { Codec } from '../../../src/model/codec.js';
 import type { CodecOptions } from '../../../src/model/options.js';
 import { CODEC_OPTIONS } from '../../../src/model/options.js';
 import { inWordsOfUrl } from '../../../src/model/setting-words.js';
-import { NAME_CODEC, printableLines, quoted } from '../../studio/src/operations/words.js';
+import { NAME_CODEC, printableLines, repairCommand } from '../../studio/src/operations/words.js';
 import { connect, type ConnectionOptions } from './connect.js';
 import { Unfinished, UsageError } from './errors.js';
-import { codecOfPackage, defaultExportOf } from './files.js';
+import { defaultExportOf, hostSettings } from './files.js';
 import { Terminal } from './terminal.js';
 
 /** What the package calls options and arguments, if not as the command line does. */
@@ -66,6 +66,8 @@ export interface Context {
   url?: string | undefined;
   /** The codec of stored contents, if one was named; for everything that reads or writes them. */
   codec: CodecOptions;
+  /** What package.json says of the host's services beside that. */
+  services: { toolApps?: readonly string[] };
   /** Fires at the first Ctrl-C; a second one ends the process. */
   signal: AbortSignal;
   /** Asks, unless there is `--yes`. @throws Unfinished for another answer than yes. */
@@ -90,7 +92,7 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
     process.once('SIGINT', end).once('SIGTERM', end);
     let orm: MikroORM | undefined;
     try {
-      const codec = named ?? codecOfPackage();
+      const { codec = named, ...services } = { ...hostSettings(), ...(named !== undefined && { codec: named }) };
       const options = {
         ...(codec !== undefined && { codec: await codecOf(codec) }),
         ...(maxDecodedBytes !== undefined && { maxDecodedBytes }),
@@ -102,7 +104,7 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
         const text = typeof question === 'string' ? question : await question();
         if (!(await terminal.confirm(text, signal))) throw new Unfinished(unchanged);
       };
-      const context = { orm, em: orm.em, terminal, url: connection.url, codec: options, signal, confirm };
+      const context = { orm, em: orm.em, terminal, url: connection.url, codec: options, services, signal, confirm };
       process.exitCode = 0;
       await work(context, ...([...(this.processedArgs as unknown[]), flags] as Args));
     } catch (error) {
@@ -155,8 +157,8 @@ export function fail(error: unknown, command?: Command): void {
   if (error instanceof DamagedSessionError) {
     const { appName, userId, sessionId } = error;
     // Without a session, the state of the user or of the app is damaged.
-    const owner = [appName, userId, sessionId].filter((each) => each !== '').map(quoted);
-    process.stderr.write(`See: repair ${owner.join(' ')} --dry-run\n`);
+    const owner = [appName, userId, sessionId].filter((each) => each !== '');
+    process.stderr.write(`See: ${repairCommand(owner)}\n`);
   }
 }
 

@@ -484,8 +484,49 @@ describe.each(databases)('on %s', (name) => {
     await settings({ codec: './nowhere.js' });
     expect(await run(show, below)).toMatchObject({ code: 2, err: expect.stringContaining('There is no file') });
     expect(await run([...show, '--codec', codec], below)).toMatchObject({ code: 0 });
+    await settings({ toolApps: [''] });
+    expect(await run(show, below)).toMatchObject({ code: 2, err: expect.stringContaining('toolApps must be') });
     await settings({ codecs: './codec.js' });
     expect(await run(show, below)).toMatchObject({ code: 2, err: expect.stringContaining("may not have 'codecs'") });
+  });
+
+  test('package.json names the apps of tools', async () => {
+    const { orm, url } = await open();
+    const service = new MikroOrmSessionService(orm.em);
+    const cwd = path.join(folder, randomUUID());
+    await mkdir(cwd);
+    const settings = { toolApps: ['expert'] };
+    await writeFile(path.join(cwd, 'package.json'), JSON.stringify({ 'adk-mikro-orm': settings }));
+    const ofTool = { appName: 'expert', userId: 'ada' };
+    for (const appName of ['support', 'expert']) {
+      const session = await service.createSession({ appName, userId: 'ada', sessionId: 's' });
+      await service.appendEvent({ session, event: createEvent({ author: 'user', timestamp: 1 }) });
+    }
+    const ids = async () => (await service.listSessions(ofTool)).sessions.map(({ id }) => id).sort();
+    expect(await run(['fork', 'support', 'ada', 's', '--as', 'f', '--url', url], { cwd })).toMatchObject({ code: 0 });
+    expect(await ids()).toEqual(['f', 's']);
+    const rewind = ['rewind', 'support', 'ada', 's', '--at', '0', '--yes', '--url', url];
+    expect(await run(rewind, { cwd })).toMatchObject({ code: 0 });
+    expect((await service.getSession({ ...ofTool, sessionId: 's' }))?.events).toEqual([]);
+    const prune = ['prune', '--app', 'support', '--sessions-older-than', '0s', '--yes', '--url', url];
+    expect(await run(prune, { cwd })).toMatchObject({ code: 0, out: 'Deleted 2 events in 4 sessions.\n' });
+    expect(await ids()).toEqual([]);
+  });
+
+  test('repair is named so that it runs with names that look like options', async () => {
+    const { orm, url } = await open();
+    const service = new MikroOrmSessionService(orm.em);
+    const session = await service.createSession({ appName: 'support', userId: '-ada', sessionId: '--yes' });
+    await service.appendEvent({ session, event: createEvent({ author: 'user' }) });
+    await orm.em.getConnection().execute(`update adk_events set data = '[]' where user_id = '-ada'`);
+    const shown = await run(['show', '--url', url, '--', 'support', '-ada', '--yes']);
+    expect(shown).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('See: repair --dry-run -- support -ada --yes'),
+    });
+    const [, ...named] = shown.err.match(/See: (.*)/)![1]!.split(' ');
+    const repaired = await run(['repair', '--url', url, ...named]);
+    expect(repaired).toMatchObject({ code: 1, out: 'event 1: unreadable\n' });
   });
 
   test('memory search finds, forget asks and deletes, rebuild remembers again', async () => {

@@ -11,8 +11,12 @@ import { NO_SUCH_INVOCATION, readerOf, transferredSession } from '../../../../sr
 import { UsageError } from '../errors.js';
 import type { SessionWork } from '../run.js';
 
-export const fork: SessionWork<HistoryPoint & { as?: string }> = async ({ em, codec, terminal }, key, options) => {
-  const service = new MikroOrmSessionService(em, codec);
+export const fork: SessionWork<HistoryPoint & { as?: string }> = async (
+  { em, codec, services, terminal },
+  key,
+  options,
+) => {
+  const service = new MikroOrmSessionService(em, { ...codec, ...services });
   const made = await atPoint(options, () => service.forkSession(key, options));
   await terminal.result({ ...key, sessionId: made.id, events: made.events.length }, () => [
     `Made session ${quoted(made.id)} with ${counted(made.events.length, 'event')}.`,
@@ -20,13 +24,13 @@ export const fork: SessionWork<HistoryPoint & { as?: string }> = async ({ em, co
 };
 
 export const rewind: SessionWork<HistoryPoint & { includeLeased?: boolean }> = async (
-  { em, codec, terminal, confirm },
+  { em, codec, services, terminal, confirm },
   key,
   point,
 ) => {
   if (point.at === undefined && point.beforeInvocationId === undefined)
     throw new UsageError('rewind needs --at or --before.');
-  const service = new MikroOrmSessionService(em, codec);
+  const service = new MikroOrmSessionService(em, { ...codec, ...services });
   await confirm(() => rewindQuestion(em, service, key, point));
   const session = await atPoint(point, () => service.rewindSession(key, point));
   await terminal.result({ ...key, events: session.events.length }, () => [

@@ -32,11 +32,11 @@ export const eraseUser: Work<[string, Omit<EraseUserOptions, 'userId'>]> = async
 
 /** Counts, asks and deletes. */
 async function remove(
-  { em, codec, terminal, signal, confirm }: Context,
+  { em, codec, services, terminal, signal, confirm }: Context,
   { dryRun }: BatchOptions,
   work: Remove,
 ): Promise<void> {
-  const maintenance = new SessionMaintenance(em, codec);
+  const maintenance = new SessionMaintenance(em, { ...codec, ...services });
   const planned = await work(maintenance, { signal, dryRun: true });
   if (dryRun) {
     await terminal.result(planned, () => [`This would delete ${amount(planned)}.`, ...referring(planned)]);

@@ -21,12 +21,12 @@ const LOOPBACK = ['127.0.0.1', 'localhost', '::1'];
 const SHORTEST = 16;
 
 export const studio: Work<[StudioFlags]> = async (
-  { em, codec, terminal, signal },
+  { em, codec, services, terminal, signal },
   { port = PORT, host = '127.0.0.1', allowChanges = false },
 ) => {
   await refuseProblems({ em });
   const token = LOOPBACK.includes(host) ? undefined : tokenOf(process.env['ADK_STUDIO_TOKEN']);
-  const listener = await listenerFor(em, { allowChanges, ...codec }, token);
+  const listener = await listenerFor(em, { allowChanges, ...codec, ...services }, token);
   const server = createServer(listener).listen(port, host);
   try {
     await once(server, 'listening');

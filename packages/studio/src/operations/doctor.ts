@@ -15,7 +15,7 @@ import type { CodecOptions } from '../../../../src/model/options.js';
 import { packageVersion } from '../../../../src/model/version.js';
 import { SAMPLED, countPending, largestMemories, miscounted, serverSetting, storedEncodings } from './health.js';
 import { schemaDifferences } from './schema-differences.js';
-import { NAME_CODEC, number, quoted } from './words.js';
+import { NAME_CODEC, number, quoted, repairCommand } from './words.js';
 
 export interface Finding {
   check: string;
@@ -178,9 +178,7 @@ const sessions: Check = async ({ read }) => {
   const damaged = await read((sql) => miscounted(sql, MOST_NAMED));
   if (damaged.length === 0)
     return { state: 'ok', found: 'each has the events that its row counts (contents were not read)' };
-  const commands = damaged.map(({ appName, userId, sessionId }) =>
-    ['repair', ...[appName, userId, sessionId].map(quoted), '--dry-run'].join(' '),
-  );
+  const commands = damaged.map(({ appName, userId, sessionId }) => repairCommand([appName, userId, sessionId]));
   const most = damaged.length === MOST_NAMED ? 'at least ' : '';
   const found = `${most}${damaged.length} have other events than their rows count`;
   return { state: 'wrong', found, advice: ['See what is missing:', ...commands].join('\n') };

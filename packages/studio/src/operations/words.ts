@@ -27,6 +27,13 @@ export const json = (value: unknown): string => printable(JSON.stringify(value) 
 export const quoted = (text: string): string =>
   /^[\w.:@/-]+$/.test(text) ? text : `'${printable(text).replaceAll("'", "'\\''")}'`;
 
+/** @param owner an app, or an app and a user, or these and a session. @returns the command that shows what is damaged. */
+export function repairCommand(owner: readonly string[]): string {
+  const names = owner.map(quoted).join(' ');
+  // Otherwise the name would be an option.
+  return owner.some((name) => name.startsWith('-')) ? `repair --dry-run -- ${names}` : `repair ${names} --dry-run`;
+}
+
 export const number = (value: number): string => value.toLocaleString('en', { maximumFractionDigits: 1 });
 
 /** @param what in the singular; an `s` makes the plural. */
