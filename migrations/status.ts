@@ -13,6 +13,8 @@ interface MigrationStatus {
   pending: string[];
   /** What is wrong with the tables, and what to do; absent if they are right. */
   problem?: string;
+  /** @returns the statements that `migrate` would run. Nothing is run. @throws SchemaError if it would refuse to. */
+  statements(): Promise<string[]>;
 }
 
 const OUTDATED = `The tables are those of an earlier version. Run ${SETTINGS.migrate}.`;
@@ -27,9 +29,16 @@ export async function migrationStatus({ em }: { em: EntityManager }): Promise<Mi
   refuseOther(em);
   const dialect = supportedDialect(em.getPlatform());
   const options = locationOf(em.getMetadata());
-  const names = adkMigrations(dialect, options).map(({ name }) => name);
+  const migrations = adkMigrations(dialect, options);
+  const names = migrations.map(({ name }) => name);
   const noted = await notedNames(em, em.config, dialect);
   const pending = names.filter((name) => !noted.has(name));
+  const statements = async () => {
+    const all: string[] = [];
+    for (const migration of migrations)
+      if (pending.includes(migration.name)) all.push(...(await readyToRun(migration, em)).getQueries().map(String));
+    return all;
+  };
   const findings = await checkTables(
     (sql, values) => em.getConnection().execute(sql, values),
     locationFor(em.config, { dialect, ...options }),
@@ -42,22 +51,9 @@ export async function migrationStatus({ em }: { em: EntityManager }): Promise<Mi
     if (findings.different) throw new SchemaError(OUTDATED);
   } catch (error) {
     if (!(error instanceof SchemaError)) throw error;
-    return { pending, problem: error.message };
+    return { pending, statements, problem: error.message };
   }
-  return { pending };
-}
-
-/**
- * @param names of migrations, from `MigrationStatus`.
- * @returns the statements that `migrate` would run for them. Nothing is run.
- * @throws SchemaError if it would refuse to.
- */
-export async function statementsOf(em: EntityManager, names: readonly string[]): Promise<string[]> {
-  const all = adkMigrations(supportedDialect(em.getPlatform()), locationOf(em.getMetadata()));
-  const statements: string[] = [];
-  for (const migration of all.filter(({ name }) => names.includes(name)))
-    statements.push(...(await readyToRun(migration, em)).getQueries().map(String));
-  return statements;
+  return { pending, statements };
 }
 
 async function notedNames(em: EntityManager, config: Configuration, dialect: DialectName): Promise<Set<string>> {

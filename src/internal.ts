@@ -4,32 +4,25 @@
  *
  * @module adk-mikro-orm/internal
  */
-export { migrationStatus, statementsOf } from '../migrations/status.js';
+export { migrationStatus } from '../migrations/status.js';
 export { ourTables } from '../migrations/tables.js';
-export { fileResponse } from './artifacts/artifact-handler.js';
 export { CallInParts } from './database/calls/call-in-parts.js';
 export { Database } from './database/calls/database.js';
-export { readerOf } from './database/calls/reader.js';
 export { layoutOf } from '../migrations/citus-layout.js';
 export type { Dialect, DialectRepairs, Run, Sql } from './database/dialects/dialect.js';
 export type { ServerSetting } from './database/dialects/server-settings.js';
 export { acceptOtherEngines } from './database/dialects/server-version.js';
 export { installedSqlite } from './database/drivers/installed-sqlite.js';
-export { decodedData, type ChangeKind } from './database/statements/changes.js';
+export type { ChangeKind } from './database/statements/changes.js';
 export { databaseTime } from './database/statements/clock.js';
 export { hostKeys, type HostKey } from './database/statements/host-keys.js';
 export { currentLease, type StoredLease } from './database/statements/leases.js';
 export { loggedEvent } from './database/statements/logged-events.js';
 export { stateThen } from './database/statements/past.js';
-export { contentOf } from './database/statements/session-reader.js';
 export { writtenState } from './database/statements/state.js';
 export { nextApp } from './database/statements/walk.js';
-export { IMPORT_OPTIONS, importModeOf } from './maintenance/options.js';
-export { textOf } from './memory/memory-content.js';
+export { IMPORT_OPTIONS } from './maintenance/options.js';
 export { countProjected } from './memory/memory-projection.js';
-export { passingOf } from './model/failures.js';
-export { NO_SUCH_INVOCATION } from './sessions/history.js';
-export { rangeIn } from './sessions/pages.js';
 export { findSummaries } from './sessions/stored-summaries.js';
 export { Import } from './transfer/import.js';
 export type { EventRecord, ExportRecord, SessionRecord, StateRecord } from './model/records.js';

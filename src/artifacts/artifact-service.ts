@@ -39,7 +39,7 @@ import {
   versionOfStream,
   type ArtifactInfo,
 } from './artifact-content.js';
-import { isOfUser, nameOfUsers, storedName } from './artifact-name.js';
+import { isOfUser, nameOfUsers, storedName } from '../model/artifact-name.js';
 import {
   allVersions,
   artifactNames,

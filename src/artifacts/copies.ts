@@ -15,7 +15,7 @@ import { DamagedArtifactError } from '../model/errors.js';
 import { isRecord } from '../model/json.js';
 import { isKey, type SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';
-import { isOfUser } from './artifact-name.js';
+import { isOfUser } from '../model/artifact-name.js';
 import { insertVersion, isVersion, readContent, valuesOf } from './artifact-store.js';
 import { Damaged, encodedVersion, withEncoding, type ArtifactKey } from './stored-version.js';
 

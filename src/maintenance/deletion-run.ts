@@ -14,10 +14,10 @@ import {
 } from '../database/statements/walk.js';
 import { DatabaseError } from '../model/errors.js';
 import { partialKey, sessionIdentity, type SessionKey } from '../model/keys.js';
-import { namesOf, pagesOf } from '../model/pages.js';
+import { batchSizeOf, namesOf, pagesOf } from '../model/pages.js';
 import type { Counts, DeleteRule } from '../model/results.js';
 import { Batches } from './batches.js';
-import { batchSizeOf, type BatchOptions } from './options.js';
+import type { BatchOptions } from './options.js';
 
 /** What to do to a session. */
 export interface Task {

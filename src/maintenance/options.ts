@@ -156,12 +156,6 @@ export interface ImportOptions {
   force?: boolean;
 }
 
-/** How many values one statement can bind on every database. */
-const MAX_BATCH_SIZE = 10_000;
-
-export const batchSizeOf = ({ batchSize }: { batchSize?: number }, byDefault: number): number =>
-  Math.min(batchSize ?? byDefault, MAX_BATCH_SIZE);
-
 export const IMPORT_OPTIONS: Checks<ImportOptions> = {
   batchSize: aCount,
   signal: anAbortSignal,
@@ -170,14 +164,6 @@ export const IMPORT_OPTIONS: Checks<ImportOptions> = {
   onExisting: oneOf('skip', 'replace', 'error'),
   force: aBoolean,
 };
-
-/** How an import treats what is here. */
-export const importModeOf = (options: ImportOptions) => ({
-  batchSize: batchSizeOf(options, 500),
-  sharedState: options.sharedState,
-  onExisting: options.onExisting ?? 'skip',
-  force: options.force ?? false,
-});
 
 /** The names are checked by `optionsOf`. */
 const OWNER: Checks<OwnerOptions> = { appName: condition(anything), userId: condition(anything) };

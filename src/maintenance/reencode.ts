@@ -2,10 +2,10 @@ import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { EncodedRows, Owner, OwnedRows, Recoding, Replacement } from '../database/statements/owned-rows.js';
 import { partialKey } from '../model/keys.js';
-import { chunksOf, namesOf, pagesOf } from '../model/pages.js';
+import { batchSizeOf, chunksOf, namesOf, pagesOf } from '../model/pages.js';
 import type { MaintenanceResult } from '../model/results.js';
 import { Batches } from './batches.js';
-import { batchSizeOf, type ReencodeOptions } from './options.js';
+import type { ReencodeOptions } from './options.js';
 
 /** How many bytes of artifacts one transaction rewrites at most, unless a single version is larger. */
 const TOGETHER_BYTES = 4_000_000;

@@ -29,7 +29,6 @@ import {
   checkStats,
   checkTrim,
   checkUsage,
-  importModeOf,
   type EraseUserOptions,
   type ImportOptions,
   type MaintenanceOptions,
@@ -194,7 +193,7 @@ export class SessionMaintenance {
   > {
     const checked = checkImport(options, 'The options of importSessions');
     const call = new CallInParts(this.#database, { operation: 'importSessions', key: {} });
-    const target = new Import(call, { ...importModeOf(checked), isForeign: false });
+    const target = new Import(call, { ...checked, isForeign: false });
     return call.run(
       () => target.result,
       () => target.addAll(records, checked),

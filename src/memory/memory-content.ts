@@ -1,5 +1,6 @@
 import type { Event, MemoryEntry } from '@google/adk';
 import type { Database } from '../database/calls/database.js';
+import { saidIn, textSaidIn } from '../conversation/said.js';
 import { isDate } from '../model/arguments.js';
 import { decode, encode, isRecord } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
@@ -40,7 +41,7 @@ export function newMemory(
   { content, author, customMetadata, isAdded }: MemoryData,
   rest: Omit<NewMemory, 'text' | 'words' | 'data'>,
 ): NewMemory | undefined {
-  const text = textOf(content);
+  const text = textSaidIn(content);
   const words = wordsOf(text);
   if (words.length === 0) return undefined;
   const data: MemoryData = {
@@ -74,7 +75,7 @@ export function memoryOfEvent(
   const { role } = event.content ?? {};
   const content = { ...(role !== undefined && { role }), parts: said.map((text) => ({ text })) };
   // Another program may store an author or a role of any length.
-  if (textOf(content).length + encode({ author, role }, 'memory').json.length > MOST_REMEMBERED) return undefined;
+  if (textSaidIn(content).length + encode({ author, role }, 'memory').json.length > MOST_REMEMBERED) return undefined;
   const data: MemoryData = { content, ...(author && { author }), ...(customMetadata && { customMetadata }) };
   return newMemory(data, { ...rest, memoryId: event.id, time: timeOf(event.timestamp) });
 }
@@ -97,19 +98,6 @@ export function saidByEvent({ partial, content, inputTranscription, outputTransc
   return written.length > 0 ? written : saidIn({ parts: [inputTranscription ?? {}, outputTranscription ?? {}] });
 }
 
-/** Accepts any shape: an error about another program's event would stop the projection for all users. */
-function saidIn(content: Event['content']): string[] {
-  const parts: unknown = content?.parts;
-  if (!Array.isArray(parts)) return [];
-  return parts.flatMap((part: unknown) => {
-    const { text, thought } = isRecord(part) ? part : {};
-    return typeof text === 'string' && text !== '' && !thought ? [text] : [];
-  });
-}
-
-/** @returns the text by which a memory is found. */
-export const textOf = (content: MemoryEntry['content']): string => saidIn(content).join('\n');
-
 const QUESTION_MARK = /[?\uff1f\u061f\u055e\u1367\u037e]|\p{Script=Greek}\p{M}*;/u;
 
 /**
@@ -117,7 +105,7 @@ const QUESTION_MARK = /[?\uff1f\u061f\u055e\u1367\u037e]|\p{Script=Greek}\p{M}*;
  * that a search is for. A statement with the same words is its answer.
  */
 export function repeatsQuestion({ content, isAdded }: MemoryData, question: string): boolean {
-  const text = textOf(content);
+  const text = textSaidIn(content);
   return !isAdded && (QUESTION_MARK.test(text) || bare(text) === bare(question));
 }
 

@@ -2,6 +2,7 @@ import type { BaseMemoryService, Event, MemoryEntry, SearchMemoryRequest, Sessio
 import type { EntityManager } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
+import { textSaidIn } from '../conversation/said.js';
 import { Database } from '../database/calls/database.js';
 import { onceOnRows } from '../database/calls/once.js';
 import type { Sql } from '../database/dialects/dialect.js';
@@ -46,7 +47,6 @@ import {
   repeatsQuestion,
   saidByEvent,
   saidByHost,
-  textOf,
   type MemoryData,
   type MemoryOwner,
   type NewMemory,
@@ -465,7 +465,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
       for (const { memory, score } of part) {
         const data = contents.get(memoryIdentity(memory));
         if (!data || found.length === limit) continue;
-        const length = textOf(data.content).length;
+        const length = textSaidIn(data.content).length;
         const has = data.customMetadata ?? {};
         const isMeant = wanted.every(
           ([name, value]) => Object.hasOwn(has, name) && isDeepStrictEqual(has[name], value),

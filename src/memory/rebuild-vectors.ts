@@ -1,3 +1,4 @@
+import { textSaidIn } from '../conversation/said.js';
 import type { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
 import type { Run } from '../database/dialects/dialect.js';
@@ -7,7 +8,7 @@ import { partialKey } from '../model/keys.js';
 import { namesOf, pagesOf } from '../model/pages.js';
 import { decodedMemory, encodedMemory, memoryPage, recodeMemory, type TransferredMemory } from './stored-memories.js';
 import { TEXTS_AT_ONCE, type Embedder } from './embedding.js';
-import { memoryDataOf, textOf } from './memory-content.js';
+import { memoryDataOf } from './memory-content.js';
 
 /** Which memories get missing vectors; all by default. */
 interface RebuildVectorsRequest {
@@ -38,7 +39,7 @@ export async function rebuildVectors(
     );
     const readable = read.flatMap(({ memory, plain }) => {
       const content = plain instanceof Undecodable ? undefined : memoryDataOf(plain.data)?.content;
-      return content ? [{ memory, text: textOf(content) }] : [];
+      return content ? [{ memory, text: textSaidIn(content) }] : [];
     });
     // Outside of a call, so that the host's own error reaches the caller.
     const vectors = await embedder.vectorsOf(readable.map(({ text }) => text));

@@ -27,3 +27,24 @@ export async function* namesOf(
 export function* chunksOf<T>(list: readonly T[], size: number): Generator<readonly T[]> {
   for (let i = 0; i < list.length; i += size) yield list.slice(i, i + size);
 }
+
+/** How many events a page has by default. */
+export const EVENTS_OF_PAGE = 100;
+
+/** @returns the numbers of the first and the last event of a page. */
+export function rangeIn(
+  { firstSeq, lastSeq }: { firstSeq: number; lastSeq: number },
+  { before = Infinity, after = -Infinity, limit = EVENTS_OF_PAGE }: { before?: number; after?: number; limit?: number },
+): { from: number; upTo: number } {
+  // No higher, since the column of the numbers has 32 bits.
+  const first = Math.min(Math.max(firstSeq, after + 1), lastSeq + 1);
+  const last = Math.min(lastSeq, before - 1);
+  if (before === Infinity && after !== -Infinity) return { from: first, upTo: Math.min(last, first + limit - 1) };
+  return { from: Math.max(first, last - limit + 1), upTo: last };
+}
+
+/** How many values one statement can bind on every database. */
+const MAX_BATCH_SIZE = 10_000;
+
+export const batchSizeOf = ({ batchSize }: { batchSize?: number }, byDefault: number): number =>
+  Math.min(batchSize ?? byDefault, MAX_BATCH_SIZE);

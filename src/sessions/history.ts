@@ -45,8 +45,6 @@ import { encodingsOf, getSession, readEvents, readState, type Readable } from '.
 import type { ForkPoint, HistoryPoint, RewindPoint } from './requests.js';
 import type { SessionCalls } from './session-calls.js';
 
-export const NO_SUCH_INVOCATION = 'The session has no event of the invocation in beforeInvocationId.';
-
 /** A session as it was after one of its events. */
 interface PastSession {
   /** The number of that event; 0 for the beginning. */
@@ -316,7 +314,10 @@ function seqAt(
 ): number {
   if (beforeInvocationId !== undefined) {
     const index = events.findIndex(({ invocationId }) => invocationId === beforeInvocationId);
-    if (index === -1) throw new InvalidArgumentError(NO_SUCH_INVOCATION);
+    if (index === -1)
+      throw new InvalidArgumentError('The session has no event of the invocation in beforeInvocationId.', [
+        'beforeInvocationId',
+      ]);
     return (numbers[index] ?? firstSeq) - 1;
   }
   const seq = at ?? lastSeq;

@@ -5,6 +5,7 @@ import { sessionHead } from '../database/statements/sessions.js';
 import { SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent, given } from '../model/json.js';
 import { checkedSessionKey, type SessionKey } from '../model/keys.js';
+import { EVENTS_OF_PAGE, rangeIn } from '../model/pages.js';
 import { gapsIn } from '../model/seq-ranges.js';
 import { readEvents as readable } from './read.js';
 import type { SessionCalls } from './session-calls.js';
@@ -21,13 +22,11 @@ export interface ReadEventsRequest {
   order?: 'asc' | 'desc';
 }
 
-const DEFAULT_LIMIT = 100;
-
 /** See `MikroOrmSessionService.readEvents`. */
 export async function readEvents(
   calls: SessionCalls,
   session: SessionKey,
-  { limit = DEFAULT_LIMIT, order = 'asc', ...bounds }: ReadEventsRequest,
+  { limit = EVENTS_OF_PAGE, order = 'asc', ...bounds }: ReadEventsRequest,
 ): Promise<EventPage> {
   const key = checkedSessionKey(session);
   const { head, from, upTo, contents } = await calls.read('readEvents', key, readPage);
@@ -62,16 +61,4 @@ export async function readEvents(
       head = now;
     }
   }
-}
-
-/** @returns the numbers of the first and the last event of a page. */
-export function rangeIn(
-  { firstSeq, lastSeq }: Pick<EventPage, 'firstSeq' | 'lastSeq'>,
-  { before = Infinity, after = -Infinity, limit = DEFAULT_LIMIT }: ReadEventsRequest,
-): { from: number; upTo: number } {
-  // No higher, since the column of the numbers has 32 bits.
-  const first = Math.min(Math.max(firstSeq, after + 1), lastSeq + 1);
-  const last = Math.min(lastSeq, before - 1);
-  if (before === Infinity && after !== -Infinity) return { from: first, upTo: Math.min(last, first + limit - 1) };
-  return { from: Math.max(first, last - limit + 1), upTo: last };
 }

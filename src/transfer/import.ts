@@ -15,6 +15,7 @@ import { InvalidArgumentError, AlreadyExistsError } from '../model/errors.js';
 import { decodeEvent } from '../model/json.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity } from '../model/keys.js';
+import { batchSizeOf } from '../model/pages.js';
 import type { SessionRecord } from '../model/records.js';
 import type { MaintenanceResult } from '../model/results.js';
 import { byScope, prefixed, type StateEntry } from '../model/state.js';
@@ -34,12 +35,12 @@ import {
   type TransferredSession,
 } from './transferred-sessions.js';
 
-interface ImportMode extends ImportRules {
-  batchSize: number;
+interface ImportMode extends Partial<ImportRules> {
+  batchSize?: number;
   /** Whether to write nothing; the progress is the same. */
   isDryRun?: boolean;
   /** Whether existing values of apps and users stay. */
-  sharedState?: 'overwrite' | 'keep' | undefined;
+  sharedState?: 'overwrite' | 'keep';
 }
 
 const NOTHING = {
@@ -72,7 +73,9 @@ interface Incoming {
 /** Writes records in their order, in transactions of at most n events. */
 export class Import {
   readonly #call: CallInParts;
-  readonly #mode: ImportMode;
+  readonly #mode: Pick<ImportMode, 'isDryRun' | 'sharedState'>;
+  readonly #rules: ImportRules;
+  readonly #batchSize: number;
   readonly #done = { ...NOTHING };
   #skipped = 0;
   #batches = 0;
@@ -86,7 +89,10 @@ export class Import {
 
   constructor(call: CallInParts, mode: ImportMode) {
     this.#call = call;
+    const { onExisting = 'skip', force = false, isForeign = false } = mode;
     this.#mode = mode;
+    this.#rules = { onExisting, force, isForeign };
+    this.#batchSize = batchSizeOf(mode, 500);
   }
 
   get result(): MaintenanceResult<keyof typeof NOTHING> {
@@ -104,7 +110,7 @@ export class Import {
     } else if (storable.type === 'owned') {
       // The host's own tables are the host's to fill.
     } else if (storable.type === 'memory') {
-      if (this.#memories.length === 0 || this.#memories.length >= this.#mode.batchSize) await this.end();
+      if (this.#memories.length === 0 || this.#memories.length >= this.#batchSize) await this.end();
       this.#memories.push(storable.memory);
     } else {
       await this.end();
@@ -133,7 +139,7 @@ export class Import {
         `Session ${sessionId} lacks the events between ${session.nextSeq - 1} and ${seq}.`,
       );
     // A session that may replace another one is read to its end first: if a record is refused, the other one stays.
-    const isFull = session.events.length >= this.#mode.batchSize && this.#mode.onExisting !== 'replace';
+    const isFull = session.events.length >= this.#batchSize && this.#rules.onExisting !== 'replace';
     if (isFull) await this.#write(session, false);
     session.events.push(event);
     session.nextSeq++;
@@ -207,7 +213,7 @@ export class Import {
     const { record, nextSeq, events } = session;
     if (nextSeq <= record.lastSeq)
       throw new InvalidArgumentError(`Session ${record.sessionId} lacks its events after number ${nextSeq - 1}.`);
-    while (events.length > this.#mode.batchSize) await this.#write(session, false);
+    while (events.length > this.#batchSize) await this.#write(session, false);
     await this.#write(session, true);
     if (session.plan === 'keep') this.#skipped++;
     else this.#done.sessions++;
@@ -240,7 +246,7 @@ export class Import {
 
   /** Writes the next events of a session. @param isLast whether the session is whole with them. */
   async #write(session: Incoming, isLast: boolean): Promise<void> {
-    const events = session.events.splice(0, this.#mode.batchSize);
+    const events = session.events.splice(0, this.#batchSize);
     if (session.plan === 'keep') return;
     const firstSeq = session.nextSeq - session.events.length - events.length;
     const plan = await this.#transaction((sql) => this.#writeBatch(sql, session, { events, firstSeq, isLast }));
@@ -252,10 +258,10 @@ export class Import {
   }
 
   async #planOf(sql: Sql, { record }: Incoming, row: TransferredSession | undefined): Promise<ImportPlan> {
-    const { onExisting, force, isForeign } = this.#mode;
+    const { onExisting, force, isForeign } = this.#rules;
     const mustKnow = row && onExisting === 'replace' && !force;
     const isAsBefore = mustKnow ? await isAsImported(sql, row, { isNamedAnew: isForeign }) : false;
-    return planOf(record, row && { ...row, isAsImported: isAsBefore }, this.#mode);
+    return planOf(record, row && { ...row, isAsImported: isAsBefore }, this.#rules);
   }
 
   async #writeBatch(
@@ -272,7 +278,7 @@ export class Import {
     if (!isFirst && (row?.incarnation !== incarnation || row.status !== 'importing'))
       throw new AlreadyExistsError(key.sessionId, 'Others have deleted or imported it meanwhile: import it again.');
     if (isFirst) {
-      const { isForeign } = this.#mode;
+      const { isForeign } = this.#rules;
       // Other stores have neither titles, labels nor artifacts, so those that are here stay.
       if (row && isForeign) session.names = { title: row.title, labels: row.labels };
       if (row) await deleteSessionRow(sql, key, row.incarnation, { keepsArtifacts: isForeign });

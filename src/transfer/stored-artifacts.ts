@@ -1,6 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { isWhole } from '../artifacts/artifact-content.js';
-import { nameOfUsers } from '../artifacts/artifact-name.js';
+import { nameOfUsers } from '../model/artifact-name.js';
 import { insertVersion, partsOf, valuesOf, versionRow } from '../artifacts/artifact-store.js';
 import {
   CHANGED,

@@ -18,7 +18,7 @@ import {
 import type { MemoryEmbedding } from '../../src/memory/embedding.js';
 import type { MemoryProjectionOptions } from '../../src/memory/memory-projection.js';
 import { largestMemories } from '../../packages/studio/src/operations/health.js';
-import { readerOf } from '../../src/database/calls/reader.js';
+import { Database } from '../../src/database/calls/database.js';
 import { scriptedModel } from '../../src/testing/index.js';
 import { Suite, oncePerDialect, onSqlite, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty, late, range, reversing, saying } from './tools.js';
@@ -527,7 +527,7 @@ memorySuite.own('Q6', 'doctor names users with so many memories that a search is
   const { service, say } = memoryOf(context);
   await say('s', 'one', 'two', 'three');
   await service.addMemory({ appName: app, memories: [1, 2].map((n) => ({ content: { parts: [{ text: `${n}` }] } })) });
-  const { read } = readerOf(orm.em, 'doctor');
+  const read = new Database(orm.em).reader('doctor');
   const most = await read((sql) => largestMemories(sql, 1, 1_000));
   expect(most.filter(({ appName }) => appName === app)).toEqual([
     { appName: app, userId: 'alice', memories: 3 },

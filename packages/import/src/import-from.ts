@@ -1,12 +1,5 @@
 import type { EntityManager } from '@mikro-orm/core';
-import {
-  CallInParts,
-  Database,
-  Import,
-  IMPORT_OPTIONS,
-  importModeOf,
-  type ExportRecord,
-} from '../../../src/internal.js';
+import { CallInParts, Database, Import, IMPORT_OPTIONS, type ExportRecord } from '../../../src/internal.js';
 import { aBoolean, aFunction, anything, keyConditions, object } from '../../../src/model/arguments.js';
 import {
   InvalidArgumentError,
@@ -73,7 +66,7 @@ export async function importFrom(options: ImportFromOptions): ReturnType<Session
     typeof from === 'string'
       ? savedSessions(from, { as, refuse, onAnnulled })
       : await storedSessions(from, options, { refuse, onAnnulled });
-  const target = new Import(call, { ...importModeOf(options), isDryRun, isForeign: true });
+  const target = new Import(call, { ...options, isDryRun, isForeign: true });
   const result = () => ({ ...target.result, done: { ...target.result.done, ...left }, more });
   return call.run(result, () =>
     writeForeign(records, target, onRefusedRow, () => {

@@ -1,5 +1,6 @@
+import { ofChange, ofEvent, type TextPlace } from '../../../src/model/codec.js';
 import { mapTexts } from '../../../src/model/stored-texts.js';
-import { type Sql, decodedData, type ChangeKind, contentOf } from '../../../src/internal.js';
+import type { ChangeKind, Sql } from '../../../src/internal.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -185,7 +186,7 @@ export async function writersOf(
   const rows = missing.length === 0 ? own : [...own, ...(await elsewhere(sql, session, scope, missing, visible))];
   return mapTexts(rows, (row) => {
     const [known, id] = [knownIn(row), textOf(row['event_id'])];
-    const { json = null } = contentOf(sql.texts, known, id, optionalTextOf(row['data']) ?? undefined);
+    const json = decodedIn(sql, row, ofEvent(known, id));
     const session = sessionKeyOf(row);
     return { session, id, seq: numberOf(row['seq']), timestamp: numberOf(row['happened']), json };
   });
@@ -237,20 +238,22 @@ type ChangeRow = Row & { kind: ChangeKind };
 /** @returns what the texts of a row are bound to. State of a user or an app has no origin. */
 const knownIn = (row: Row) => ({ ...sessionKeyOf(row), origin: optionalTextOf(row['origin']) ?? '' });
 
+/** @returns the JSON in a row; null if there is none, or if it cannot be decoded. */
+function decodedIn({ texts }: Sql, row: Row, context: TextPlace): string | null {
+  const stored = optionalTextOf(row['data']);
+  const json = stored === null ? null : texts.decode(stored, () => context);
+  return typeof json === 'string' ? json : null;
+}
+
 /** @param rows the newest first. */
-const timedChangesOf = ({ texts }: Sql, rows: readonly ChangeRow[]): TimedChange[] =>
+const timedChangesOf = (sql: Sql, rows: readonly ChangeRow[]): TimedChange[] =>
   mapTexts(rows.toReversed(), (row) => {
     const change = {
       kind: row.kind,
       seq: numberOf(row['seq']),
       eventSeq: optionalNumberOf(row['event_seq']) ?? null,
     };
-    const data = decodedData(
-      texts,
-      knownIn(row),
-      { id: numberOf(row['change_id']), ...change },
-      optionalTextOf(row['data']),
-    );
+    const data = decodedIn(sql, row, ofChange(knownIn(row), { id: numberOf(row['change_id']), ...change }));
     return { ...change, time: numberOf(row['changed']), data };
   });
 

@@ -1,7 +1,7 @@
 import type { Event } from '@google/adk';
 import {
   writtenState,
-  type Database,
+  Database,
   type Run,
   type Sql,
   currentLease,
@@ -9,8 +9,6 @@ import {
   loggedEvent,
   stateThen,
   nextApp,
-  readerOf,
-  rangeIn,
   findSummaries,
   transferredSession,
   type TransferredSession,
@@ -30,6 +28,7 @@ import type { TokenCounts } from '../../../src/conversation/tokens.js';
 import type { CodecOptions } from '../../../src/model/options.js';
 import { decode, decodeEvent, given, isRecord } from '../../../src/model/json.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
+import { rangeIn } from '../../../src/model/pages.js';
 import { MAX_SEQ, gapsIn } from '../../../src/model/seq-ranges.js';
 import { SCOPES, prefixed, type Scope, type StateEntry } from '../../../src/model/state.js';
 import type { EntityManager } from '@mikro-orm/core';
@@ -143,9 +142,8 @@ export class Reading {
     });
     this.artifacts = new MikroOrmArtifactService(em, options);
     this.log = new EventLog(em, options);
-    const { database, read } = readerOf(em, 'studio', options);
-    this.database = database;
-    this.#read = read;
+    this.database = new Database(em, options);
+    this.#read = this.database.reader('studio');
   }
 
   /** @returns a page of the visible apps, and one more if another page follows. */

@@ -7,7 +7,7 @@ import type { ErrorContext } from '../../model/options.js';
 import { inTime } from '../../model/signals.js';
 import { Deadline, type AttemptConnection, type TransactionHooks } from './connection.js';
 import { Connections, type DatabaseOptions } from './connections.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
+import type { Dialect, Run, Sql } from '../dialects/dialect.js';
 import type { DialectName } from '../../../entities/dialect-name.js';
 import type { Driver } from '../drivers/driver.js';
 import { JoinedTransaction, transactionsAreDisabled } from './joined-transaction.js';
@@ -112,6 +112,11 @@ export class Database {
   call<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
     if (!this.telemetry && !this.joined) return this.unobserved(context, work);
     return this.observe(context, () => this.unobserved(context, work));
+  }
+
+  /** For commands that read what no public method returns. */
+  reader(operation: string): Run {
+    return (work) => this.call({ operation, key: {} }, () => this.run(work));
   }
 
   /** Makes one span of several calls. */

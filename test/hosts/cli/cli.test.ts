@@ -388,8 +388,8 @@ describe.each(databases)('on %s', (name) => {
     expect(await run(['waiting', '--url', url])).toMatchObject({ code: 2, err: expect.stringContaining('--app') });
 
     const trim = ['trim', '--keep-last', '1', '--yes', '--url', url];
-    expect(await json(trim)).toMatchObject({ events: 0 });
-    expect(await json([...trim, '--drop-open-calls'])).toMatchObject({ events: 2 });
+    expect(await json(trim)).toMatchObject({ done: { events: 0 } });
+    expect(await json([...trim, '--drop-open-calls'])).toMatchObject({ done: { events: 2 } });
     expect(await json(base)).toEqual({ calls: [] });
   });
 

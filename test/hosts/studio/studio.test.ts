@@ -4,7 +4,7 @@ import { encryption } from '../../../src/codecs/index.js';
 import { EventLog, MikroOrmSessionService, SessionLeases, SessionProjection } from '../../../src/index.js';
 import type { SessionKey } from '../../../src/model/keys.js';
 import { miscountedAfter } from '../../../packages/studio/src/operations/health.js';
-import { readerOf } from '../../../src/database/calls/reader.js';
+import { Database } from '../../../src/database/calls/database.js';
 import { appsAfter, usersAfter } from '../../../packages/studio/src/browsing.js';
 import { availableDatabases } from '../../support/servers.js';
 import { KEY, tellStory } from './conversation.js';
@@ -498,7 +498,7 @@ describe.each(availableDatabases())('on %s', (name) => {
 
   test('looks at some sessions at a time for what is damaged, and reads apps and users in one statement', async () => {
     const { orm, service } = served;
-    const { database } = readerOf(orm.em, 'studio');
+    const database = new Database(orm.em);
     const before: SessionKey[] = [];
     for (let i = 0; i < 9; i++) {
       const key = { appName: `damage ${i % 3}`, userId: `u${i % 2}`, sessionId: `d${i}` };

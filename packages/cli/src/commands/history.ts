@@ -7,7 +7,7 @@ import {
   MikroOrmSessionService,
 } from '../../../../src/index.js';
 import { counted, quoted } from '../../../studio/src/operations/words.js';
-import { NO_SUCH_INVOCATION, readerOf, transferredSession } from '../../../../src/internal.js';
+import { Database, transferredSession } from '../../../../src/internal.js';
 import { UsageError } from '../errors.js';
 import type { SessionWork } from '../run.js';
 
@@ -44,7 +44,7 @@ async function rewindQuestion(
   key: SessionKey,
   point: HistoryPoint,
 ): Promise<string> {
-  const row = await readerOf(em, 'rewind').read((sql) => transferredSession(sql, key));
+  const row = await new Database(em).reader('rewind')((sql) => transferredSession(sql, key));
   const session = await service.getSession(key);
   if (!session || !row) throw new SessionNotFoundError(key.sessionId);
   const { events } = session;
@@ -62,7 +62,7 @@ export async function atPoint<T>({ at, beforeInvocationId }: HistoryPoint, work:
   try {
     return await work();
   } catch (error) {
-    const isMissing = error instanceof InvalidArgumentError && error.message === NO_SUCH_INVOCATION;
+    const isMissing = error instanceof InvalidArgumentError && error.names.includes('beforeInvocationId');
     if (beforeInvocationId === undefined || !isMissing) throw error;
     throw new UsageError(`--before ${quoted(beforeInvocationId)}: no such invocation.`);
   }

@@ -1,4 +1,4 @@
-import { transferredSession, nextApp, readerOf } from '../../../../src/internal.js';
+import { Database, nextApp, transferredSession } from '../../../../src/internal.js';
 import {
   type LogCursor,
   EventLog,
@@ -61,7 +61,7 @@ function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string
 
 /** The names of the apps that have sessions. */
 async function appNames(em: EntityManager): Promise<string[]> {
-  const { read } = readerOf(em, 'list');
+  const read = new Database(em).reader('list');
   const names: string[] = [];
   for await (const name of namesOf(undefined, (after) => read((sql) => nextApp(sql, after, 'sessions'))))
     names.push(name);
@@ -118,7 +118,7 @@ export const show: SessionWork<{ numRecentEvents?: number }> = async ({ em, code
   const { appName, userId, sessionId } = key;
   const session = await new MikroOrmSessionService(em, codec).getSession({ ...key, config });
   if (!session) throw new SessionNotFoundError(sessionId);
-  const { read } = readerOf(em, 'show');
+  const read = new Database(em).reader('show');
   const row = await read((sql) => transferredSession(sql, key));
   const title = row?.title ?? undefined;
   const first = (row?.lastSeq ?? session.events.length) - session.events.length + 1;

@@ -4,7 +4,8 @@ import {
   type MikroOrmMemoryServiceOptions,
   type MemoryProjectionOptions,
 } from '../../../../src/index.js';
-import { textOf, countProjected, readerOf } from '../../../../src/internal.js';
+import { countProjected, Database } from '../../../../src/internal.js';
+import { textSaidIn } from '../../../../src/conversation/said.js';
 import { aPlainObject, condition, object } from '../../../../src/model/arguments.js';
 import { given } from '../../../../src/model/json.js';
 import { storedEncodings } from '../../../studio/src/internal.js';
@@ -22,7 +23,7 @@ export const search: Work<[string, string, string, { sessionId?: string; since?:
   const { memories } = await service.searchMemory({ appName, userId, query, maxCharacters, ...filter });
   const rows = memories.map(({ score, timestamp, sessionId = '', id, content }) => [
     ...[score.toFixed(2), timestamp === undefined ? '' : shownTime(Date.parse(timestamp)), sessionId, id],
-    shortened(textOf(content)),
+    shortened(textSaidIn(content)),
   ]);
   await terminal.result({ memories }, () => terminal.table([['score', 'time', 'session', 'id', 'text'], ...rows]));
   if (memories.length === 0) terminal.note('No memory has a word of this question.');
@@ -85,7 +86,7 @@ export const rebuild: Work<[RebuildFlags]> = async (context, { options: file, ve
   if (vectors) return rebuildVectors(context, memory, dryRun);
   const projection = memory.projection(what);
   const { name = 'memory' } = what;
-  const count = () => readerOf(em, 'rebuild').read((sql) => countProjected(sql, what));
+  const count = () => new Database(em).reader('rebuild')((sql) => countProjected(sql, what));
   if (!(await SessionProjection.list(em)).some((each) => each.name === name))
     throw new Unfinished(`There is no projection ${quoted(name)}.`);
   await refuseUnknown(em, codec);
@@ -105,7 +106,7 @@ export const rebuild: Work<[RebuildFlags]> = async (context, { options: file, ve
 
 /** Otherwise the memories would be deleted, and the log could not be read. @throws Unfinished if texts have another codec. */
 async function refuseUnknown(em: Context['em'], codec: Context['codec']): Promise<void> {
-  const found = await readerOf(em, 'rebuild', codec).read(storedEncodings);
+  const found = await new Database(em, codec).reader('rebuild')(storedEncodings);
   const unknown = [...found].find(([, isKnown]) => !isKnown)?.[0];
   if (unknown !== undefined)
     throw new Unfinished(`Texts are encoded with ${unknown}. Nothing was deleted. ${NAME_CODEC}`);

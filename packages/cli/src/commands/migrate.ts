@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import type { EntityManager, MikroORM } from '@mikro-orm/core';
-import { passingOf, migrationStatus, statementsOf, databaseTime, readerOf } from '../../../../src/internal.js';
+import { Database, databaseTime, migrationStatus } from '../../../../src/internal.js';
+import { passingOf } from '../../../../src/model/failures.js';
 import { supportedDialect } from '../../../../entities/dialect-name.js';
 import { migrate } from '../../../../src/index.js';
 import { printableLines } from '../../../studio/src/operations/words.js';
@@ -10,8 +11,8 @@ import type { Work } from '../run.js';
 export const runMigrations: Work<[{ dryRun?: true }]> = async ({ orm, em, terminal }, { dryRun: isDryRun = false }) => {
   if (isDryRun) makeNoFile(orm);
   const { pending, statements } = await throughOutages(em, isDryRun, async () => {
-    const { pending } = await migrationStatus(orm);
-    if (isDryRun) return { pending, statements: await statementsOf(em, pending) };
+    const { pending, statements } = await migrationStatus(orm);
+    if (isDryRun) return { pending, statements: await statements() };
     await migrate(orm);
     return { pending };
   });
@@ -40,7 +41,8 @@ const OUTAGE_MS = 30_000;
  * @param work may run several times.
  */
 async function throughOutages<T>(em: EntityManager, isReadOnly: boolean, work: () => Promise<T>): Promise<T> {
-  const { database, read } = readerOf(em, 'migrate', { isForeign: isReadOnly });
+  const database = new Database(em, { isForeign: isReadOnly });
+  const read = database.reader('migrate');
   let outageBegan: number | undefined;
   for (;;) {
     await read(databaseTime);

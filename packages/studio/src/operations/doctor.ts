@@ -8,7 +8,7 @@ import {
   type Run,
   type ServerSetting,
   databaseTime,
-  readerOf,
+  Database,
 } from '../../../../src/internal.js';
 import { AdkMikroOrmError } from '../../../../src/index.js';
 import type { CodecOptions } from '../../../../src/model/options.js';
@@ -58,7 +58,8 @@ export async function* examine(
   { readsAll = true, ...codec }: CodecOptions & { readsAll?: boolean } = {},
 ): AsyncGenerator<Finding> {
   // Without retries: whether the server answers is one of the questions.
-  const { database, read } = readerOf(em, 'doctor', { ...codec, retry: { attempts: 1 }, timeoutMs: 0 });
+  const database = new Database(em, { ...codec, retry: { attempts: 1 }, timeoutMs: 0 });
+  const read = database.reader('doctor');
   const { dialect } = database;
   const poolMax = em.config.get('pool')?.max ?? dialect.connections.defaultPoolMax;
   const subject: Subject = { em, read, dialect, poolMax };

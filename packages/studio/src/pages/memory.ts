@@ -1,5 +1,5 @@
 import { MikroOrmMemoryService, type StoredMemory, type DamagedMemoryError } from '../../../../src/index.js';
-import { textOf } from '../../../../src/internal.js';
+import { textSaidIn } from '../../../../src/conversation/said.js';
 import { given } from '../../../../src/model/json.js';
 import { counted, shortened } from '../operations/words.js';
 import { Refusal } from '../guard.js';
@@ -40,7 +40,7 @@ export async function memoryPage(visit: Visit): Promise<Response> {
   const columns: Parameters<typeof table<StoredMemory & { score?: number }>>[1] = {
     What: ({ author, content }) =>
       html`${typeof author === 'string' && html`<span class="id"><bdi>${shortened(author, SHOWN_OF_NAME)}</bdi></span>`}
-        <bdi>${shortened(textOf(content), SHOWN)}</bdi>`,
+        <bdi>${shortened(textSaidIn(content), SHOWN)}</bdi>`,
     Session: ({ sessionId }) =>
       sessionId === undefined || userId === undefined
         ? html`<bdi>${sessionId}</bdi>`
