@@ -39,7 +39,7 @@ const EXPORTED = {
   src: ['index.ts', 'internal.ts', 'model', 'conversation', 'http', 'database/sql'],
   entities: ['dialect-name.ts'],
   migrations: ['index.ts'],
-  'packages/studio': ['src/index.ts', 'src/internal.ts', 'src/operations/words.ts'],
+  'packages/studio': ['src/index.ts', 'src/internal.ts', 'src/operations/prices.ts', 'src/operations/words.ts'],
   'packages/import': ['src/index.ts', 'src/exact-json.ts'],
   'packages/session-contract': ['src/index.ts'],
 };

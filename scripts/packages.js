@@ -23,6 +23,7 @@ export const PURE = [
   'entities/mikro-orm.ts',
   'entities/naming.ts',
   'packages/import/src/exact-json.ts',
+  'packages/studio/src/operations/prices.ts',
   'packages/studio/src/operations/words.ts',
 ];
 

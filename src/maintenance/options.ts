@@ -131,7 +131,7 @@ export interface UsageOptions {
   from: string;
   /** The last day. */
   to: string;
-  by: 'day' | 'user' | 'model' | 'agent';
+  by: 'day' | 'user' | 'model' | 'agent' | 'app';
 }
 
 export interface ImportOptions {
@@ -266,7 +266,7 @@ const aDay = rule("a day such as '2026-11-26'", isDay);
 
 export const checkUsage = optionsOf<UsageOptions>(
   'usage',
-  { ...OWNER, from: aDay, to: aDay, by: oneOf('day', 'user', 'model', 'agent') },
+  { ...OWNER, from: aDay, to: aDay, by: oneOf('day', 'user', 'model', 'agent', 'app') },
   ({ from, to }) => {
     if (to < from) throw new InvalidArgumentError('to must be the day of from, or a later one.', ['to', 'from']);
   },

@@ -240,7 +240,7 @@ export class SessionMaintenance {
    * ```
    *
    * @returns a row for each app and day, user, model (`modelVersion`) or agent (`author`, without the
-   *   user) that has events.
+   *   user) that has events, or one for each app.
    * @throws InvalidArgumentError also if `from` or `to` is not a day, or `to` is before `from`.
    */
   async usage(options: UsageOptions): Promise<Usage> {

@@ -52,7 +52,7 @@ usageSuite.own('K8', 'usage sums up tokens and calls by day, user, model and age
 
   const maintenance = new SessionMaintenance(orm.em, { codec: CODEC });
   const days = { from: '2026-11-03', to: '2026-11-04' };
-  const usage = (by: 'day' | 'user' | 'model' | 'agent', more: object = {}) =>
+  const usage = (by: 'day' | 'user' | 'model' | 'agent' | 'app', more: object = {}) =>
     maintenance.usage({ appName: app, ...days, by, ...more });
   const used = async (...given: Parameters<typeof usage>) =>
     (await usage(...given)).rows.map((row) => {
@@ -83,6 +83,12 @@ usageSuite.own('K8', 'usage sums up tokens and calls by day, user, model and age
     ['clerk', 4],
     ['expert', 1],
   ]);
+  expect(await used('app')).toEqual([[app, 6, 132, 8, 40, 12, 2]]);
+  const [all] = (await usage('app')).rows;
+  expect(all?.models).toEqual({
+    '': { inputTokens: 4, cachedTokens: 2, outputTokens: 10, thoughtsTokens: 3 },
+    'gemini-x': { inputTokens: 128, cachedTokens: 6, outputTokens: 30, thoughtsTokens: 9 },
+  });
   expect(await used('day', { from: '2026-11-05', to: '2026-11-06' })).toEqual([['2026-11-05', 1, 1_001, 2, 10, 3, 0]]);
 
   // Each app by itself. Other tests have stored texts of their codecs in other apps.
@@ -108,4 +114,26 @@ usageSuite.own('K8', 'usage sums up tokens and calls by day, user, model and age
     { by: 'hour' as 'day' },
   ])
     await expectCode(maintenance.usage({ ...refused, ...wrong }), 'ADK_INVALID_ARGUMENT');
+});
+
+usageSuite.own('K8', 'usage adds up how long models took, by the times of the appends', async (context) => {
+  const { create, service, orm, app, query } = context;
+  const session = await create();
+  await service.appendEvents({
+    session,
+    events: [
+      counted(NOON, 1),
+      counted(NOON, 1),
+      // The clock of its process was ahead, and the other one comes from a store that does not keep this time.
+      counted(NOON + 9_000, 1),
+      counted(NOON, 1),
+      saying('Go.', { author: 'user', timestamp: NOON }),
+    ],
+  });
+  for (const [i, time] of [NOON + 1_500, NOON + 2_000.25, NOON + 8_000, null, NOON + 9_000].entries())
+    await query('update adk_events set append_time = ? where app_name = ? and seq = ?', [time, app, i + 1]);
+  const { rows } = await new SessionMaintenance(orm.em).usage({
+    ...{ appName: app, from: '2026-11-03', to: '2026-11-03', by: 'app' },
+  });
+  expect(rows).toMatchObject([{ modelMs: 3_500.25, events: 5 }]);
 });

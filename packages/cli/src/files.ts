@@ -1,10 +1,11 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { open, type FileHandle } from 'node:fs/promises';
+import { open, readFile, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { aString, object } from '../../../src/model/arguments.js';
 import { TOOL_APPS } from '../../../src/model/options.js';
 import { decode, isObject, isRecord } from '../../../src/model/json.js';
+import { somePrices, type Prices } from '../../studio/src/operations/prices.js';
 import { UsageError } from './errors.js';
 
 /** The system's error codes for files, in words. */
@@ -43,6 +44,14 @@ export function inWords(path: string, verb: 'read' | 'written', cause: unknown):
 /** @throws UsageError if there is no such file or folder. */
 export function checkExists(path: string, what: 'file' | 'folder' = 'file'): void {
   if (!existsSync(path)) throw new UsageError(`There is no ${what} ${path}.`);
+}
+
+/** @param file JSON with prices by model. @throws UsageError, InvalidArgumentError. */
+export async function pricesOf(file: string): Promise<Prices> {
+  checkExists(file);
+  const content = decode(await readFile(file, 'utf8'));
+  if (!content) throw new UsageError(`${file} is not JSON.`);
+  return somePrices(content.value, file);
 }
 
 /**

@@ -87,12 +87,19 @@ function program(): Command {
     .option('--by-app', 'a line for each app')
     .action(action(stats));
 
-  command('usage', 'sums up tokens and calls of tools', 'usage --app support --from 2026-11-01 --by model')
+  command(
+    'usage',
+    'sums up tokens, calls of tools and costs, the largest sums first',
+    'usage --app support --from 2026-11-01 --by model',
+  )
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user')
     .option('--from <day>', 'the first day, in UTC (default: 29 days before the last one)')
     .option('--to <day>', 'the last day (default: today)')
-    .addOption(new Option('--by <group>', 'a line for each').choices(['day', 'user', 'model', 'agent']).default('day'))
+    .addOption(
+      new Option('--by <group>', 'a line for each').choices(['day', 'user', 'model', 'agent', 'app']).default('day'),
+    )
+    .option('--prices <file>', 'JSON with prices of a million tokens: { "gemini-x": { "input": 0.3, "output": 2.5 } }')
     .action(action(usage));
 
   command('list', 'lists the apps, or the sessions of one, the newest first', 'list --app support --label team=red')
@@ -132,6 +139,7 @@ function program(): Command {
     .option('--port <n>', 'where it listens (default: 4777)', port)
     .option('--host <address>', 'another address than 127.0.0.1; then it takes a token, which is in the printed link')
     .option('--allow-changes', 'allow titles, deletions, forks, rewinds, forgetting, and answers to calls that wait')
+    .option('--prices <file>', 'JSON with prices of a million tokens, as for usage')
     .action(action(studio));
 
   batches(command('prune', 'deletes whole sessions', 'prune --idle-for 90d --dry-run'))

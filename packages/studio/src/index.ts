@@ -5,4 +5,5 @@
  */
 export { createStudio } from './studio.js';
 export type { StudioScope } from './guard.js';
+export type { Price, Prices } from './operations/prices.js';
 export type { LogReaders, Studio, StudioOptions } from './options.js';

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { CommonOptions, ErrorContext, LogCursor } from '../../../src/index.js';
 import type { StudioScope } from './guard.js';
+import type { Prices } from './operations/prices.js';
 
 /** The positions of readers of the event log, by names that the host chooses. */
 export type LogReaders = Readonly<Record<string, LogCursor | number>>;
@@ -30,6 +31,8 @@ export interface StudioOptions extends Pick<CommonOptions, 'codec' | 'maxDecoded
   allowChanges?: boolean;
   /** As for `MikroOrmSessionService`: what a visitor deletes, restores or rewinds includes the sessions of these tools. */
   toolApps?: readonly string[];
+  /** What the tokens of models cost, by model. Then the statistics show the cost of each day. */
+  prices?: Prices;
   /** Gives the positions of the host's readers of the event log, by name. They are shown. */
   readers?: () => LogReaders | Promise<LogReaders>;
 }

@@ -25,6 +25,7 @@ import { appsPage, sessionsPage, usersPage } from './pages/lists.js';
 import { waitingPage } from './pages/waiting.js';
 import { FORGET, forgetPage, memoryPage } from './pages/memory.js';
 import { doctorPage, nowPage, repairPage, statsPage } from './pages/operations.js';
+import { somePrices } from './operations/prices.js';
 import type { Studio, StudioOptions } from './options.js';
 import { Reading } from './reading.js';
 import { Visit } from './visit.js';
@@ -38,6 +39,7 @@ const checkOptions = object<StudioOptions>({
   hosts: condition(strings),
   allowChanges: aBoolean,
   toolApps: TOOL_APPS,
+  prices: somePrices,
   readers: aFunction,
   onError: aFunction,
   ...CODEC_OPTIONS,
@@ -84,6 +86,7 @@ export function createStudio(em: EntityManager, options: StudioOptions = {}): St
     authorize,
     hosts: named,
     allowChanges = false,
+    prices,
     readers = () => ({}),
     ...readerOptions
   } = checkOptions(options, 'The options of createStudio');
@@ -102,7 +105,7 @@ export function createStudio(em: EntityManager, options: StudioOptions = {}): St
     const methods = ['GET', 'HEAD', ...(isChange(path) || path === FORGET ? ['POST'] : [])];
     if (!methods.includes(request.method)) throw new Refusal(405, 'This page can only be read.');
     const cookie = allowChanges ? (formCookie(request) ?? newFormCookie()) : undefined;
-    return route(new Visit(request, path, scope, links, reading, readers, cookie));
+    return route(new Visit(request, path, scope, links, reading, readers, cookie, prices));
   };
 
   const fetch = async (request: Request): Promise<Response> => {

@@ -6,6 +6,7 @@ import { MAX_SEQ } from '../../../src/model/seq-ranges.js';
 import { Refusal, formToken, type StudioScope } from './guard.js';
 import { fieldValue, html, type Html } from './html.js';
 import { Links } from './links.js';
+import type { Prices } from './operations/prices.js';
 import type { LogReaders } from './options.js';
 import type { Reading } from './reading.js';
 
@@ -26,6 +27,7 @@ export class Visit {
     readonly readers: () => LogReaders | Promise<LogReaders>,
     /** The cookie with the token of forms; undefined if nothing may be changed. */
     readonly cookie: string | undefined,
+    readonly prices: Prices | undefined,
   ) {
     this.params = paramsOf(request);
     this.isRaw = this.params.get('raw') === '1';

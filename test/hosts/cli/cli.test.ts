@@ -106,6 +106,50 @@ describe.each(databases)('on %s', (name) => {
     expect(code).toBe(0);
   });
 
+  test('usage sorts by tokens, sums up, and has prices', async () => {
+    const { service, url } = await open();
+    const timestamp = Date.UTC(2026, 10, 22);
+    for (const [userId, model, tokens] of [
+      ['ada', 'gemini-x-001', 1_000_000],
+      ['bob', 'gemini-x-lite', 3_000_000],
+      ['eve', 'gemini-x', 2_000_000],
+    ] as const) {
+      const session = await service.createSession({ appName: 'support', userId });
+      const usageMetadata = {
+        promptTokenCount: tokens,
+        cachedContentTokenCount: 500_000,
+        candidatesTokenCount: 100_000,
+      };
+      const event = createEvent({ author: 'clerk', timestamp, modelVersion: model, usageMetadata });
+      await service.appendEvent({ session, event });
+    }
+    const prices = path.join(folder, 'prices.json');
+    await writeFile(prices, '{"gemini-x":{"input":1,"cached":0.1,"output":10}}');
+    const days = ['--from', '2026-11-22', '--to', '2026-11-22', '--url', url];
+    const usage: { sum: { cost: number } } = await json(['usage', '--by', 'user', '--prices', prices, ...days]);
+    expect(usage).toMatchObject({
+      rows: [
+        { group: 'bob', cost: 0 },
+        { group: 'eve', cost: 2.55 },
+        { group: 'ada', cost: 1.55 },
+      ],
+      sum: { inputTokens: 6_000_000, cachedTokens: 1_500_000, outputTokens: 300_000, unpriced: ['gemini-x-lite'] },
+    });
+    expect(usage.sum.cost).toBeCloseTo(4.1);
+    const { out, err } = await run(['usage', '--by', 'app', '--prices', prices, ...days]);
+    expect(out).toMatch(/^app +events .* cost\nsupport +3 +6,000,000 .* 4\.10\n$/);
+    expect(err).toContain('Without a price, and not in the cost: gemini-x-lite');
+    expect((await run(['usage', '--by', 'user', ...days])).out).toMatch(/^sum +3 +6,000,000/m);
+    expect((await run(['usage', '--by', 'user', ...days])).out).not.toContain('cost');
+
+    await writeFile(prices, '{"gemini-x":{"in":1,"output":10}}');
+    for (const file of [prices, path.join(folder, 'none.json')])
+      expect(await run(['usage', '--prices', file, ...days])).toMatchObject({
+        code: 2,
+        err: expect.stringContaining(file),
+      });
+  });
+
   test('doctor names the statements that bring back what was dropped, and nothing of other tables', async () => {
     const { orm, url } = await open();
     const execute = (sql: string) => orm.em.getConnection().execute(sql);

@@ -6,12 +6,14 @@ import { isIP } from 'node:net';
 import type { StudioOptions } from '../../../studio/src/index.js';
 import type { Work } from '../run.js';
 import { UsageError } from '../errors.js';
+import { pricesOf } from '../files.js';
 import { refuseProblems } from './web.js';
 
 interface StudioFlags {
   port?: number;
   host?: string;
   allowChanges?: true;
+  prices?: string;
 }
 
 const PORT = 4_777;
@@ -22,11 +24,12 @@ const SHORTEST = 16;
 
 export const studio: Work<[StudioFlags]> = async (
   { em, codec, services, terminal, signal },
-  { port = PORT, host = '127.0.0.1', allowChanges = false },
+  { port = PORT, host = '127.0.0.1', allowChanges = false, prices: file },
 ) => {
   await refuseProblems({ em });
   const token = LOOPBACK.includes(host) ? undefined : tokenOf(process.env['ADK_STUDIO_TOKEN']);
-  const listener = await listenerFor(em, { allowChanges, ...codec, ...services }, token);
+  const prices = file === undefined ? {} : { prices: await pricesOf(file) };
+  const listener = await listenerFor(em, { allowChanges, ...prices, ...codec, ...services }, token);
   const server = createServer(listener).listen(port, host);
   try {
     await once(server, 'listening');

@@ -8,6 +8,7 @@ import {
   type SessionKey,
 } from '../../../../src/index.js';
 import { DAY_MS, dayOf } from '../../../../src/model/days.js';
+import { sumUp } from '../operations/prices.js';
 import { bytes, counted, number } from '../operations/words.js';
 import { dayBars, sumOf, type Series } from '../chart.js';
 import { html, type Content, type Html } from '../html.js';
@@ -156,7 +157,7 @@ export async function statsPage(visit: Visit): Promise<Response> {
 const DAYS = 30;
 
 /** Events and tokens of the last `DAYS` days, by app. */
-async function charts({ scope }: Visit, maintenance: SessionMaintenance): Promise<Html> {
+async function charts({ scope, prices }: Visit, maintenance: SessionMaintenance): Promise<Html> {
   const now = Date.now();
   const days = Array.from({ length: DAYS }, (_, i) => dayOf(now - (DAYS - 1 - i) * DAY_MS));
   const [from = '', to = ''] = [days[0], days.at(-1)];
@@ -169,9 +170,11 @@ async function charts({ scope }: Visit, maintenance: SessionMaintenance): Promis
   const events = seriesOf((row) => row.events).sort((one, other) => sumOf(other) - sumOf(one));
   // In the same order, so that an app has the same color in both charts.
   const tokens = seriesOf((row) => row.inputTokens + row.outputTokens + row.thoughtsTokens);
-  const ordered = events.flatMap(({ name }) => tokens.filter((each) => each.name === name));
+  const inOrder = (series: Series[]) => events.flatMap(({ name }) => series.filter((each) => each.name === name));
+  const cost = prices && seriesOf((row) => sumUp([row], prices).cost ?? 0);
   return html`<section class="block" aria-label="The last ${DAYS} days">
-    ${dayBars('Events a day', days, events)} ${dayBars('Tokens a day', days, ordered)}
+    ${dayBars('Events a day', days, events)} ${dayBars('Tokens a day', days, inOrder(tokens))}
+    ${cost && dayBars('Cost a day', days, inOrder(cost))}
   </section>`;
 }
 
