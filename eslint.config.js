@@ -8,7 +8,7 @@ const ROOMS = [
   ['packages/cli'],
   ['packages/studio', 'packages/import'],
   ['src/testing'],
-  ['src/index.ts', 'src/services.ts'],
+  ['src/index.ts', 'src/run-turn.ts', 'src/services.ts'],
   ['src/maintenance'],
   ['src/transfer'],
   ['src/credentials', 'src/leases', 'src/memory'],

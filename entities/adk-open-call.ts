@@ -17,7 +17,7 @@ export const adkOpenCall = ({ named, table }: Naming) =>
       appName: key('app_name', KEY_LENGTHS.appName).persist(false),
       userId: key('user_id', KEY_LENGTHS.userId).persist(false),
       sessionId: key('session_id', KEY_LENGTHS.sessionId).persist(false),
-      /** The number of the last event that closes it; `MAX_SEQ` while it is open. Part of the key, by which open calls are found. */
+      /** The number of the last event that closes it; `MAX_SEQ` while it is open. */
       openUntil: p.integer().fieldName('open_until').primary().autoincrement(false),
       /** The number of the event that made the call. */
       seq: p.integer().fieldName('seq').primary().autoincrement(false),
@@ -25,6 +25,8 @@ export const adkOpenCall = ({ named, table }: Naming) =>
       number: p.integer().fieldName('number').primary().autoincrement(false),
       /** The number of its first answer; `MAX_SEQ` if it has none. */
       answeredFrom: p.integer().fieldName('answered_from').default(MAX_SEQ),
+      /** Whom it waits for: 0 nobody, 1 a person, 2 the agent, which has not continued since the answer. */
+      waitsFor: p.integer().fieldName('waits_for').default(1),
       /** The name of the tool or of ADK's question; a hash replaces the end of a long one. */
       name: key('name', CALL_NAME_LENGTH),
       /** The time of the event. */
@@ -35,11 +37,11 @@ export const adkOpenCall = ({ named, table }: Naming) =>
     indexes: [
       {
         name: named('open_calls_app'),
-        properties: ['appName', 'openUntil', 'timestamp', 'userId', 'sessionId', 'seq', 'number'],
+        properties: ['appName', 'waitsFor', 'timestamp', 'userId', 'sessionId', 'seq', 'number'],
       },
       {
         name: named('open_calls_user'),
-        properties: ['appName', 'userId', 'openUntil', 'timestamp', 'sessionId', 'seq', 'number'],
+        properties: ['appName', 'userId', 'waitsFor', 'timestamp', 'sessionId', 'seq', 'number'],
       },
     ],
   });

@@ -63,6 +63,7 @@ export type { HistoryPoint, UpdateStateRequest } from './sessions/requests.js';
 export type { ReadEventsRequest } from './sessions/pages.js';
 export type { FindOpenCallsRequest, OpenCall } from './sessions/open-calls.js';
 export type { FindSessionsRequest, SessionSummary } from './sessions/stored-summaries.js';
+export { runTurn, type RunTurnRequest } from './run-turn.js';
 export { adkServices, type AdkServices, type AdkServicesOptions } from './services.js';
 export {
   MikroOrmArtifactService,

@@ -1,5 +1,5 @@
 import type { Event } from '@google/adk';
-import { given, isRecord } from '../model/json.js';
+import { given, isRecord, recordOf } from '../model/json.js';
 import { partsOf, type LooseEvent } from '../model/turn.js';
 import { isAbortEvent } from './aborted.js';
 import { isOfWorkflow, isQuestion, isTaken, questionOf, type Question } from './answers.js';
@@ -24,6 +24,8 @@ export interface LongRunningCall extends Place, Question {
   openUntil?: number;
   /** The number of the first event that answers it; absent if none has. ADK may have refused that answer. */
   answeredFrom?: number;
+  /** Whether the user has closed it, and the agent has not continued since. */
+  awaitsRun?: boolean;
   /** Whether the next result of the call that it is about belongs to it. */
   awaitsResult?: boolean;
   /** Whether the tool is a workflow, so that its own result closes the call. */
@@ -67,6 +69,8 @@ export interface Call extends LongRunningCall {
   readonly args: Record<string, unknown>;
   /** The event that made the call, or that of the response if the call is missing; absent if it was read from its row. */
   readonly event?: Event;
+  /** The last event of the user that closed it. */
+  answer?: Event;
   /** The last of several responses; while it is open, what its tool has returned. */
   response?: Record<string, unknown>;
   /** What else its tool has done. */
@@ -109,6 +113,10 @@ export class Calls {
   #longRunning: Call[] = [];
   /** Long-running calls that an event can change although it is no answer. */
   #unsettled: Call[] = [];
+  /** Those that await a run. */
+  #unrun: Call[] = [];
+  /** Those that the current event closes. */
+  #closed: Call[] = [];
 
   constructor(rows: readonly (LongRunningCall & Partial<Call>)[] = []) {
     const places = new Map<string, Call>();
@@ -123,7 +131,12 @@ export class Calls {
 
   /** Whether events that neither make a long-running call nor answer one can change the rows. */
   get areUnsettled(): boolean {
-    return this.#unsettled.length > 0;
+    return this.#unsettled.length > 0 || this.#unrun.length > 0;
+  }
+
+  /** The calls that the user has closed, if the agent has not continued since. */
+  get unrun(): readonly Call[] {
+    return this.#unrun;
   }
 
   /** The calls that no response has closed, in their order. */
@@ -134,13 +147,14 @@ export class Calls {
 
   get rows(): LongRunningCall[] {
     return this.#longRunning.map((call) => {
-      const { openUntil, answeredFrom, takes, about, awaitsResult, isNode, run } = call;
+      const { openUntil, answeredFrom, awaitsRun, takes, about, awaitsResult, isNode, run } = call;
       const { seq, number, id, name, timestamp, branch } = call;
       const later = isUnsettled(call) ? this.#openOrdinary(watchedBy(call)).filter((each) => each.seq > seq) : [];
       const places = later.length > 0 ? later.map(placeOf) : undefined;
       // Always in this order, so that rows that are the same have the same text.
       return given({
-        ...{ openUntil, answeredFrom, seq, number, id, name, timestamp, branch, takes, about, awaitsResult, isNode },
+        ...{ openUntil, answeredFrom, awaitsRun, seq, number, id, name, timestamp, branch, takes, about, awaitsResult },
+        isNode,
         ...{
           run:
             run &&
@@ -175,6 +189,7 @@ export class Calls {
       else missing.push(this.#missing(seq, event, response));
     }
     if (loose.author === 'user') this.#hear(seq, loose, parts);
+    this.#awaitRun(event);
     effects.made = [...callsOf(loose).map((call, number) => this.#make({ seq, number }, event, call)), ...missing];
     this.#settle();
     return effects;
@@ -183,6 +198,19 @@ export class Calls {
   /** @returns the open call with this id that a tool runs for, in the branch of its run. */
   running(id: string, run: Pick<LooseEvent, 'branch'>): Call | undefined {
     return newest((this.#byId.get(id) ?? []).filter(isOpen), run);
+  }
+
+  /** Notes which calls the user has closed, or that the agent continues. */
+  #awaitRun(event: Event): void {
+    if (event.author === 'user')
+      for (const call of this.#closed) {
+        if (!call.isLongRunning) continue;
+        if (!call.awaitsRun) this.#unrun.push(call);
+        call.awaitsRun = true;
+        call.answer = event;
+      }
+    else if (isContinuation(event)) for (const call of this.#unrun.splice(0)) delete call.awaitsRun;
+    this.#closed = [];
   }
 
   /** Follows the runs of workflows, as ADK's `eventsForCurrentRun` does. */
@@ -230,10 +258,7 @@ export class Calls {
     const made = this.#byId.get(id) ?? [];
     const answered = newest(made, event, ({ isLongRunning }) => isLongRunning);
     // ADK uses each of several answers.
-    if (answered) {
-      answered.openUntil = seq;
-      answered.answeredFrom ??= seq;
-    }
+    if (answered) this.#end(seq, answered);
     const open = newest(this.#openOrdinary(id), event);
     if (open) return this.#close(seq, open, answer);
     effects.refused ??= { id, isAnswered: made.some(({ isMissing }) => !isMissing) };
@@ -277,6 +302,7 @@ export class Calls {
     if (!call?.run) return;
     call.run = { ...call.run, isText: true };
     call.openUntil = seq;
+    this.#closed.push(call);
   }
 
   #make(place: Omit<Place, 'branch'>, event: Event, { id, name, args }: Record<string, unknown>): Call {
@@ -308,6 +334,7 @@ export class Calls {
     for (const replaced of this.#unsettled.filter(isReplaced)) {
       this.#longRunning = this.#longRunning.filter((each) => each !== replaced);
       this.#unsettled = this.#unsettled.filter((each) => each !== replaced);
+      this.#unrun = this.#unrun.filter((each) => each !== replaced);
       this.#byId.set(call.id, this.#byId.get(call.id)?.filter((each) => each !== replaced) ?? []);
     }
     return this.#keep(asking);
@@ -328,6 +355,7 @@ export class Calls {
     if (call.isLongRunning) {
       this.#longRunning.push(call);
       this.#unsettled.push(call);
+      if (call.awaitsRun) this.#unrun.push(call);
     } else if (isOpen(call)) {
       const open = this.#ordinary.get(call.id);
       if (open) open.push(call);
@@ -337,8 +365,7 @@ export class Calls {
   }
 
   #close(seq: number, call: Call, response?: Record<string, unknown>): Call {
-    call.openUntil = seq;
-    call.answeredFrom ??= seq;
+    this.#end(seq, call);
     const open = this.#ordinary.get(call.id) ?? [];
     const place = open.lastIndexOf(call);
     if (place >= 0) open.splice(place, 1);
@@ -350,6 +377,12 @@ export class Calls {
     return call;
   }
 
+  #end(seq: number, call: Call): void {
+    call.openUntil = seq;
+    call.answeredFrom ??= seq;
+    this.#closed.push(call);
+  }
+
   #openOrdinary(id: string): readonly Call[] {
     return (id && this.#ordinary.get(id)) || [];
   }
@@ -358,6 +391,13 @@ export class Calls {
     this.#unsettled = this.#unsettled.filter(isUnsettled);
   }
 }
+
+/** Whether an event of an agent is more than results of tools, which no model has seen yet. */
+export const isContinuation = (event: LooseEvent): boolean => {
+  const parts = partsOf(event);
+  const { skipSummarization } = recordOf(event.actions);
+  return parts.length === 0 || !!skipSummarization || parts.some(({ functionResponse }) => !isRecord(functionResponse));
+};
 
 /** @returns the calls that an event makes, in the order of their numbers. */
 export const callsOf = (event: LooseEvent): Record<string, unknown>[] =>

@@ -1,5 +1,5 @@
 import { createEvent, createEventActions, type Context, type Event, type Session } from '@google/adk';
-import { Calls, isOpen, type Call, type ToolCall } from './calls.js';
+import { Calls, isContinuation, isOpen, type Call, type ToolCall } from './calls.js';
 import { isExactlyOnce } from './tool-results.js';
 
 /** Asks the model to check first: the tool may have placed an order before the process died. */
@@ -32,7 +32,9 @@ const toolCallOf = ({ id, name, args, event, response }: ToolCall): ToolCall => 
   ...(response && { response }),
 });
 
-function interruptedCalls(session: Session): (Call & { event: Event })[] {
+type Interrupted = Call & { event: Event };
+
+function interruptedCalls(session: Session): Interrupted[] {
   return callsOf(session).open.flatMap(({ event, ...call }) => {
     // ADK stores no response while a tool waits for a confirmation. After it, ADK runs the tool only if there is no response.
     const isAsked = call.question && isOpen(call.question);
@@ -104,7 +106,44 @@ function callsOf({ events }: Session): Calls {
  * @returns the events, in the order of the calls; none if every call is answered.
  */
 export function interruptedToolResponses(session: Session): Event[] {
-  const interrupted = interruptedCalls(session);
+  return responsesTo(interruptedCalls(session));
+}
+
+/**
+ * As `interruptedToolResponses`, except for calls that ADK runs when it continues with the stored answer to its question about them,
+ * because it has not begun to.
+ */
+export function responsesBeforeRun(session: Session): Event[] {
+  // Otherwise a run has begun since.
+  const isStored = unrunAnswers(session).some((answer) => answer === newestOfUser(session));
+  const isRun = ({ question }: Interrupted) => {
+    const { invocationId } = question?.answer ?? {};
+    // The Runner gives a new invocation to each message.
+    const hasBegun = invocationId && invocationId !== question?.event?.invocationId;
+    return isStored && question?.awaitsRun && !hasBegun;
+  };
+  return responsesTo(interruptedCalls(session).filter((call) => !isRun(call)));
+}
+
+const newestOfUser = ({ events }: Session) => events.findLast(({ author }) => author === 'user');
+
+/** @returns the events of the user whose answers the agent has not continued with. */
+export function unrunAnswers(session: Session): Event[] {
+  const answers = new Set(callsOf(session).unrun.map(({ answer }) => answer));
+  return session.events.filter((event) => answers.has(event));
+}
+
+/** @returns the events of the user with which an interrupted run continues, or one that has not begun; none if every run has ended. */
+export function unfinishedTurn(session: Session): Event[] {
+  const answers = unrunAnswers(session);
+  const newest = newestOfUser(session);
+  if (answers.length > 0 || !newest) return answers;
+  const last = session.events.at(-1);
+  const isUnfinished = last === newest || (last && !isContinuation(last) && openLongRunningCalls(session).length === 0);
+  return isUnfinished && newest.content?.parts?.length ? [newest] : [];
+}
+
+function responsesTo(interrupted: readonly Interrupted[]): Event[] {
   return [...new Set(interrupted.map(({ event }) => event))].map((event) => {
     const calls = interrupted.filter((call) => call.event === event);
     const actions = createEventActions();

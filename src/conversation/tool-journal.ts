@@ -37,6 +37,8 @@ export function toolJournal(options: ToolJournalOptions = {}): BasePlugin {
   return new ToolJournal(checkOptions(options, 'The options of toolJournal').exactlyOnce ?? []);
 }
 
+export const isToolJournal = (plugin: BasePlugin): boolean => plugin instanceof ToolJournal;
+
 class ToolJournal extends BasePlugin {
   readonly #exactlyOnce: readonly string[];
   readonly #errors = new WeakMap<Context, Error>();

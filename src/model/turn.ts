@@ -2,6 +2,7 @@ import { isRecord } from './json.js';
 
 /** An event from any program: its properties may have any type. */
 export interface LooseEvent {
+  actions?: unknown;
   author?: unknown;
   content?: unknown;
   customMetadata?: unknown;

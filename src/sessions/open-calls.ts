@@ -27,7 +27,7 @@ interface FindOpenCallsResponse {
   next?: string;
 }
 
-/** A call of a long-running tool, or one of ADK's own questions, that waits for its answer. */
+/** A call of a long-running tool, or one of ADK's own questions, that waits for its answer, or for the agent to continue with it. */
 export interface OpenCall extends SessionKey, Pick<ToolCall, 'id' | 'name'> {
   /** Absent if the event cannot be read. */
   args?: Record<string, unknown>;
@@ -40,13 +40,15 @@ export interface OpenCall extends SessionKey, Pick<ToolCall, 'id' | 'name'> {
 
 export async function findOpenCalls(
   calls: SessionCalls,
+  waitsFor: 'person' | 'agent',
   { after, limit, ...filter }: FindOpenCallsRequest,
 ): Promise<FindOpenCallsResponse> {
   const { appName, userId } = filter;
   const owner = userId === undefined ? { appName } : { appName, userId };
   checkKeys(owner);
-  const { rows, ...next } = await pageOf(CURSOR, { after, limit }, (page) =>
-    calls.read('findOpenCalls', owner, (sql) => find(sql, filter, page)),
+  const operation = waitsFor === 'person' ? 'findOpenCalls' : 'findAnsweredCalls';
+  const { rows, ...next } = await pageOf({ ...CURSOR, operation }, { after, limit }, (page) =>
+    calls.read(operation, owner, (sql) => find(sql, { ...filter, waitsFor }, page)),
   );
   return { calls: rows.map(openCallOf), ...next };
 }
@@ -65,7 +67,6 @@ function openCallOf(call: StoredCall): OpenCall {
 }
 
 const CURSOR = {
-  operation: 'findOpenCalls',
   valuesOf: ({ timestamp, userId, sessionId, seq, number }: OpenCallCursor) => [
     timestamp,
     userId,

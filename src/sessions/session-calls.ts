@@ -1,3 +1,4 @@
+import type { Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { AppendQueue } from '../database/calls/append-queue.js';
 import { Database } from '../database/calls/database.js';
@@ -15,6 +16,8 @@ export interface ServiceScope {
   database?: Database;
   /** The lease that its writes need. */
   fence?: Fence | undefined;
+  /** Stored events of the user, of which its run takes the last one as its message. */
+  resumed?: readonly Event[];
 }
 
 /** What the calls of one service share. */

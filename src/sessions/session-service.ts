@@ -23,6 +23,7 @@ import { listSessions } from './list.js';
 import { readEvents, type ReadEventsRequest } from './pages.js';
 import { findOpenCalls, type FindOpenCallsRequest, type OpenCall } from './open-calls.js';
 import { getSession, getState } from './read.js';
+import { resumedBy } from './resumed.js';
 import { checkRequest, type HistoryPoint, type UpdateStateRequest } from './requests.js';
 import { SessionCalls, type ServiceScope } from './session-calls.js';
 import { updateState } from './state.js';
@@ -44,8 +45,10 @@ import { describeSession, findSessions } from './summaries.js';
  * stored contents or credentials; `onError` gets the driver's own error.
  */
 export class MikroOrmSessionService extends BaseSessionService {
+  readonly #em: EntityManager;
   readonly #calls: SessionCalls;
   readonly #appender: Appender;
+  #resumed: readonly Event[];
 
   /**
    * @param em the host's `EntityManager`. The tables are in its schema, even inside a `RequestContext` with another one. The
@@ -63,7 +66,9 @@ export class MikroOrmSessionService extends BaseSessionService {
   constructor(em: EntityManager, options: MikroOrmSessionServiceOptions = {}, scope: ServiceScope = {}) {
     super();
     const checked = checkServiceOptions(options, 'The options of MikroOrmSessionService');
+    this.#em = em;
     this.#calls = new SessionCalls(em, checked, scope);
+    this.#resumed = scope.resumed ?? [];
     this.#appender = new Appender(this.#calls);
   }
 
@@ -162,7 +167,19 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws InvalidArgumentError also if `after` is not the `next` of a response.
    */
   async findOpenCalls(request: FindOpenCallsRequest): Promise<{ calls: OpenCall[]; next?: string }> {
-    return findOpenCalls(this.#calls, checkRequest.findOpenCalls(request, 'The request of findOpenCalls'));
+    return findOpenCalls(this.#calls, 'person', checkRequest.findOpenCalls(request, 'The request of findOpenCalls'));
+  }
+
+  /**
+   * Finds the calls whose answer somebody has stored, for example in the studio, and with which the agent has not continued since:
+   * it has said nothing, and called nothing. The oldest come first. Those that a Runner is answering now are among them.
+   * `runTurn` without a message continues with them, in one process only.
+   *
+   * @param request as for `findOpenCalls`; `openFor` counts from the call, not from its answer.
+   * @throws InvalidArgumentError also if `after` is not the `next` of a response.
+   */
+  async findAnsweredCalls(request: FindOpenCallsRequest): Promise<{ calls: OpenCall[]; next?: string }> {
+    return findOpenCalls(this.#calls, 'agent', checkRequest.findOpenCalls(request, 'The request of findAnsweredCalls'));
   }
 
   /**
@@ -256,7 +273,10 @@ export class MikroOrmSessionService extends BaseSessionService {
    */
   override async appendEvent(request: AppendEventRequest): Promise<Event> {
     const { session, event } = checkRequest.appendEvent(request, 'The request of appendEvent');
-    await this.#appender.appendEvents(session, [event], 'appendEvent');
+    const resumed = event.author === 'user' ? this.#resumed : [];
+    if (resumed.length > 0) this.#resumed = [];
+    const events = resumed.length > 0 ? resumedBy(event, resumed) : [event];
+    await this.#appender.appendEvents(session, events, 'appendEvent');
     return event;
   }
 
@@ -269,6 +289,17 @@ export class MikroOrmSessionService extends BaseSessionService {
     const { session, events } = checkRequest.appendEvents(request, 'The request of appendEvents');
     await this.#appender.appendEvents(session, events, 'appendEvents');
     return events;
+  }
+
+  /**
+   * @internal This service for one run that continues with stored events of the user (see `runTurn`): the message that its Runner
+   * appends becomes the last of them.
+   */
+  resuming(resumed: readonly Event[]): MikroOrmSessionService {
+    const { database, leases, options } = this.#calls;
+    // Allows that one event to be rewritten.
+    const scope = { database, fence: leases.fence, resumed };
+    return new MikroOrmSessionService(this.#em, { ...options, onRewrittenEvent: 'replace' }, scope);
   }
 
   /** @internal See `adkServices`. */

@@ -238,6 +238,8 @@ schemaSuite.own(
         if (page.next !== undefined) await service.findSessions({ appName, ...find, limit: 2, after: page.next });
       }
       await service.findOpenCalls({ appName });
+      await service.findAnsweredCalls({ appName });
+      await service.findAnsweredCalls({ appName, userId });
       await service.findOpenCalls({ appName, userId, name: 'ask', openFor: 1 });
       await service.describeSession(key, { title: 'a title' });
       const fork = await service.forkSession(key, { at: 5 });

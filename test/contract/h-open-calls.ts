@@ -80,7 +80,8 @@ openCallSuite.own('H5', 'an open call is a row until the user answers it', async
   await service.appendEvent({ session, event: { ...says('Never mind.'), author: 'agent', id: 'y' } });
   expect(await openIn(context, session)).toEqual([]);
 
-  // An append that neither opens nor answers a call does not read these rows.
+  // Once the agent has continued, an append that neither opens nor answers a call does not read these rows.
+  await service.appendEvent({ session, event: saying('Well.') });
   const statements = await recorded(() => service.appendEvent({ session, event: saying('x') }));
   expect(statements.filter(({ text }) => text.includes('open_calls'))).toEqual([]);
 });
@@ -604,17 +605,20 @@ openCallSuite.own('H5', 'after random operations the rows are those of the store
         const of = [session.appName, userId, session.id];
         const where = 'where app_name = ? and user_id = ? and session_id = ?';
         const rows = await query<Record<string, unknown>>(
-          `select open_until, answered_from, seq, number, name, data from adk_open_calls ${where} order by seq, number`,
+          `select open_until, answered_from, waits_for, seq, number, name, data from adk_open_calls ${where} order by seq, number`,
           of,
         );
         const expected = calls.rows.map((row) => {
-          const { openUntil = 2 ** 31 - 1, answeredFrom = 2 ** 31 - 1, seq, number, name, timestamp: _, ...data } = row;
-          return [...[openUntil, answeredFrom, seq, number, name], JSON.parse(JSON.stringify(data))];
+          const { openUntil = 2 ** 31 - 1, answeredFrom = 2 ** 31 - 1, awaitsRun, ...rest } = row;
+          const { seq, number, name, timestamp: _, ...data } = rest;
+          const waitsFor = row.openUntil === undefined ? 1 : awaitsRun ? 2 : 0;
+          return [...[openUntil, answeredFrom, waitsFor, seq, number, name], JSON.parse(JSON.stringify(data))];
         });
-        const shown = rows.map(({ open_until, answered_from, seq, number, name, data }) => {
+        const shown = rows.map(({ open_until, answered_from, waits_for, seq, number, name, data }) => {
           return [
             Number(open_until),
             Number(answered_from),
+            Number(waits_for),
             Number(seq),
             Number(number),
             name,

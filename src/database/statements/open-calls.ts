@@ -37,6 +37,8 @@ interface OpenCallFilter {
   name?: string | undefined;
   /** Only calls that have been open for at least this long, in ms by the database's clock. */
   openFor?: number | undefined;
+  /** Calls that wait for a person, or answered ones that the agent has not continued with. */
+  waitsFor: 'person' | 'agent';
 }
 
 /** Where a page of calls ends. */
@@ -51,7 +53,7 @@ export interface StoredCall extends SessionKey, LongRunningCall {
 /** @returns calls in the order of their times, after a cursor. */
 export async function findOpenCalls(
   sql: Sql,
-  { appName, userId, name, openFor }: OpenCallFilter,
+  { appName, userId, name, openFor, waitsFor }: OpenCallFilter,
   { after, limit }: { after: OpenCallCursor | undefined; limit: number },
 ): Promise<StoredCall[]> {
   const order = ['timestamp', ...(userId === undefined ? ['user_id'] : []), 'session_id', 'seq', 'number'];
@@ -64,7 +66,7 @@ export async function findOpenCalls(
   ];
   const keyset = place && keysetAfter(order, place);
   const conditions: readonly (Condition | undefined)[] = [
-    [`app_name = ? and ${WAITS}`, appName],
+    [`app_name = ? and waits_for = ${WAITS_FOR[waitsFor]}`, appName],
     ifGiven('user_id = ?', userId),
     name === undefined ? undefined : ['name = ?', searchedName(name)],
     ifGiven(statements(sql).isOpenFor, openFor),
@@ -102,7 +104,7 @@ export async function openCallsOf(sql: Sql, session: SessionKey): Promise<LongRu
   return (await sql.all<CallRow>(text, sessionValues(session))).map(callOf);
 }
 
-/** @returns the number of the first event with an open call; undefined if none is open. */
+/** @returns the number of the first event with a call that waits for a person or for the agent; undefined if none waits. */
 export async function firstOpenCall(sql: Sql, session: SessionKey): Promise<number | undefined> {
   const [row] = await sql.all<{ seq: number }>(statements(sql).selectFirst, sessionValues(session));
   return row && numberOf(row.seq);
@@ -143,17 +145,19 @@ function byPlace(a: OpenCallRow, b: OpenCallRow): number {
   );
 }
 
-/** Used instead of the number of an answer, and larger than any: a call that waits is open at every event. */
-const WAITS = `open_until = ${MAX_SEQ}`;
+/** The values of `waits_for`. */
+const WAITS_FOR = { nobody: 0, person: 1, agent: 2 } as const;
 
 const placeOf = ({ seq, number }: LongRunningCall) => `${seq} ${number}`;
 
 /** The columns of a call's row after the session's. */
 function valuesOf(call: LongRunningCall) {
-  const { openUntil = MAX_SEQ, answeredFrom = MAX_SEQ, seq, number, name: given, timestamp, ...rest } = call;
+  // A call that waits is open at every event: its number is larger than any.
+  const { openUntil = MAX_SEQ, answeredFrom = MAX_SEQ, awaitsRun, seq, number, name: given, timestamp, ...rest } = call;
+  const waitsFor = WAITS_FOR[openUntil === MAX_SEQ ? 'person' : awaitsRun ? 'agent' : 'nobody'];
   const name = searchedName(given);
   const data = JSON.stringify(given === name ? rest : { ...rest, name: given });
-  return { openUntil, seq, number, answeredFrom, name, timestamp, data };
+  return { openUntil, seq, number, answeredFrom, waitsFor, name, timestamp, data };
 }
 
 /** A name as it can be stored in a column that is compared and sorted; other names become other texts. */
@@ -170,6 +174,7 @@ interface CallRow {
   seq: number | string;
   number: number | string;
   answered_from: number | string;
+  waits_for: number | string;
   name: string;
   timestamp: number | string;
   call_json: string;
@@ -191,26 +196,29 @@ function callOf(row: CallRow): LongRunningCall {
     ...{ seq: numberOf(row.seq), number: numberOf(row.number), timestamp: numberOf(row.timestamp) },
     ...(openUntil !== MAX_SEQ && { openUntil }),
     ...(answeredFrom !== MAX_SEQ && { answeredFrom }),
+    ...(numberOf(row.waits_for) === WAITS_FOR.agent && { awaitsRun: true }),
   };
 }
 
 const statements = perTables(({ dialect: { sql }, tables: { openCalls, sessions, events, select } }: Sql) => {
-  const columns = `open_until, seq, number, answered_from, name, timestamp, ${select.data} as call_json`;
+  const columns = `open_until, seq, number, answered_from, waits_for, name, timestamp, ${select.data} as call_json`;
   const place = `${IN_SESSION} and seq = :seq and number = :number and open_until =` as const;
   return {
     select: `select ${columns} from ${openCalls} where ${SESSION_WHERE} order by seq, number`,
-    selectFirst: `select seq from ${openCalls} where ${SESSION_WHERE} and ${WAITS} order by seq limit 1`,
-    update: named(`update ${openCalls} set open_until = :openUntil, answered_from = :answeredFrom, name = :name,
-      timestamp = :timestamp, data = :data where ${place} :before`),
+    selectFirst: `select seq from ${openCalls} where ${SESSION_WHERE} and waits_for > 0 order by seq limit 1`,
+    update: named(`update ${openCalls} set open_until = :openUntil, answered_from = :answeredFrom,
+      waits_for = :waitsFor, name = :name, timestamp = :timestamp, data = :data where ${place} :before`),
     delete: named(`delete from ${openCalls} where ${place} :openUntil`),
     insert: {
-      start: `insert into ${openCalls} (${SESSION_COLUMNS}, open_until, seq, number, answered_from, name, timestamp, data) values `,
-      row: named('(:app, :user, :session, :openUntil, :seq, :number, :answeredFrom, :name, :timestamp, :data)'),
+      start: `insert into ${openCalls} (${SESSION_COLUMNS}, open_until, seq, number, answered_from, waits_for, name, timestamp, data) values `,
+      row: named(
+        '(:app, :user, :session, :openUntil, :seq, :number, :answeredFrom, :waitsFor, :name, :timestamp, :data)',
+      ),
       end: '',
     },
     isOpenFor: `timestamp <= ${sql.now} - ?`,
     find: (where: string, order: string, end: string) => `
-      select ${sessionColumnsOf('c')}, c.open_until, c.seq, c.number, c.answered_from, c.name, c.timestamp, call_json, origin, event_id, ${select.data} as event_json
+      select ${sessionColumnsOf('c')}, c.open_until, c.seq, c.number, c.answered_from, c.waits_for, c.name, c.timestamp, call_json, origin, event_id, ${select.data} as event_json
       from (select ${SESSION_COLUMNS}, ${columns} from ${openCalls} as o
         where ${where} and exists (select 1 from ${sessions} as s where ${isSameSession('s', 'o')} and s.status = 'active'${end})
         order by ${order} limit ?${end}) as c

@@ -213,6 +213,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
     expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user', 'user']);
   },
+  'docs/recipes.md Run answers that are stored': (_given, { found }) => expect(found).toBe(0),
   'docs/tools.md Tools that must not run twice': async ({ orm, Ticket }) => {
     expect(await orm.em.fork().find(Ticket, {})).toMatchObject([{ title: 'Refund' }]);
     const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });

@@ -1,0 +1,94 @@
+import { Runner, type BasePlugin, type Event, type RunnerConfig } from '@google/adk';
+import { hostname } from 'node:os';
+import { responsesBeforeRun, unfinishedTurn, unrunAnswers } from './conversation/recovery.js';
+import { isToolJournal, toolJournal } from './conversation/tool-journal.js';
+import type { AcquireOptions } from './leases/session-leases.js';
+import { aBoolean, aRecord, aString, aWait, anAbortSignal, object, objects } from './model/arguments.js';
+import type { SessionKey } from './model/keys.js';
+import type { AdkServices } from './services.js';
+import { messageOf } from './sessions/resumed.js';
+
+/** What `runTurn` runs. */
+export interface RunTurnRequest
+  extends
+    Partial<AcquireOptions>,
+    Pick<Parameters<Runner['runAsync']>[0], 'stateDelta' | 'runConfig' | 'customMetadata'> {
+  /** The session; it is created if there is none. */
+  key: SessionKey;
+  agent: NonNullable<RunnerConfig['agent']>;
+  newMessage?: Event['content'] | undefined;
+  /** Stops the run. */
+  signal?: AbortSignal | undefined;
+  /** The plugins of the Runner, after `toolJournal()`, unless that is among them. */
+  plugins?: BasePlugin[];
+  resumabilityConfig?: RunnerConfig['resumabilityConfig'];
+}
+
+const checkRequest = object<RunTurnRequest>(
+  {
+    ...{ key: aRecord, agent: aRecord, newMessage: aRecord, signal: anAbortSignal, plugins: objects },
+    ...{ stateDelta: aRecord, runConfig: aRecord, customMetadata: aRecord, resumabilityConfig: aRecord },
+    ...{ holder: aString, waitMs: aWait, autoCreateSession: aBoolean },
+  },
+  'key',
+  'agent',
+);
+
+/**
+ * Runs a turn of a session, with one worker at a time, whatever an earlier worker has left (contract H7): takes the session's lease,
+ * answers the calls that a crash interrupted, continues with answers that somebody has stored, and then runs the agent with
+ * `newMessage`.
+ *
+ * ```ts
+ * for await (const event of runTurn(services, { key, agent, newMessage })) console.log(stringifyContent(event));
+ * ```
+ *
+ * Without `newMessage` it continues what is stored: answers of `findAnsweredCalls`, a message that no run has begun with, or a run
+ * that a crash has ended. If there is nothing to continue, it does nothing.
+ *
+ * @param services those of `adkServices`; the Runner gets all of them.
+ * @param request `holder` is the host name and process id by default; `waitMs` as for `SessionLeases.acquire`.
+ * @returns the events of the runs, as `runAsync` gives them. They end early if `signal` fires.
+ * @throws LeaseHeldError if another worker still runs the session after `waitMs`.
+ * @throws LeaseLostError if the lease is lost; nothing of the run is written after that.
+ * @throws CallAnsweredError with `onAnsweredCall: 'reject'`, if `newMessage` answers a call that does not wait.
+ */
+export async function* runTurn(services: AdkServices, request: RunTurnRequest): AsyncGenerator<Event, void> {
+  const {
+    key,
+    agent,
+    newMessage,
+    stateDelta,
+    signal,
+    plugins = [],
+    resumabilityConfig,
+    ...rest
+  } = checkRequest(request, 'The request of runTurn');
+  const { holder = `${hostname()}:${process.pid}`, waitMs = 0, autoCreateSession = true, ...parameters } = rest;
+  const lease = await services.leases.acquire(key, { holder, waitMs, autoCreateSession });
+  const { session: ofLease, sessionService } = lease;
+  const abortSignal = signal ? AbortSignal.any([signal, lease.signal]) : lease.signal;
+  const run = (
+    service: typeof sessionService,
+    message: Pick<Parameters<Runner['runAsync']>[0], 'newMessage' | 'stateDelta'>,
+  ) =>
+    new Runner({
+      ...services,
+      ...{ appName: ofLease.appName, agent, sessionService: service, resumabilityConfig },
+      plugins: plugins.some(isToolJournal) ? plugins : [toolJournal(), ...plugins],
+    }).runAsync({ ...parameters, ...ofLease, ...message, abortSignal });
+  try {
+    // Read under the lease: nobody else runs the session from here on.
+    const session = await sessionService.getOrCreateSession(ofLease);
+    const events = responsesBeforeRun(session);
+    if (events.length > 0) await sessionService.appendEvents({ session, events });
+    const stored = newMessage ? unrunAnswers(session) : unfinishedTurn(session);
+    if (stored.length > 0) yield* run(sessionService.resuming(stored), { newMessage: messageOf(stored) });
+    if (newMessage && !abortSignal.aborted) yield* run(sessionService, { newMessage, stateDelta });
+    // A Runner whose signal has fired ends without an error.
+    lease.signal.throwIfAborted();
+  } finally {
+    // Not thrown: the caller needs the events or the error of the run, and the lease will expire.
+    await lease.release().catch(() => undefined);
+  }
+}
