@@ -4,14 +4,8 @@ import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { hostKeys, referringTo, type HostKey } from '../database/statements/host-keys.js';
 import type { RowSelection, OwnedRows } from '../database/statements/owned-rows.js';
-import {
-  keptSession,
-  lockKeptSession,
-  nextApp,
-  walkedSessions,
-  type KeptSession,
-  type Walk,
-} from '../database/statements/walk.js';
+import { lockStoredSession, storedSession, type StoredSession } from '../database/statements/stored-session.js';
+import { nextApp, walkedSessions, type Walk } from '../database/statements/walk.js';
 import { DatabaseError } from '../model/errors.js';
 import { partialKey, sessionIdentity, type SessionKey } from '../model/keys.js';
 import { batchSizeOf, namesOf, pagesOf } from '../model/pages.js';
@@ -21,7 +15,7 @@ import type { BatchOptions } from './options.js';
 
 /** What to do to a session. */
 export interface Task {
-  session: KeptSession;
+  session: StoredSession;
   /** How many events to delete, by the numbers in the session's row. */
   events: number;
   /** How many rows to delete. */
@@ -45,7 +39,7 @@ export const onlySkipped = (skipped: number): BatchCounts => ({ done: { sessions
  */
 export interface Deletion {
   /** @returns undefined if there is nothing to do to the session. */
-  plan(session: KeptSession): Promise<Task | undefined> | Task | undefined;
+  plan(session: StoredSession): Promise<Task | undefined> | Task | undefined;
   /** Does a task that fits into one transaction. */
   delete(sql: Sql, task: Task): Promise<BatchCounts>;
   /** Does a task that does not fit in transactions of its own. */
@@ -136,7 +130,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   async walk(deletion: Deletion, { appName, ...way }: Omit<Walk, 'appName'> & Pick<Owner, 'appName'>): Promise<void> {
     for await (const app of this.#apps({ appName }, (sql, after) => nextApp(sql, after, 'sessions'))) {
       const walk = { appName: app, ...way };
-      const read = (after?: KeptSession) => this.read((sql) => walkedSessions(sql, walk, after, PAGE));
+      const read = (after?: StoredSession) => this.read((sql) => walkedSessions(sql, walk, after, PAGE));
       for await (const page of pagesOf(PAGE, read)) {
         if (!(await this.batches.mayBegin())) break;
         await this.deleteOf(deletion, page);
@@ -145,7 +139,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   }
 
   /** Applies a deletion to sessions, as many in one transaction as fit. */
-  async deleteOf(deletion: Deletion, sessions: readonly KeptSession[]): Promise<void> {
+  async deleteOf(deletion: Deletion, sessions: readonly StoredSession[]): Promise<void> {
     const { batches } = this;
     let batch: Task[] = [];
     let rows = 0;
@@ -260,9 +254,9 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
    *
    * @returns no session if it was skipped, or is gone.
    */
-  async lock(sql: Sql, { key }: Pick<KeptSession, 'key'>): Promise<{ locked?: KeptSession; skipped: number }> {
-    const locked = await lockKeptSession(sql, key);
+  async lock(sql: Sql, { key }: Pick<StoredSession, 'key'>): Promise<{ locked?: StoredSession; skipped: number }> {
+    const locked = await lockStoredSession(sql, key, { skipsLocked: true });
     if (locked && (!locked.isLeased || this.batches.includesLeased)) return { locked, skipped: 0 };
-    return { skipped: (locked ?? (await keptSession(sql, key))) ? 1 : 0 };
+    return { skipped: (locked ?? (await storedSession(sql, key))) ? 1 : 0 };
   }
 }

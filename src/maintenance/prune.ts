@@ -1,7 +1,8 @@
 import { oldTokens, removeTokens } from '../database/calls/retry-tokens.js';
 import { databaseTime } from '../database/statements/clock.js';
 import type { OwnedRows } from '../database/statements/owned-rows.js';
-import type { KeptSession, Walk } from '../database/statements/walk.js';
+import type { StoredSession } from '../database/statements/stored-session.js';
+import type { Walk } from '../database/statements/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
 import type { PruneOptions } from './options.js';
@@ -23,7 +24,7 @@ export async function prune(
   const now = await run.read(databaseTime);
   const before = (ms: number | undefined) => (ms === undefined ? undefined : now - ms);
   const [idleSince, createdUpTo, deletedUpTo] = [before(idleFor), before(sessionsOlderThan), before(deletedFor)];
-  const isSelected = ({ lastUpdateTime, touchedAt = 0, createTime, deletedAt }: KeptSession) =>
+  const isSelected = ({ lastUpdateTime, touchedAt = 0, createTime, deletedAt }: StoredSession) =>
     (idleSince === undefined || Math.max(lastUpdateTime, touchedAt) <= idleSince) &&
     (createdUpTo === undefined || createTime <= createdUpTo) &&
     (deletedUpTo === undefined || (deletedAt !== undefined && deletedAt <= deletedUpTo));
@@ -55,5 +56,5 @@ export async function prune(
 }
 
 /** @returns whether nobody continues the import of a session; undefined if it is not being imported. @param now by the database's clock. */
-const isAbandoned = ({ status, deletedAt }: KeptSession, now: number) =>
+const isAbandoned = ({ status, deletedAt }: StoredSession, now: number) =>
   status === 'importing' ? (deletedAt ?? now) <= now - ABANDONED_MS : undefined;

@@ -6,7 +6,7 @@ import { databaseTime } from '../database/statements/clock.js';
 import { firstOpenCall, openCallsOf, setOpenCalls } from '../database/statements/open-calls.js';
 import { stateThen } from '../database/statements/past.js';
 import { readAfter } from '../database/statements/session-reader.js';
-import { keptSession, type KeptSession } from '../database/statements/walk.js';
+import { storedSession, type StoredSession } from '../database/statements/stored-session.js';
 import { decodeEvent } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import type { MaintenanceResult } from '../model/results.js';
@@ -34,7 +34,7 @@ export async function trim(run: DeletionRun, options: TrimOptions): Promise<Main
     () => run.batches.result,
     async () => {
       if (!key) return run.walk(firstEvents, { appName, userId, by: 'key' });
-      const session = await run.read((sql) => keptSession(sql, key));
+      const session = await run.read((sql) => storedSession(sql, key));
       if (session) await run.deleteOf(firstEvents, [session]);
     },
   );
@@ -43,7 +43,7 @@ export async function trim(run: DeletionRun, options: TrimOptions): Promise<Main
 /** @returns the number of the session's first event before a number that is later than a time. */
 async function firstLater(
   sql: Sql,
-  { key, firstSeq }: KeptSession,
+  { key, firstSeq }: StoredSession,
   before: number,
   time: number,
 ): Promise<number | undefined> {
@@ -59,7 +59,7 @@ async function firstLater(
  * @param before only events before this number may be deleted; the others need not be read.
  * @returns the number of the first event to keep, at most `before`.
  */
-type FirstKept = (session: KeptSession, before: number, read: Run) => Promise<number> | number;
+type FirstKept = (session: StoredSession, before: number, read: Run) => Promise<number> | number;
 
 /** Deletes the first events of sessions. */
 class FirstEvents implements Deletion {
@@ -71,7 +71,7 @@ class FirstEvents implements Deletion {
     this.#firstKept = firstKept;
   }
 
-  async plan(session: KeptSession): Promise<Task | undefined> {
+  async plan(session: StoredSession): Promise<Task | undefined> {
     const firstKept = await this.#firstKeptOf(session, session.lastSeq + 1, this.#run.read);
     if (firstKept === undefined) return undefined;
     const events = firstKept - session.firstSeq;
@@ -79,7 +79,7 @@ class FirstEvents implements Deletion {
   }
 
   /** @returns undefined if no event is to be deleted. */
-  async #firstKeptOf(session: KeptSession, before: number, read: Run): Promise<number | undefined> {
+  async #firstKeptOf(session: StoredSession, before: number, read: Run): Promise<number | undefined> {
     if (session.deletedAt !== undefined) return undefined;
     const firstKept = await this.#firstKept(session, before, read);
     return firstKept > session.firstSeq ? firstKept : undefined;
@@ -105,7 +105,7 @@ class FirstEvents implements Deletion {
   }
 
   /** @returns the first events that one transaction deletes; undefined if there are none. */
-  async #dropped(sql: Sql, session: KeptSession, firstKept: number): Promise<Dropped | undefined> {
+  async #dropped(sql: Sql, session: StoredSession, firstKept: number): Promise<Dropped | undefined> {
     const { size } = this.#run.batches;
     const { key, lastSeq } = session;
     // The session may have been rewound since.
@@ -121,7 +121,7 @@ class FirstEvents implements Deletion {
   /** Deletes as many of a session's first events as fit into a transaction. */
   async #trim(
     sql: Sql,
-    session: KeptSession,
+    session: StoredSession,
     firstKept: number,
   ): Promise<BatchCounts & { firstSeq: number; isOver: boolean }> {
     const { locked, skipped } = await this.#run.lock(sql, session);

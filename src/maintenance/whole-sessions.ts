@@ -1,6 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { beginDeletion, deleteSessionRow } from '../database/statements/sessions.js';
-import { keptSession, type KeptSession } from '../database/statements/walk.js';
+import { storedSession, type StoredSession } from '../database/statements/stored-session.js';
 import { toolSessionsOf, type SessionKey } from '../model/keys.js';
 import { onlySkipped, type Deletion, type DeletionRun, type BatchCounts, type Task } from './deletion-run.js';
 import { dropFirst, numbersBefore } from './first-events.js';
@@ -10,27 +10,27 @@ type PartCounts = BatchCounts & { isOver: boolean };
 
 /** A session and those of its tools, under their locks; none if one of them must be left. */
 interface Locked {
-  sessions: readonly KeptSession[];
+  sessions: readonly StoredSession[];
   skipped: number;
 }
 
 /** Deletes sessions with everything that is stored of them, and with the sessions of their tools. */
 export class WholeSessions implements Deletion {
   readonly #run: DeletionRun;
-  readonly #isSelected: (session: KeptSession) => boolean;
+  readonly #isSelected: (session: StoredSession) => boolean;
 
-  constructor(run: DeletionRun, isSelected: (session: KeptSession) => boolean) {
+  constructor(run: DeletionRun, isSelected: (session: StoredSession) => boolean) {
     this.#run = run;
     this.#isSelected = isSelected;
   }
 
-  async plan(session: KeptSession): Promise<Task | undefined> {
+  async plan(session: StoredSession): Promise<Task | undefined> {
     if (!this.#isDue(session)) return undefined;
     let events = eventsOf(session);
     const sessions = [session.key];
     const { read, batches, isOfAllApps } = this.#run;
     for (const key of this.#toolsOf(session)) {
-      const tool = await read((sql) => keptSession(sql, key));
+      const tool = await read((sql) => storedSession(sql, key));
       // A dry run must not count it here and in its own app.
       if (!tool || (batches.isDryRun && isOfAllApps && this.#isDue(tool))) continue;
       events += eventsOf(tool);
@@ -67,16 +67,16 @@ export class WholeSessions implements Deletion {
   }
 
   /** An interrupted deletion is continued whatever the conditions: nobody else would finish it. */
-  #isDue(session: KeptSession): boolean {
+  #isDue(session: StoredSession): boolean {
     return session.status === 'ending' || this.#isSelected(session);
   }
 
-  #toolsOf({ key }: KeptSession): SessionKey[] {
+  #toolsOf({ key }: StoredSession): SessionKey[] {
     return toolSessionsOf(key, this.#run.toolApps);
   }
 
   /** Before the first event is deleted, so that nobody sees an incomplete session, even if this call is interrupted. */
-  async #begin(sql: Sql, session: KeptSession): Promise<Locked> {
+  async #begin(sql: Sql, session: StoredSession): Promise<Locked> {
     const locked = await this.#lock(sql, session);
     for (const each of locked.sessions) if (each.status !== 'ending') await beginDeletion(sql, each);
     return locked;
@@ -98,7 +98,7 @@ export class WholeSessions implements Deletion {
   }
 
   /** Locks a session, if it is still the same one and still meets the conditions, and those of its tools. */
-  async #lock(sql: Sql, session: KeptSession): Promise<Locked> {
+  async #lock(sql: Sql, session: StoredSession): Promise<Locked> {
     const { locked, skipped } = await this.#run.lock(sql, session);
     if (!locked || !this.#isDue(locked)) return { sessions: [], skipped };
     if (locked.incarnation !== session.incarnation) return { sessions: [], skipped: 1 };
@@ -112,4 +112,4 @@ export class WholeSessions implements Deletion {
   }
 }
 
-const eventsOf = ({ firstSeq, lastSeq }: KeptSession) => Math.max(0, lastSeq - firstSeq + 1);
+const eventsOf = ({ firstSeq, lastSeq }: StoredSession) => Math.max(0, lastSeq - firstSeq + 1);

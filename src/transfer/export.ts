@@ -9,8 +9,8 @@ import type { Sql } from '../database/dialects/dialect.js';
 import { pastChangeOf, recordedChanges, type RecordedChange } from '../database/statements/changes.js';
 import { loggedEventsOfSession, type LoggedEvent } from '../database/statements/logged-events.js';
 import type { OwnedRows, Reading } from '../database/statements/owned-rows.js';
-import { isWhole } from '../database/statements/stored-session.js';
-import { nextApp, walkedSessions, type KeptSession } from '../database/statements/walk.js';
+import { isWhole, storedSession, type StoredSession } from '../database/statements/stored-session.js';
+import { nextApp, walkedSessions } from '../database/statements/walk.js';
 import { labelsIn } from '../model/description.js';
 import { DamagedSessionError, type Damage } from '../model/errors.js';
 import { decode, decodeEvent, given } from '../model/json.js';
@@ -31,7 +31,7 @@ import type {
 } from '../model/records.js';
 import { transferredVersion } from './stored-artifacts.js';
 import { memoryPage, transferredMemories, type TransferredMemory } from '../memory/stored-memories.js';
-import { nextUserWithState, transferredSession, type TransferredSession } from './transferred-sessions.js';
+import { nextUserWithState } from './transferred-sessions.js';
 
 const deflate = promisify<string, ZlibOptions, Buffer>(deflateRaw);
 const inflate = promisify<Buffer, Buffer>(inflateRaw);
@@ -82,7 +82,7 @@ async function* exportApp(reading: Reading, appName: string, userId: string | un
     const found = await stateOf({ ...app, userId: user }, 'user');
     if (found.state.length > 0) yield { type: 'user', appName, userId: user, ...found };
   }
-  const sessions = (after?: KeptSession) =>
+  const sessions = (after?: StoredSession) =>
     run((sql) => walkedSessions(sql, { appName, userId, by: 'key' }, after, PAGE));
   for await (const page of pagesOf(PAGE, sessions)) for (const { key } of page) yield* exportSession(reading, key);
   yield* exportArtifacts(reading, appName, userId);
@@ -137,8 +137,8 @@ async function* exportArtifacts(
 type EventContent = Omit<EventRecord, 'type' | 'seq' | keyof SessionKey>;
 
 /** A session, while it is in memory. */
-interface StoredSession {
-  row: TransferredSession;
+interface ReadSession {
+  row: StoredSession;
   state: readonly StateEntry[];
   history: readonly RecordedChange[];
   /** Its events in order, as compressed JSON of `EventContent`. */
@@ -173,8 +173,8 @@ const packed = (json: string) => deflate(json, { level: constants.Z_BEST_SPEED }
 const unpacked = async <T>(batch: Buffer): Promise<T> => JSON.parse((await inflate(batch)).toString()) as T;
 
 /** @throws DamagedSessionError if an event is missing or cannot be read. */
-async function readSession(sql: Sql, key: SessionKey): Promise<StoredSession | undefined> {
-  const row = await transferredSession(sql, key);
+async function readSession(sql: Sql, key: SessionKey): Promise<ReadSession | undefined> {
+  const row = await storedSession(sql, key);
   if (!row || !isWhole(row)) return undefined;
   const state = await writtenState(sql, key, 'session');
   const history = await recordedChanges(sql, key);
@@ -198,7 +198,7 @@ async function readSession(sql: Sql, key: SessionKey): Promise<StoredSession | u
 }
 
 function sessionRecord(
-  { key, createTime, lastUpdateTime, firstSeq, lastSeq, deletedAt, forkedFrom, title, labels }: TransferredSession,
+  { key, createTime, lastUpdateTime, firstSeq, lastSeq, deletedAt, forkedFrom, title, labels }: StoredSession,
   state: readonly StateEntry[],
   history: readonly RecordedChange[],
 ): SessionRecord {

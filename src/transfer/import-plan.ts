@@ -1,7 +1,6 @@
-import { isWhole } from '../database/statements/stored-session.js';
+import { isWhole, type StoredSession } from '../database/statements/stored-session.js';
 import { AlreadyExistsError } from '../model/errors.js';
 import type { SessionRecord } from '../model/records.js';
-import type { TransferredSession } from './transferred-sessions.js';
 
 /** What an import does with sessions that are here. */
 export interface ImportRules {
@@ -14,7 +13,7 @@ export interface ImportRules {
 
 /** What the import needs to know of a session that is here. */
 export type ExistingSession = Pick<
-  TransferredSession,
+  StoredSession,
   'status' | 'createTime' | 'lastUpdateTime' | 'firstSeq' | 'lastSeq' | 'isLeased'
 > & {
   /** Whether its newest change is its import. */

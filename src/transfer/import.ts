@@ -8,6 +8,7 @@ import { creationChanges, recordChange, recordChanges } from '../database/statem
 import { encodedEvent } from '../database/statements/events.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
 import { deleteSessionRow, insertSession } from '../database/statements/sessions.js';
+import { lockStoredSession, storedSession, type StoredSession } from '../database/statements/stored-session.js';
 import { encodedState, writtenState } from '../database/statements/state.js';
 import type { KnownSession } from '../model/codec.js';
 import { mapTexts } from '../model/stored-texts.js';
@@ -28,11 +29,8 @@ import {
   hideImported,
   importedAs,
   isAsImported,
-  lockTransferred,
   showImported,
-  transferredSession,
   type DescribedSession,
-  type TransferredSession,
 } from './transferred-sessions.js';
 
 interface ImportMode extends Partial<ImportRules> {
@@ -253,11 +251,11 @@ export class Import {
     session.plan =
       plan ??
       session.plan ??
-      (await this.#call.read(async (sql) => this.#planOf(sql, session, await transferredSession(sql, session.key))));
+      (await this.#call.read(async (sql) => this.#planOf(sql, session, await storedSession(sql, session.key))));
     if (session.plan !== 'keep') this.#done.events += events.length;
   }
 
-  async #planOf(sql: Sql, { record }: Incoming, row: TransferredSession | undefined): Promise<ImportPlan> {
+  async #planOf(sql: Sql, { record }: Incoming, row: StoredSession | undefined): Promise<ImportPlan> {
     const { onExisting, force, isForeign } = this.#rules;
     const mustKnow = row && onExisting === 'replace' && !force;
     const isAsBefore = mustKnow ? await isAsImported(sql, row, { isNamedAnew: isForeign }) : false;
@@ -270,7 +268,7 @@ export class Import {
     { events, firstSeq, isLast }: { events: readonly NumberedEvent[]; firstSeq: number; isLast: boolean },
   ): Promise<ImportPlan> {
     const { key, incarnation, record } = session;
-    const row = await lockTransferred(sql, key);
+    const row = await lockStoredSession(sql, key);
     const isFirst = session.plan === undefined;
     const plan = session.plan ?? (await this.#planOf(sql, session, row));
     if (plan === 'keep') return plan;

@@ -1,34 +1,14 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { SESSION_WHERE, sessionValues, booleanOf, optionalTextOf, textOf } from '../database/sql/tables.js';
-import {
-  STORED_SESSION_COLUMNS,
-  storedSessionOf,
-  type StoredSession,
-  type StoredSessionRow,
-} from '../database/statements/stored-session.js';
+import { SESSION_WHERE, sessionValues, optionalTextOf, textOf } from '../database/sql/tables.js';
+import type { StoredSession } from '../database/statements/stored-session.js';
 import { setColumns } from '../database/statements/sessions.js';
 import type { SessionKey } from '../model/keys.js';
 
-/** A session's row, as exports have it. */
-export interface TransferredSession extends StoredSession {
-  title: string | null;
-  /** JSON, or null if it has none. */
-  labels: string | null;
-  /** Whether somebody holds its lease, by the database's clock. */
-  isLeased: boolean;
-}
-
 /** What an import writes into a session's row. */
 export type DescribedSession = Omit<
-  TransferredSession,
-  'incarnation' | 'origin' | 'status' | 'forkedFrom' | 'isLeased'
+  StoredSession,
+  'incarnation' | 'origin' | 'status' | 'forkedFrom' | 'isLeased' | 'touchedAt'
 >;
-
-const columnsOf = ({
-  tables,
-  dialect,
-}: Sql) => `${STORED_SESSION_COLUMNS}, title, ${tables.select.labels} as labels_json,
-  (lease_expires is not null and lease_expires > ${dialect.sql.now}) as leased`;
 
 /** @returns the next user of an app by id that has `user:` state; undefined if there is none. */
 export async function nextUserWithState(sql: Sql, appName: string, after: string): Promise<string | undefined> {
@@ -39,21 +19,8 @@ export async function nextUserWithState(sql: Sql, appName: string, after: string
   return row && textOf(row['user_id']);
 }
 
-/** @returns a session's row, deleted or not. */
-export async function transferredSession(sql: Sql, session: SessionKey): Promise<TransferredSession | undefined> {
-  const text = `select ${columnsOf(sql)} from ${sql.tables.sessions} where ${SESSION_WHERE}`;
-  const [row] = await sql.all<SessionRow>(text, sessionValues(session));
-  return row && transferredSessionOf(row);
-}
-
-/** Like `transferredSession`, and locks the row. */
-export async function lockTransferred(sql: Sql, session: SessionKey): Promise<TransferredSession | undefined> {
-  const row = await sql.dialect.operations.lockSession<SessionRow>(sql, session, { columns: columnsOf(sql) });
-  return row && transferredSessionOf(row);
-}
-
 /** What an import leaves in the last change that it records: what people had called the session then. */
-export const importedAs = ({ title, labels }: Pick<TransferredSession, 'title' | 'labels'>): string =>
+export const importedAs = ({ title, labels }: Pick<StoredSession, 'title' | 'labels'>): string =>
   JSON.stringify([title, labels]);
 
 /**
@@ -62,7 +29,7 @@ export const importedAs = ({ title, labels }: Pick<TransferredSession, 'title' |
  */
 export async function isAsImported(
   sql: Sql,
-  session: TransferredSession,
+  session: StoredSession,
   { isNamedAnew }: { isNamedAnew: boolean },
 ): Promise<boolean> {
   const { sessions, changes, select } = sql.tables;
@@ -106,19 +73,4 @@ export async function describeTransferred(sql: Sql, { key, ...session }: Describ
     ...{ first_seq: firstSeq, last_seq: lastSeq, create_time: createTime, last_update_time: lastUpdateTime },
     ...{ deleted_at: deletedAt ?? null, status: deletedAt === undefined ? 'active' : 'deleted', title, labels },
   });
-}
-
-interface SessionRow extends StoredSessionRow {
-  title: string | null;
-  labels_json: string | null;
-  leased: number | boolean;
-}
-
-function transferredSessionOf(row: SessionRow): TransferredSession {
-  return {
-    ...storedSessionOf(row),
-    title: optionalTextOf(row.title),
-    labels: optionalTextOf(row.labels_json),
-    isLeased: booleanOf(row.leased),
-  };
 }

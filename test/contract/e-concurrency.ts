@@ -1,12 +1,12 @@
-import { keptSession, lockKeptSession } from '../../src/database/statements/walk.js';
-import { lockTransferred } from '../../src/transfer/transferred-sessions.js';
+import { lockStoredSession, storedSession } from '../../src/database/statements/stored-session.js';
 import { randomUUID } from 'node:crypto';
 import type { Session } from '@google/adk';
 import { DeadlockException, LockMode } from '@mikro-orm/core';
 import { AdkSession } from '../../entities/index.js';
-import { EventLog, MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
+import { EventLog, MikroOrmSessionService, SessionMaintenance, type SessionKey } from '../../src/index.js';
 import { insertSession, lockSession, restoreRow } from '../../src/database/statements/sessions.js';
 import { Database } from '../../src/database/calls/database.js';
+import type { Sql } from '../../src/database/dialects/dialect.js';
 import { CONCURRENCY_RULES } from '../../packages/session-contract/src/concurrency-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { createDatabase } from '../support/servers.js';
@@ -74,7 +74,12 @@ concurrencySuite.own('E1', 'an append that fails takes no number', async ({ app,
 });
 
 /** What locks a session by its key: writes one by one and outside of events, maintenance, and an import. */
-const LOCKS = [lockSession, restoreRow, lockKeptSession, lockTransferred];
+const LOCKS: readonly ((sql: Sql, key: SessionKey) => Promise<unknown>)[] = [
+  lockSession,
+  restoreRow,
+  lockStoredSession,
+  (sql, key) => lockStoredSession(sql, key, { skipsLocked: true }),
+];
 
 concurrencySuite.own(
   'E1',
@@ -106,7 +111,7 @@ concurrencySuite.own(
           );
           found.push(locked !== undefined);
           // Passes over a row that is locked.
-          const free = await theirs!.transaction((other) => lockKeptSession(other, key));
+          const free = await theirs!.transaction((other) => lockStoredSession(other, key, { skipsLocked: true }));
           expect([i, free === undefined]).toEqual([i, locked !== undefined]);
         },
         // Otherwise InnoDB would lock the gap where the session was, and the creation would wait.
@@ -137,7 +142,7 @@ concurrencySuite.own(
         await expect(query(create, [key.appName, key.userId, key.sessionId], other)).rejects.toMatchObject({
           message: expect.stringMatching(/locked/),
         });
-        expect(await keptSession(sql, key)).toBeUndefined();
+        expect(await storedSession(sql, key)).toBeUndefined();
       });
     }
   },

@@ -10,8 +10,8 @@ import {
   stateThen,
   nextApp,
   findSummaries,
-  transferredSession,
-  type TransferredSession,
+  storedSession,
+  type StoredSession,
 } from '../../../src/internal.js';
 import { NO_TOKENS, addTokens, tokensOf } from '../../../src/conversation/tokens.js';
 import {
@@ -92,9 +92,9 @@ export interface ShownState {
 }
 
 export interface Conversation {
-  session: TransferredSession;
+  session: StoredSession;
   /** The sessions of other apps with the same user and id, the oldest first: its caller or its tools. */
-  others: TransferredSession[];
+  others: StoredSession[];
   lease: StoredLease | undefined;
   /** The numbers of the page's first and last event. */
   from: number;
@@ -187,8 +187,8 @@ export class Reading {
   }
 
   /** @returns the row of a session, soft-deleted or not, or undefined. */
-  session(key: SessionKey): Promise<TransferredSession | undefined> {
-    return this.#read((sql) => transferredSession(sql, key));
+  session(key: SessionKey): Promise<StoredSession | undefined> {
+    return this.#read((sql) => storedSession(sql, key));
   }
 
   /** @returns the JSON of an event, or undefined. */
@@ -215,8 +215,8 @@ export class Reading {
   }
 
   /** Searches some apps by name, with `toolApps` only for tools and callers. None for a visitor of one app. */
-  async #others(key: SessionKey, scope: StudioScope): Promise<TransferredSession[]> {
-    const found: TransferredSession[] = [];
+  async #others(key: SessionKey, scope: StudioScope): Promise<StoredSession[]> {
+    const found: StoredSession[] = [];
     if (scope.appName !== undefined) return found;
     let after = '';
     for (let n = 0; n < PAGE; n++) {
@@ -232,7 +232,7 @@ export class Reading {
   }
 
   async #entries(
-    session: TransferredSession,
+    session: StoredSession,
     request: ReadEventsRequest,
   ): Promise<Pick<Conversation, 'from' | 'upTo' | 'entries'>> {
     // The events of a soft-deleted session cannot be read until it is restored.
@@ -259,7 +259,7 @@ export class Reading {
   }
 
   /** @param at shows the session's own state as it was after this event; state of user and app is always the current one. */
-  async #state(session: TransferredSession, scope: StudioScope, at: number | undefined): Promise<ShownState> {
+  async #state(session: StoredSession, scope: StudioScope, at: number | undefined): Promise<ShownState> {
     const { key } = session;
     const isFar = at !== undefined && at < session.lastSeq && at - session.firstSeq >= MOST_REPLAYED;
     const past =
@@ -352,7 +352,7 @@ function writerOf({ session, seq, timestamp, json }: WritingEvent): ShownValue['
   return { session, seq, timestamp, author: typeof author === 'string' ? author : '' };
 }
 
-function requestOf({ lastSeq }: TransferredSession, { before, after, at }: Part): ReadEventsRequest {
+function requestOf({ lastSeq }: StoredSession, { before, after, at }: Part): ReadEventsRequest {
   if (before !== undefined) return { before, limit: EVENTS };
   if (after !== undefined) return { after, limit: EVENTS };
   // An event among the newest is shown on the newest page, which is the page that visitors know.

@@ -19,15 +19,7 @@ import {
 } from '../sql/tables.js';
 import { recordChange, recordDeletion } from './changes.js';
 import { countRows } from './count.js';
-import {
-  FORK_COLUMNS,
-  STORED_SESSION_COLUMNS,
-  isWhole,
-  storedSessionOf,
-  type SessionHead,
-  type StoredSession,
-  type StoredSessionRow,
-} from './stored-session.js';
+import { FORK_COLUMNS, isWhole, lockStoredSession, type SessionHead, type StoredSession } from './stored-session.js';
 
 /** A session's row that was read. */
 export interface ReadHead extends SessionHead {
@@ -237,10 +229,8 @@ export async function beginDeletion(sql: Sql, session: StoredSession): Promise<v
  * @returns the row as it was; undefined if there is no session, if its permanent deletion has begun, or if its import has not ended.
  */
 export async function restoreRow(sql: Sql, session: SessionKey): Promise<StoredSession | undefined> {
-  const columns = STORED_SESSION_COLUMNS;
   await noteIfBehind(sql, session);
-  const row = await sql.dialect.operations.lockSession<StoredSessionRow>(sql, session, { columns });
-  const stored = row && storedSessionOf(row);
+  const stored = await lockStoredSession(sql, session);
   if (!stored || !isWhole(stored)) return undefined;
   if (stored.status === 'deleted') {
     const text = `update ${sql.tables.sessions} set deleted_at = null, status = 'active' where ${SESSION_WHERE}`;

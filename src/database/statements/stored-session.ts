@@ -1,7 +1,11 @@
 import type { ForkedFrom, SessionKey } from '../../model/keys.js';
+import type { Sql } from '../dialects/dialect.js';
 import {
   SESSION_COLUMNS,
+  SESSION_WHERE,
+  booleanOf,
   sessionKeyOf,
+  sessionValues,
   type SessionKeyRow,
   numberOf,
   optionalNumberOf,
@@ -41,6 +45,13 @@ export interface StoredSession extends SessionHead {
   deletedAt: number | undefined;
   /** Undefined unless it is a fork. */
   forkedFrom: ForkedFrom | undefined;
+  title: string | null;
+  /** JSON, or null if it has none. */
+  labels: string | null;
+  /** Whether somebody holds its lease, by the database's clock. */
+  isLeased: boolean;
+  /** When somebody last changed it other than by an event, by the database's clock, in ms. */
+  touchedAt: number | undefined;
 }
 
 /** The columns of `storedSessionOf`. */
@@ -54,6 +65,10 @@ export interface StoredSessionRow extends SessionKeyRow, ForkRow {
   created: number | string;
   updated: number | string;
   deleted: number | string | null;
+  touched: number | string | null;
+  title: string | null;
+  labels_json: string | null;
+  leased: number | boolean;
 }
 
 export const FORK_COLUMNS = 'forked_from, forked_seq, forked_root';
@@ -72,8 +87,12 @@ export function forkedFromOf(row: ForkRow): ForkedFrom | undefined {
   return { sessionId, at: optionalNumberOf(row.forked_seq) ?? 0, ...(root !== null && { root }) };
 }
 
-export const STORED_SESSION_COLUMNS = `${SESSION_COLUMNS}, incarnation, origin, status, first_seq, last_seq, create_time as created,
-    last_update_time as updated, deleted_at as deleted, ${FORK_COLUMNS}`;
+export const storedSessionColumns = ({
+  tables,
+  dialect,
+}: Sql) => `${SESSION_COLUMNS}, incarnation, origin, status, first_seq, last_seq, create_time as created,
+    last_update_time as updated, deleted_at as deleted, touched_at as touched, ${FORK_COLUMNS}, title,
+    ${tables.select.labels} as labels_json, (lease_expires is not null and lease_expires > ${dialect.sql.now}) as leased`;
 
 export function storedSessionOf(row: StoredSessionRow): StoredSession {
   return {
@@ -87,5 +106,32 @@ export function storedSessionOf(row: StoredSessionRow): StoredSession {
     lastUpdateTime: numberOf(row.updated),
     deletedAt: optionalNumberOf(row.deleted),
     forkedFrom: forkedFromOf(row),
+    title: optionalTextOf(row.title),
+    labels: optionalTextOf(row.labels_json),
+    isLeased: booleanOf(row.leased),
+    touchedAt: optionalNumberOf(row.touched),
   };
+}
+
+/** @returns a session's row, deleted or not; undefined if there is none. */
+export async function storedSession(sql: Sql, key: SessionKey): Promise<StoredSession | undefined> {
+  const text = `select ${storedSessionColumns(sql)} from ${sql.tables.sessions} where ${SESSION_WHERE}`;
+  const [row] = await sql.all<StoredSessionRow>(text, sessionValues(key));
+  return row && storedSessionOf(row);
+}
+
+/**
+ * Takes a session's lock, only by its primary key: by a range InnoDB would also lock the gaps between rows, where others write.
+ *
+ * @param options.skipsLocked whether not to wait if somebody else has the lock.
+ * @returns undefined if there is no such session, or if it is skipped.
+ */
+export async function lockStoredSession(
+  sql: Sql,
+  key: SessionKey,
+  { skipsLocked = false } = {},
+): Promise<StoredSession | undefined> {
+  const lock = { columns: storedSessionColumns(sql), skipsLocked };
+  const row = await sql.dialect.operations.lockSession<StoredSessionRow>(sql, key, lock);
+  return row && storedSessionOf(row);
 }

@@ -1,21 +1,7 @@
-import type { SessionKey } from '../../model/keys.js';
 import type { Sql } from '../dialects/dialect.js';
 import { keysetAfter } from '../sql/keyset.js';
-import { SESSION_WHERE, sessionValues, booleanOf, optionalNumberOf, optionalTextOf } from '../sql/tables.js';
-import {
-  STORED_SESSION_COLUMNS,
-  storedSessionOf,
-  type StoredSession,
-  type StoredSessionRow,
-} from './stored-session.js';
-
-/** A session's row, as maintenance sees it. */
-export interface KeptSession extends StoredSession {
-  /** Whether somebody holds its lease, by the database's clock. */
-  isLeased: boolean;
-  /** When somebody last changed it other than by an event, by the database's clock, in ms. */
-  touchedAt: number | undefined;
-}
+import { optionalTextOf } from '../sql/tables.js';
+import { storedSessionColumns, storedSessionOf, type StoredSession, type StoredSessionRow } from './stored-session.js';
 
 /** A table in which to look for apps. */
 type AppTable =
@@ -30,9 +16,6 @@ export interface Walk {
   /** With `update`, only sessions that were updated at this time or earlier, in ms. */
   upTo?: number;
 }
-
-const columnsOf = ({ dialect }: Sql) =>
-  `${STORED_SESSION_COLUMNS}, touched_at as touched, (lease_expires is not null and lease_expires > ${dialect.sql.now}) as leased`;
 
 /**
  * Walks from app to app by the primary key, with one search of the index for each. An index by user only, or by time only, would be
@@ -55,43 +38,25 @@ export async function nextApp(sql: Sql, after: string, ...tables: readonly AppTa
 export async function walkedSessions(
   sql: Sql,
   walk: Walk,
-  after: KeptSession | undefined,
+  after: StoredSession | undefined,
   limit: number,
-): Promise<KeptSession[]> {
+): Promise<StoredSession[]> {
   const { columns, where, values } = orderOf(walk);
   const last = after && columns.map((column) => COLUMNS[column](after));
   const keyset = last && keysetAfter(columns, last);
-  const rows = await sql.all<KeptRow>(
-    `select ${columnsOf(sql)} from ${sql.tables.sessions}
+  const rows = await sql.all<StoredSessionRow>(
+    `select ${storedSessionColumns(sql)} from ${sql.tables.sessions}
       where ${where}${keyset ? ` and ${keyset.where}` : ''} order by ${columns.join(', ')} limit ?`,
     [...values, ...(keyset?.values ?? []), limit],
   );
-  return rows.map(keptSessionOf);
-}
-
-/** @returns a session's row; undefined if there is none. */
-export async function keptSession(sql: Sql, key: SessionKey): Promise<KeptSession | undefined> {
-  const text = `select ${columnsOf(sql)} from ${sql.tables.sessions} where ${SESSION_WHERE}`;
-  const [row] = await sql.all<KeptRow>(text, sessionValues(key));
-  return row && keptSessionOf(row);
-}
-
-/**
- * Takes a session's lock, only by its primary key: by a range InnoDB would also lock the gaps between rows, where others write.
- *
- * @returns undefined if there is no such session, or if somebody else has the lock.
- */
-export async function lockKeptSession(sql: Sql, key: SessionKey): Promise<KeptSession | undefined> {
-  const lock = { columns: columnsOf(sql), skipsLocked: true };
-  const row = await sql.dialect.operations.lockSession<KeptRow>(sql, key, lock);
-  return row && keptSessionOf(row);
+  return rows.map(storedSessionOf);
 }
 
 /** The columns that walks are ordered by, and their values. */
 const COLUMNS = {
-  user_id: ({ key }: KeptSession) => key.userId,
-  session_id: ({ key }: KeptSession) => key.sessionId,
-  last_update_time: ({ lastUpdateTime }: KeptSession) => lastUpdateTime,
+  user_id: ({ key }: StoredSession) => key.userId,
+  session_id: ({ key }: StoredSession) => key.sessionId,
+  last_update_time: ({ lastUpdateTime }: StoredSession) => lastUpdateTime,
 };
 
 type Column = keyof typeof COLUMNS;
@@ -106,15 +71,3 @@ function orderOf({ appName, userId, by, upTo = 1e308 }: Walk): { columns: Column
     values: [appName, upTo],
   };
 }
-
-interface KeptRow extends StoredSessionRow {
-  leased: number | boolean;
-  /** A double, as a number or as text. */
-  touched: number | string | null;
-}
-
-const keptSessionOf = (row: KeptRow): KeptSession => ({
-  ...storedSessionOf(row),
-  isLeased: booleanOf(row.leased),
-  touchedAt: optionalNumberOf(row.touched),
-});

@@ -7,7 +7,7 @@ import {
   MikroOrmSessionService,
 } from '../../../../src/index.js';
 import { counted, quoted } from '../../../studio/src/operations/words.js';
-import { Database, transferredSession } from '../../../../src/internal.js';
+import { Database, storedSession } from '../../../../src/internal.js';
 import { UsageError } from '../errors.js';
 import type { SessionWork } from '../run.js';
 
@@ -44,7 +44,7 @@ async function rewindQuestion(
   key: SessionKey,
   point: HistoryPoint,
 ): Promise<string> {
-  const row = await new Database(em).reader('rewind')((sql) => transferredSession(sql, key));
+  const row = await new Database(em).reader('rewind')((sql) => storedSession(sql, key));
   const session = await service.getSession(key);
   if (!session || !row) throw new SessionNotFoundError(key.sessionId);
   const { events } = session;

@@ -1,4 +1,4 @@
-import { Database, nextApp, transferredSession } from '../../../../src/internal.js';
+import { Database, nextApp, storedSession } from '../../../../src/internal.js';
 import {
   type LogCursor,
   EventLog,
@@ -119,7 +119,7 @@ export const show: SessionWork<{ numRecentEvents?: number }> = async ({ em, code
   const session = await new MikroOrmSessionService(em, codec).getSession({ ...key, config });
   if (!session) throw new SessionNotFoundError(sessionId);
   const read = new Database(em).reader('show');
-  const row = await read((sql) => transferredSession(sql, key));
+  const row = await read((sql) => storedSession(sql, key));
   const title = row?.title ?? undefined;
   const first = (row?.lastSeq ?? session.events.length) - session.events.length + 1;
   await terminal.result({ ...session, title }, () => [

@@ -1,7 +1,7 @@
 import { labelsIn } from '../../../../src/model/description.js';
 import { SessionNotFoundError } from '../../../../src/index.js';
 import { decode, isRecord } from '../../../../src/model/json.js';
-import type { TransferredSession } from '../../../../src/internal.js';
+import type { StoredSession } from '../../../../src/internal.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import { eventNumber, notFound, type Visit } from '../visit.js';
@@ -15,7 +15,7 @@ interface Change {
   /** Whether it applies to soft-deleted sessions, and only to them. */
   isOfDeleted?: boolean;
   /** Says what will happen, and has the fields of the form. */
-  fields: (session: TransferredSession, visit: Visit) => Content | Promise<Content>;
+  fields: (session: StoredSession, visit: Visit) => Content | Promise<Content>;
   /** Absent if the fields have buttons, which confirm the change. */
   button?: string;
   /** Whether it deletes something. */
@@ -148,7 +148,7 @@ export async function changed(
 async function formPage(
   visit: Visit,
   { title, fields, button, isDangerous }: Change,
-  session: TransferredSession,
+  session: StoredSession,
 ): Promise<Response> {
   const { links, path } = visit;
   const { key } = session;
