@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { CommonOptions, ErrorContext, LogCursor } from '../../../src/index.js';
+import type { CommonOptions, ErrorContext, LogCursor, SessionKey } from '../../../src/index.js';
 import type { StudioScope } from './guard.js';
 import type { Prices } from './operations/prices.js';
 
@@ -29,6 +29,12 @@ export interface StudioOptions extends Pick<CommonOptions, 'codec' | 'maxDecoded
    * a form (contract H5, K3, K4, K6).
    */
   allowChanges?: boolean;
+  /**
+   * Is called when a visitor has answered a call, with the call's session, for example to run the agent: `runTurn(services, { key,
+   * agent })`. The page does not wait for it; what it throws is reported to `onError`. If the process ends first,
+   * `findAnsweredCalls` still finds the answer.
+   */
+  onAnswer?: (session: SessionKey) => unknown;
   /** As for `MikroOrmSessionService`: what a visitor deletes, restores or rewinds includes the sessions of these tools. */
   toolApps?: readonly string[];
   /** What the tokens of models cost, by model. Then the statistics show the cost of each day. */

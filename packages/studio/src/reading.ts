@@ -22,10 +22,10 @@ import {
   type CommonOptions,
   type ReadEventsRequest,
   MikroOrmSessionService,
-  type MikroOrmSessionServiceOptions,
 } from '../../../src/index.js';
 import type { TokenCounts } from '../../../src/conversation/tokens.js';
 import type { CodecOptions } from '../../../src/model/options.js';
+import type { StudioOptions } from './options.js';
 import { decode, decodeEvent, given, isRecord } from '../../../src/model/json.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import { rangeIn } from '../../../src/model/pages.js';
@@ -122,15 +122,18 @@ export class Reading {
   readonly options: Pick<CommonOptions, 'onError' | 'telemetry'> & CodecOptions;
   readonly #read: Run;
   readonly #toolApps: readonly string[] | undefined;
+  readonly #onAnswer: StudioOptions['onAnswer'];
 
   constructor(
     readonly em: EntityManager,
     {
       toolApps,
+      onAnswer,
       ...options
-    }: Pick<CommonOptions, 'onError' | 'telemetry'> & CodecOptions & Pick<MikroOrmSessionServiceOptions, 'toolApps'>,
+    }: Pick<CommonOptions, 'onError' | 'telemetry'> & CodecOptions & Pick<StudioOptions, 'toolApps' | 'onAnswer'>,
   ) {
     this.options = options;
+    this.#onAnswer = onAnswer;
     this.#toolApps = toolApps;
     this.service = new MikroOrmSessionService(em, {
       ...options,
@@ -144,6 +147,14 @@ export class Reading {
     this.log = new EventLog(em, options);
     this.database = new Database(em, options);
     this.#read = this.database.reader('studio');
+  }
+
+  /** Tells the host that a visitor has answered a call, without waiting for what it does. */
+  answered(key: SessionKey): void {
+    const call = async () => {
+      await this.#onAnswer?.({ ...key });
+    };
+    call().catch((error: unknown) => this.database.report(error, { operation: 'onAnswer', key }));
   }
 
   /** @returns a page of the visible apps, and one more if another page follows. */

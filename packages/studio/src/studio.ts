@@ -41,6 +41,7 @@ const checkOptions = object<StudioOptions>({
   toolApps: TOOL_APPS,
   prices: somePrices,
   readers: aFunction,
+  onAnswer: aFunction,
   onError: aFunction,
   ...CODEC_OPTIONS,
 });

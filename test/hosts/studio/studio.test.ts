@@ -596,7 +596,14 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await ofBob.get(query('/waiting', { app })))).toContain('Nothing waits');
     expect((await ofBob.get(query('/waiting', { app, user: 'ada' }))).status).toBe(404);
 
-    const changing = await served.studio({ allowChanges: true });
+    const answered: unknown[] = [];
+    const failures: unknown[] = [];
+    const onAnswer = (key: object) => {
+      answered.push(key);
+      throw new Error('The worker is away.');
+    };
+    const onError = (error: unknown) => void failures.push(error);
+    const changing = await served.studio({ allowChanges: true, onAnswer, onError });
     const [path = '', other = '', input = ''] = linksOf(await changing.get(query('/waiting', { app })), '/answer');
     expect((await site.get(path)).status).toBe(403);
     const send = async (path: string, answer: Record<string, string>) => {
@@ -623,6 +630,8 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(second.status).toBe(409);
     expect(shown(second)).toContain('has an answer to this call already');
     expect(await rows()).toHaveLength(4);
+    expect(answered).toEqual([{ appName: app, userId: 'ada', sessionId: 's' }]);
+    expect(failures).toEqual([new Error('The worker is away.')]);
     expect(shown(await changing.get(query('/waiting', { app })))).not.toContain('ask_user');
 
     // Nothing is chosen, and rejecting is as easy as approving.

@@ -96,6 +96,7 @@ export async function storeAnswer(visit: Visit, form: URLSearchParams): Promise<
   if (!handle) throw notFound();
   const event = createEvent({ author: 'user', content: { role: 'user', parts: [{ functionResponse }] } });
   await reading.service.appendEvent({ session: handle, event });
+  reading.answered(session);
   return links.ofSession('/session', session);
 }
 
