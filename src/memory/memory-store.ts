@@ -8,6 +8,7 @@ import type { SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';
 import { mapTexts, Undecodable, type StoredTexts } from '../model/stored-texts.js';
 import {
+  MARK_WHERE,
   MEMORY_COLUMNS,
   MEMORY_WHERE,
   decodedBytes,
@@ -219,9 +220,6 @@ export async function rememberedElsewhere(sql: Sql, session: SessionKey, ids: re
     }
   return found;
 }
-
-/** Selects marks of one memory: of its session, and of all. */
-const MARK_WHERE = `${WHERE_OWNER} and session_id in (?, '') and memory_id = ?`;
 
 /** @returns the memories that nobody has forgotten (contract Q9). */
 export async function withoutForgotten(sql: Sql, memories: readonly NewMemory[]): Promise<NewMemory[]> {

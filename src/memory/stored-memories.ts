@@ -63,6 +63,14 @@ export interface TransferredMemory extends MemoryTexts {
   model: string | undefined;
 }
 
+/** The mark of a memory that was forgotten: in all sessions if that of its key is empty. */
+export interface ForgottenMemory {
+  key: MemoryKey;
+  createTime: number;
+  /** A memory has some. */
+  data?: undefined;
+}
+
 export const MEMORY_COLUMNS = `${SESSION_COLUMNS}, memory_id`;
 /** Finds one memory; takes `memoryValues`. */
 export const MEMORY_WHERE = `${SESSION_WHERE} and memory_id = ?`;
@@ -80,6 +88,27 @@ export const memoryKeyOf = (row: MemoryKeyRow): MemoryKey => ({
 
 const CONTENT = ['seq', 'time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
 
+/** Finds the marks of one memory, of its session and of all; takes `memoryValues`. */
+export const MARK_WHERE = `app_name = ? and user_id = ? and session_id in (?, '') and memory_id = ?`;
+
+const IN_ORDER = ['user_id', 'session_id', 'memory_id'];
+
+/** Reads the next marks of an app, or of one user in it, by their keys. */
+export async function markPage(
+  sql: Sql,
+  owner: { appName: string; userId?: string | undefined },
+  after: MemoryKey | undefined,
+  limit: number,
+): Promise<ForgottenMemory[]> {
+  const { where, values } = ownedAfter(owner, IN_ORDER, after && [after.userId, after.sessionId, after.memoryId]);
+  const rows = await sql.all<MemoryKeyRow & { create_time: number | string }>(
+    `select ${MEMORY_COLUMNS}, create_time from ${sql.tables.forgottenMemories}
+      where ${where} order by ${IN_ORDER.join(', ')} limit ?`,
+    [...values, limit],
+  );
+  return rows.map((row) => ({ key: memoryKeyOf(row), createTime: numberOf(row.create_time) }));
+}
+
 /** Reads the next memories of an app, or of one user in it, by their keys, with their texts as they are stored. */
 export async function memoryPage(
   sql: Sql,
@@ -87,9 +116,8 @@ export async function memoryPage(
   after: MemoryKey | undefined,
   limit: number,
 ): Promise<TransferredMemory[]> {
-  const columns = ['user_id', 'session_id', 'memory_id'];
-  const { where, values } = ownedAfter(owner, columns, after && [after.userId, after.sessionId, after.memoryId]);
-  return memoriesWhere(sql, `${where} order by ${columns.join(', ')} limit ?`, [...values, limit]);
+  const { where, values } = ownedAfter(owner, IN_ORDER, after && [after.userId, after.sessionId, after.memoryId]);
+  return memoriesWhere(sql, `${where} order by ${IN_ORDER.join(', ')} limit ?`, [...values, limit]);
 }
 
 /** @returns those of the memories that have a vector, in no order, with their texts as they are stored. */
@@ -239,7 +267,7 @@ export async function recodeMemory(
 /**
  * Writes a memory of an export, for a transaction. If a memory with the same key exists, the one that was added later stays.
  *
- * @returns false if the same memory or a later one is stored.
+ * @returns false if the same memory or a later one is stored, or if it was forgotten since it was added.
  */
 export async function importMemory(sql: Sql, memory: TransferredMemory): Promise<boolean> {
   const { memories } = sql.tables;
@@ -249,6 +277,8 @@ export async function importMemory(sql: Sql, memory: TransferredMemory): Promise
     memoryValues(key),
   );
   if (stored && numberOf(stored.create_time) >= createTime) return false;
+  const mark = `select create_time from ${sql.tables.forgottenMemories} where ${MARK_WHERE} and create_time >= ? limit 1`;
+  if ((await sql.all(mark, [...memoryValues(key), createTime])).length > 0) return false;
   await sql.dialect.limits?.refuseTooLarge(sql, 'A memory', data, words, embedding);
   const content = [seq, time, createTime, settles, expires, words, model, embedding, data].map(
     (value) => value ?? null,
@@ -265,6 +295,20 @@ export async function importMemory(sql: Sql, memory: TransferredMemory): Promise
     [...memoryValues(key), ...content],
   );
   return true;
+}
+
+/** Writes a mark of an export, for a transaction, and forgets the memory, unless it was added later. */
+export async function importMark(sql: Sql, { key, createTime }: ForgottenMemory): Promise<void> {
+  const { memories, forgottenMemories } = sql.tables;
+  const where = key.sessionId === '' ? `app_name = ? and user_id = ? and memory_id = ?` : MEMORY_WHERE;
+  const values = key.sessionId === '' ? [key.appName, key.userId, key.memoryId] : memoryValues(key);
+  await sql.run(`delete from ${memories} where ${where} and create_time <= ?`, [...values, createTime]);
+  if ((await sql.all(`select memory_id from ${memories} where ${where} limit 1`, values)).length > 0) return;
+  await sql.run(
+    `insert into ${forgottenMemories} (${MEMORY_COLUMNS}, create_time) values (?, ?, ?, ?, ?)
+      ${sql.dialect.sql.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`,
+    [...memoryValues(key), createTime],
+  );
 }
 
 interface MemoryRow extends MemoryKeyRow {

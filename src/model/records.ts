@@ -125,6 +125,18 @@ export interface MemoryRecord extends SessionKey {
   data: Record<string, unknown>;
 }
 
+/** That a memory was forgotten. */
+export interface ForgottenRecord extends SessionKey {
+  type: 'forgotten';
+  /** Empty if it was for all users of the app. */
+  userId: string;
+  /** Empty if it was forgotten in all sessions. */
+  sessionId: string;
+  memoryId: string;
+  /** When, in ms since 1970. */
+  createTime: number;
+}
+
 /** A row of one of the host's own tables (`owned`), in the export of a person. Imports leave it out. */
 export interface HostRecord {
   type: 'owned';
@@ -138,10 +150,10 @@ export interface HostRecord {
 
 /**
  * A line of an export: JSON with what is stored of an app, a user, a session, an event, a version of an artifact, a part of its
- * content, or a memory. Keep it whole: `importSessions` reads its other properties, too.
+ * content, a memory, or that one was forgotten. Keep it whole: `importSessions` reads its other properties, too.
  */
 export interface TransferRecord {
-  type: 'app' | 'user' | 'session' | 'event' | 'artifact' | 'part' | 'memory' | 'owned';
+  type: 'app' | 'user' | 'session' | 'event' | 'artifact' | 'part' | 'memory' | 'forgotten' | 'owned';
   appName: string;
   /** Absent for the state of an app. */
   userId?: string;
@@ -157,4 +169,5 @@ export type ExportRecord =
   | ArtifactRecord
   | ArtifactPartRecord
   | MemoryRecord
+  | ForgottenRecord
   | HostRecord;

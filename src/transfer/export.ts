@@ -23,6 +23,7 @@ import type {
   ArtifactPartRecord,
   ArtifactRecord,
   EventRecord,
+  ForgottenRecord,
   MemoryRecord,
   SessionRecord,
   StateChangeRecord,
@@ -30,7 +31,13 @@ import type {
   ExportRecord,
 } from '../model/records.js';
 import { transferredVersion } from './stored-artifacts.js';
-import { memoryPage, transferredMemories, type TransferredMemory } from '../memory/stored-memories.js';
+import {
+  markPage,
+  memoryPage,
+  transferredMemories,
+  type ForgottenMemory,
+  type TransferredMemory,
+} from '../memory/stored-memories.js';
 import { nextUserWithState } from './transferred-sessions.js';
 
 const deflate = promisify<string, ZlibOptions, Buffer>(deflateRaw);
@@ -38,7 +45,7 @@ const inflate = promisify<Buffer, Buffer>(inflateRaw);
 
 /** What to export, and how. A session must meet all conditions. */
 
-const APP_TABLES = ['sessions', 'userStates', 'appStates', 'artifacts', 'memories'] as const;
+const APP_TABLES = ['sessions', 'userStates', 'appStates', 'artifacts', 'memories', 'forgottenMemories'] as const;
 
 /** How many sessions one query reads. */
 const PAGE = 200;
@@ -94,7 +101,7 @@ async function* exportMemories(
   reading: Reading,
   appName: string,
   userId: string | undefined,
-): AsyncGenerator<MemoryRecord> {
+): AsyncGenerator<MemoryRecord | ForgottenRecord> {
   const memories = (after?: TransferredMemory) =>
     reading.run(async (sql) =>
       transferredMemories(sql.texts, await memoryPage(sql, { appName, userId }, after?.key, PAGE)),
@@ -110,6 +117,9 @@ async function* exportMemories(
         data: decode(data)?.value as Record<string, unknown>,
       };
   }
+  const marks = (after?: ForgottenMemory) => reading.run((sql) => markPage(sql, { appName, userId }, after?.key, PAGE));
+  for await (const page of pagesOf(PAGE, marks))
+    for (const { key, createTime } of page) yield { type: 'forgotten', ...key, createTime };
 }
 
 /** Has one version in memory at a time. */

@@ -23,7 +23,13 @@ import { byScope, prefixed, type StateEntry } from '../model/state.js';
 import { planOf, type ImportPlan, type ImportRules } from './import-plan.js';
 import { storableRecord, type NumberedEvent, type StorableRecord } from './records.js';
 import { encodedImport, importVersion, nameOf } from './stored-artifacts.js';
-import { encodedMemory, importMemory, type TransferredMemory } from '../memory/stored-memories.js';
+import {
+  encodedMemory,
+  importMark,
+  importMemory,
+  type ForgottenMemory,
+  type TransferredMemory,
+} from '../memory/stored-memories.js';
 import {
   describeTransferred,
   hideImported,
@@ -82,8 +88,8 @@ export class Import {
   /** The version whose parts follow. */
   #artifact: ImportedArtifact | undefined;
   #parts: Buffer[] = [];
-  /** The memories that will be written together. */
-  #memories: TransferredMemory[] = [];
+  /** The memories, and marks of forgotten ones, that will be written together. */
+  #memories: (TransferredMemory | ForgottenMemory)[] = [];
 
   constructor(call: CallInParts, mode: ImportMode) {
     this.#call = call;
@@ -107,9 +113,9 @@ export class Import {
       this.#addPart(storable, number);
     } else if (storable.type === 'owned') {
       // The host's own tables are the host's to fill.
-    } else if (storable.type === 'memory') {
+    } else if (storable.type === 'memory' || storable.type === 'forgotten') {
       if (this.#memories.length === 0 || this.#memories.length >= this.#batchSize) await this.end();
-      this.#memories.push(storable.memory);
+      this.#memories.push(storable.type === 'memory' ? storable.memory : storable.mark);
     } else {
       await this.end();
       if (storable.type === 'session') this.#session = incoming(storable);
@@ -185,12 +191,16 @@ export class Import {
     await this.end();
   }
 
-  async #writeMemories(memories: readonly TransferredMemory[]): Promise<void> {
+  async #writeMemories(memories: readonly (TransferredMemory | ForgottenMemory)[]): Promise<void> {
     if (memories.length === 0) return;
     const written = await this.#transaction(async (sql) => {
-      const encoded = mapTexts(memories, (memory) => ({ ...memory, ...encodedMemory(sql.texts, memory.key, memory) }));
+      const encoded = mapTexts(memories, (memory) =>
+        memory.data === undefined ? memory : { ...memory, ...encodedMemory(sql.texts, memory.key, memory) },
+      );
       let written = 0;
-      for (const memory of encoded) if (await importMemory(sql, memory)) written++;
+      for (const memory of encoded)
+        if (memory.data === undefined) await importMark(sql, memory);
+        else if (await importMemory(sql, memory)) written++;
       return written;
     });
     this.#done.memories += written ?? 0;

@@ -31,6 +31,7 @@ import type {
   EventRecord,
   HostRecord,
   MemoryRecord,
+  ForgottenRecord,
   SessionRecord,
   StateChangeRecord,
   StateRecord,
@@ -38,7 +39,7 @@ import type {
   UserRecord,
 } from '../model/records.js';
 import type { VersionKey } from '../artifacts/stored-version.js';
-import { aContent, type TransferredMemory } from '../memory/stored-memories.js';
+import { aContent, type ForgottenMemory, type MemoryKey, type TransferredMemory } from '../memory/stored-memories.js';
 
 /** A record that can be stored. `owner` has empty names if the state does not belong to a session. */
 export type StorableRecord =
@@ -54,6 +55,7 @@ export type StorableRecord =
     }
   | { type: 'part'; owner: VersionKey; part: number; data: Buffer }
   | { type: 'memory'; owner: SessionKey; memory: TransferredMemory }
+  | { type: 'forgotten'; owner: SessionKey; mark: ForgottenMemory }
   | { type: 'owned' };
 
 export type NumberedEvent = StoredEvent & { seq: number };
@@ -122,6 +124,7 @@ const CHECKS = {
     },
     ...(['time', 'createTime', 'words', 'data'] as const),
   ),
+  forgotten: object<ForgottenRecord>({ ...named, memoryId: anything, createTime: aTime }, 'createTime'),
   owned: object<HostRecord>({ ...named, entity: aString, row: aRecord }),
 };
 const checkState = object<StateRecord>({ key: aString, value: anything, eventId: nullable(aString) }, 'key', 'eventId');
@@ -145,7 +148,7 @@ export function storableRecord(record: unknown, number: number): StorableRecord 
   const { type }: { type?: unknown } = record as object;
   if (!isType(type))
     throw new InvalidArgumentError(
-      `${name} is not a record: its type must be app, user, session, event, artifact, part or memory.`,
+      `${name} is not a record: its type must be app, user, session, event, artifact, part, memory or forgotten.`,
     );
   try {
     CHECKS[type](record, name);
@@ -208,6 +211,8 @@ function storable(record: ExportRecord): StorableRecord {
       return { type, owner: versionOf(record), part: record.part, data: Buffer.from(record.data, 'base64') };
     case 'memory':
       return { type, owner: record, memory: storableMemory(record) };
+    case 'forgotten':
+      return { type, owner: record, mark: { key: memoryKeyOf(record), createTime: record.createTime } };
     case 'owned':
       return { type };
   }
@@ -215,8 +220,8 @@ function storable(record: ExportRecord): StorableRecord {
 
 /** @throws InvalidKeyError, InvalidArgumentError. */
 function storableMemory(record: MemoryRecord): TransferredMemory {
-  const { appName, userId, sessionId, memoryId, data, time, createTime, model } = record;
-  checkKeys({ appName, ...(userId !== '' && { userId }), ...(sessionId !== '' && { sessionId }), memoryId });
+  const key = memoryKeyOf(record);
+  const { data, time, createTime, model } = record;
   aContent(data['content'], 'data.content');
   if ((model === undefined) !== (record.embedding === undefined))
     throw new InvalidArgumentError('It must have embedding and model, or neither.');
@@ -224,11 +229,17 @@ function storableMemory(record: MemoryRecord): TransferredMemory {
   if (bytes.some(isFramed)) throw new InvalidArgumentError('words and embedding must not be encoded by a codec.');
   const [words = Buffer.alloc(0), embedding] = bytes;
   return {
-    key: { appName, userId, sessionId, memoryId },
+    key,
     ...{ time, createTime, seq: record.seq, settles: record.settles, expires: record.expires },
     ...{ words, model, embedding },
     data: encode(data, 'data', RECORDED_LEVELS).json,
   };
+}
+
+/** @throws InvalidKeyError for names that no memory can have. */
+function memoryKeyOf({ appName, userId, sessionId, memoryId }: MemoryKey): MemoryKey {
+  checkKeys({ appName, ...(userId !== '' && { userId }), ...(sessionId !== '' && { sessionId }), memoryId });
+  return { appName, userId, sessionId, memoryId };
 }
 
 /** @throws InvalidKeyError for names that no version can have. */

@@ -97,6 +97,7 @@ async function fill({ em }: MikroORM): Promise<void> {
   await saveArtifacts(em, { ...app, sessionId: 'fork' });
   await saveArtifacts(em, { appName: 'artifacts alone', userId: 'nobody', sessionId: 'elsewhere' });
   await saveMemories(em, app);
+  await new MikroOrmMemoryService(em).forget({ ...app, memoryId: 'gone é' });
   await saveMemories(em, { appName: 'memories alone', userId: 'nobody' });
   await service.createSession({ ...app, sessionId: 'empty' });
   const large = await service.createSession({ ...app, sessionId: 'large', state: { given: odd } });
@@ -182,6 +183,48 @@ test('L1 of two memories under one key, an import leaves the later', async () =>
   expect(await linesOf(to)).toEqual(now);
   expect(await importInto(from, now)).toMatchObject({ done: { memories: 1 } });
   expect(await linesOf(from)).toEqual(now);
+});
+
+test('L1 what was forgotten stays forgotten in an import, and of a mark and a memory the later stays', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const [theirs, ours] = [from, to].map(({ em }) => new MikroOrmMemoryService(em));
+  const owner = { appName: 'app', userId: 'u' };
+  const session = await new MikroOrmSessionService(from.em).createSession({ ...owner, sessionId: 's' });
+  const event = (id: string) => createEvent({ id, author: 'user', content: { role: 'user', parts: [{ text: id }] } });
+  const ids = ['apple', 'brick', 'cloud'];
+  await new MikroOrmSessionService(from.em).appendEvents({ session, events: ids.map(event) });
+  await theirs!.addSessionToMemory(session);
+  const before = await linesOf(from);
+  await theirs!.forget({ ...owner, sessionId: 's', memoryId: 'apple' });
+  await theirs!.forget({ ...owner, memoryId: 'brick' });
+  const lines = await linesOf(from);
+  expect(lines.filter((line) => line.includes('"forgotten"'))).toHaveLength(3);
+  const found = async () => (await ours!.listMemories({ ...owner, limit: 10 })).map(({ id }) => id);
+  const again = async () => {
+    await ours!.addSessionToMemory((await new MikroOrmSessionService(to.em).getSession({ ...owner, sessionId: 's' }))!);
+    return found();
+  };
+  const refused = { type: 'forgotten', ...owner, sessionId: '', memoryId: '', createTime: 1 };
+  await expect(importInto(to, [JSON.stringify(refused)])).rejects.toThrow(InvalidArgumentError);
+  await importInto(to, lines, { batchSize: 2 });
+  expect(await linesOf(to)).toEqual(lines);
+  expect(await again()).toEqual(['cloud']);
+  // An older export does not bring them back; added by hand, they are there.
+  await importInto(to, before);
+  expect(await found()).toEqual(['cloud']);
+  await ours!.addMemory({
+    ...owner,
+    sessionId: 's',
+    memories: [{ id: 'apple', content: { parts: [{ text: 'apple' }] } }],
+  });
+  await importInto(to, lines);
+  expect(await again()).toEqual(['apple', 'cloud']);
+  // What was forgotten there is forgotten here.
+  await theirs!.forget({ ...owner, sessionId: 's', memoryId: 'cloud' });
+  await importInto(to, await linesOf(from, { userId: 'u' }));
+  expect(await again()).toEqual(['apple']);
+  await new SessionMaintenance(to.em).eraseUser(owner);
+  expect(await linesOf(to)).toEqual([]);
 });
 
 const KEY = { appName: 'app', userId: 'u', sessionId: 's' };
