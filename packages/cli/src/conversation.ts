@@ -1,8 +1,16 @@
 import type { Event } from '@google/adk';
 import type { LogChange } from '../../../src/index.js';
+import { isFailedResponse } from '../../../src/conversation/failed-response.js';
 import { isRecord, recordOf } from '../../../src/model/json.js';
 import { partsOf } from '../../../src/model/turn.js';
-import { json, printable, printableLines, shownTime, textOrJson } from '../../studio/src/operations/words.js';
+import {
+  json,
+  printable,
+  printableLines,
+  shortened,
+  shownTime,
+  textOrJson,
+} from '../../studio/src/operations/words.js';
 import type { Terminal } from './terminal.js';
 
 /** A stored event may hold anything, whatever ADK's types promise. */
@@ -10,9 +18,16 @@ type Loose = Readonly<Record<string, unknown>>;
 
 const shown = (value: unknown): string => printable(textOrJson(value));
 
-/** An event as a person reads it: who said or called what, and what state it wrote. */
-export function eventLines(terminal: Terminal, seq: number, event: Event): string[] {
-  const said = partsOf(event).flatMap(partLines);
+/** How much of an answer is shown, in characters. */
+const MOST_ANSWER = 500;
+
+/**
+ * An event as a person reads it: who said or called what, and what state it wrote.
+ *
+ * @param isFull whether long answers of tools are not cut.
+ */
+export function eventLines(terminal: Terminal, seq: number, event: Event, isFull = false): string[] {
+  const said = partsOf(event).flatMap((part) => partLines(part, terminal, isFull ? Infinity : MOST_ANSWER));
   const { author, timestamp, errorCode, errorMessage, interrupted, actions }: Loose = { ...event };
   const errors = [errorCode, errorMessage].filter(Boolean).map(shown);
   if (errors.length > 0) said.push(terminal.red(`error ${errors.join(': ')}`));
@@ -26,10 +41,17 @@ export function eventLines(terminal: Terminal, seq: number, event: Event): strin
   return [head, ...lines.map((line) => `       ${line}`)];
 }
 
-function partLines({ text, thought, functionCall, functionResponse, inlineData, fileData, ...other }: Loose): string[] {
+function partLines(
+  { text, thought, functionCall, functionResponse, inlineData, fileData, ...other }: Loose,
+  terminal: Terminal,
+  most: number,
+): string[] {
   if (isRecord(functionCall)) return [`→ ${shown(functionCall['name'] ?? '')}(${json(functionCall['args'] ?? {})})`];
-  if (isRecord(functionResponse))
-    return [`← ${shown(functionResponse['name'] ?? '')}: ${json(functionResponse['response'] ?? {})}`];
+  if (isRecord(functionResponse)) {
+    const { name = '', response = {} } = functionResponse;
+    const mark = isFailedResponse(response) ? terminal.red('✗') : terminal.green('✓');
+    return [`← ${mark} ${shown(name)}: ${shortened(json(response), most)}`];
+  }
   if (typeof text === 'string') return printableLines((thought ? '(thought) ' : '') + text);
   if (isRecord(inlineData)) return [`[${shown(inlineData['mimeType'] ?? 'data')}]`];
   if (isRecord(fileData)) return [`[${shown(fileData['fileUri'] ?? 'file')}]`];

@@ -51,6 +51,7 @@ function program(): Command {
     )
     .option('--max-decoded-bytes <n>', 'their maxDecodedBytes, if they have one', wholeNumber)
     .option('--json', 'results as JSON, one value to a line')
+    .option('--utc', 'times of tables in UTC, not how long ago they were')
     .configureHelp({ showGlobalOptions: true })
     .addHelpText('after', EPILOGUE)
     .exitOverride()
@@ -126,12 +127,16 @@ function program(): Command {
 
   command('show <app> <user> <session>', 'shows a conversation', 'show support ada 4711 --last 20')
     .option('--last <n>', 'only the newest n events', wholeNumber)
+    .option('--from <n>', 'only events from this number on', wholeNumber)
+    .option('--to <n>', 'only events up to this number', wholeNumber)
+    .option('--full', 'answers of tools in full, not only their first 500 characters')
     .action(sessionAction(show));
 
   command('tail', 'shows what happens, until Ctrl-C', 'tail --app support')
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user')
     .option('--session <id>', 'one session')
+    .option('--full', 'answers of tools in full, not only their first 500 characters')
     .option('--from <cursor>', "begin after this: 0 for everything, or an entry's cursor as JSON", logCursor)
     .action(action(tail));
 

@@ -52,6 +52,7 @@ export class NamedCommand extends Command {
 /** The options of every command, and that of those which ask. */
 interface CommonFlags extends ConnectionOptions {
   json?: boolean;
+  utc?: boolean;
   codec?: string;
   maxDecodedBytes?: number;
   yes?: true;
@@ -84,7 +85,14 @@ export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => 
  */
 export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = false) {
   return async function (this: Command): Promise<void> {
-    const { json = false, codec: named, maxDecodedBytes, yes, ...connection } = this.optsWithGlobals<CommonFlags>();
+    const {
+      json = false,
+      utc = false,
+      codec: named,
+      maxDecodedBytes,
+      yes,
+      ...connection
+    } = this.optsWithGlobals<CommonFlags>();
     const { yes: _, ...flags } = this.opts<CommonFlags>();
     const controller = new AbortController();
     const { signal } = controller;
@@ -98,7 +106,7 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
         ...(maxDecodedBytes !== undefined && { maxDecodedBytes }),
       };
       orm = await connect(connection, mayCreate);
-      const terminal = new Terminal(json);
+      const terminal = new Terminal(json, utc);
       const confirm: Context['confirm'] = async (question, unchanged = 'Nothing was deleted.') => {
         if (yes) return;
         const text = typeof question === 'string' ? question : await question();
@@ -151,7 +159,8 @@ export function fail(error: unknown, command?: Command): void {
     error instanceof UsageError || error instanceof InvalidArgumentError || error instanceof InvalidKeyError;
   if (isUsage) process.exitCode = 2;
   const names = error instanceof InvalidArgumentError ? error.names : [];
-  const message = withOptionsOf(command, inWordsOf(command?.optsWithGlobals() ?? {}, said), names);
+  const inWords = said.replace(/Use getOrCreateSession, [^.]*\.$/, 'Choose another id.');
+  const message = withOptionsOf(command, inWordsOf(command?.optsWithGlobals() ?? {}, inWords), names);
   process.stderr.write(`error: ${printableLines(message).join('\n')}\n`);
   if (error instanceof CodecError && error.missing !== undefined) process.stderr.write(`${NAME_CODEC}\n`);
   if (error instanceof DamagedSessionError) {

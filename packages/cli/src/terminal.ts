@@ -1,17 +1,21 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
 import { UsageError } from './errors.js';
-import { json, number, printable } from '../../studio/src/operations/words.js';
-
-/** A cell of a table; numbers are aligned to the right. */
-type Cell = string | number;
+import { json } from '../../studio/src/operations/words.js';
+import { tableLines, type Cell } from './table.js';
 
 /** What a command prints: results to stdout, everything else to stderr. */
 export class Terminal {
   readonly #isColored = process.stdout.isTTY && !process.env['NO_COLOR'];
 
-  /** @param isJson whether results are JSON, one value to a line. */
-  constructor(readonly isJson: boolean) {}
+  /**
+   * @param isJson whether results are JSON, one value to a line.
+   * @param isUtc whether tables have times in UTC.
+   */
+  constructor(
+    readonly isJson: boolean,
+    readonly isUtc = false,
+  ) {}
 
   bold = (text: string) => this.#colored(1, text);
   dim = (text: string) => this.#colored(2, text);
@@ -35,17 +39,12 @@ export class Terminal {
     if (!process.stdout.write(text)) await once(process.stdout, 'drain');
   }
 
-  /** The columns of a table, with the first row as its heading. */
-  table([heading = [], ...rows]: readonly (readonly Cell[])[]): string[] {
-    const text = (cell: Cell) => (typeof cell === 'number' ? number(cell) : printable(cell));
-    const widths = heading.map((_, i) => Math.max(...[heading, ...rows].map((row) => text(row[i] ?? '').length)));
-    const isNumber = heading.map((_, i) => rows.length > 0 && rows.every((row) => typeof row[i] === 'number'));
-    const lineOf = (row: readonly Cell[]) =>
-      row
-        .map((cell, i) => (isNumber[i] ? text(cell).padStart(widths[i] ?? 0) : text(cell).padEnd(widths[i] ?? 0)))
-        .join('  ')
-        .trimEnd();
-    return [this.dim(lineOf(heading)), ...rows.map(lineOf)];
+  /** The lines of a table, with the first row as its heading. */
+  table(rows: readonly (readonly Cell[])[]): string[] {
+    const { isTTY, columns } = process.stdout;
+    // A terminal that does not say how wide it is has 0 columns.
+    const [heading = '', ...lines] = tableLines(rows, { width: (isTTY && columns) || undefined, isUtc: this.isUtc });
+    return [this.dim(heading), ...lines];
   }
 
   /** Something other than a result. */

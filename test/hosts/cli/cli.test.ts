@@ -218,7 +218,7 @@ describe.each(databases)('on %s', (name) => {
         '    2  2026-11-22 10:00:01  forecaster',
         '       → weather({"city":"Vienna"})',
         '    3  2026-11-22 10:00:02  forecaster',
-        '       ← weather: {"sky":"clear"}',
+        '       ← ✓ weather: {"sky":"clear"}',
         '       city = "Vienna"',
         '       user:language = "de"',
         'user:language = "de"',
@@ -233,6 +233,47 @@ describe.each(databases)('on %s', (name) => {
     const last = await json(['show', 'support', 'ada', session.id, '--last', '1', '--url', url]);
     expect(last).toMatchObject({ title: 'A \u001b[31mred title', events: [{ author: 'forecaster' }] });
     expect(await run(['show', 'support', 'ada', 'nobody', '--url', url])).toMatchObject({ code: 1, out: '' });
+  });
+
+  test('show cuts long answers, marks tools that failed, shows a part, and says who holds the session', async () => {
+    const { orm, service, url } = await open();
+    const session = await service.createSession(support);
+    const { id } = session;
+    const answering = (response: Record<string, unknown>) =>
+      createEvent({
+        author: 'clerk',
+        content: { role: 'user', parts: [{ functionResponse: { id: 'c', name: 'find', response } }] },
+      });
+    const texts = ['one', 'two', 'three'].map((text) =>
+      createEvent({ author: 'user', content: { role: 'user', parts: [{ text }] } }),
+    );
+    const answers = [{ found: 'x'.repeat(900) }, { error: null }, { status: 'error' }].map(answering);
+    await service.appendEvents({ session, events: [...texts, ...answers] });
+    const show = (...args: string[]) => run(['show', 'support', 'ada', id, ...args, '--url', url]);
+    const { out } = await show();
+    expect(out).toMatch(/← ✓ find: \{"found":"x{490}…$/m);
+    expect(out).toContain('← ✓ find: {"error":null}');
+    expect(out).toContain('← ✗ find: {"status":"error"}');
+    expect(out).not.toContain('held by');
+    expect((await show('--full')).out).toContain('x'.repeat(900));
+    const part = await show('--from', '2', '--to', '4');
+    expect(part.out).toMatch(/ 2 .*two.* 3 .*three.* 4 /s);
+    expect(part.out).not.toMatch(/ one$|error/m);
+    expect((await show('--from', '6')).out).toContain('← ✗ find');
+    expect((await show('--to', '1')).out).not.toContain('two');
+    expect(await show('--from', '2', '--last', '1')).toMatchObject({ code: 2 });
+    const lease = await new SessionLeases(orm.em).acquire({ ...support, sessionId: id }, { holder: 'worker 7' });
+    expect((await show()).out).toContain('held by worker 7');
+    expect(await json(['show', 'support', 'ada', id, '--to', '1', '--url', url])).toMatchObject({
+      holder: 'worker 7',
+      events: [{ seq: 1, appendTime: expect.any(Number) }],
+    });
+    await lease.release();
+
+    // What finds nothing does not ask, and errors speak of the command.
+    expect(await run(['prune', '--idle-for', '1d', '--url', url])).toMatchObject({ code: 0 });
+    const fork = await run(['fork', 'support', 'ada', id, '--as', id, '--url', url]);
+    expect(fork).toMatchObject({ code: 1, err: expect.stringMatching(/already exists\. Choose another id\.$/m) });
   });
 
   test('import reads texts with the line separators of Unicode', async () => {
@@ -427,7 +468,7 @@ describe.each(databases)('on %s', (name) => {
     expect(await json([...base, '--after', all.next ?? ''])).toMatchObject({ calls: [{ id: 'c2' }] });
     expect(await json([...base, '--open-for', '1d'])).toMatchObject({ calls: [{ id: 'c1' }] });
     expect(await json([...base, '--name', 'other', '--user', 'ada'])).toMatchObject({ calls: [{ id: 'c2' }] });
-    const { out } = await run(base);
+    const { out } = await run([...base, '--utc']);
     expect(out).toMatch(/1970-01-01 00:00:01 +ada +asks +ask_user +\{"text":"Really\?\\u001b"\} +c1/);
     expect(await run(['waiting', '--url', url])).toMatchObject({ code: 2, err: expect.stringContaining('--app') });
 
@@ -647,7 +688,7 @@ describe.each(databases)('on %s', (name) => {
     const all = new Promise<void>((resolve) => {
       child.stdout.on('data', (chunk: Buffer) => {
         shown += chunk.toString();
-        if (shown.includes('← weather')) resolve();
+        if (shown.includes('weather: {')) resolve();
       });
     });
     await conversation(orm);

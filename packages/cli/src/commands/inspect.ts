@@ -1,4 +1,4 @@
-import { Database, nextApp, storedSession } from '../../../../src/internal.js';
+import { Database, currentLease, nextApp, storedSession } from '../../../../src/internal.js';
 import {
   type LogCursor,
   EventLog,
@@ -29,8 +29,8 @@ export const stats: Work<[OwnerOptions & { byApp?: true }]> = async ({ em, termi
     const head = ['app', 'sessions', 'users', 'events', 'events’ size', 'state', 'artifacts', 'newest update'];
     const rows = apps.map((each) => [
       ...[each.appName, each.sessions, each.users, each.events],
-      ...[each.eventBytes, each.stateBytes, each.artifactBytes].map(bytes),
-      shownTime(each.newestUpdate),
+      ...[each.eventBytes, each.stateBytes, each.artifactBytes].map((size) => ({ amount: bytes(size) })),
+      { time: each.newestUpdate },
     ]);
     return terminal.result(apps, () => terminal.table([head, ...rows]));
   }
@@ -85,12 +85,10 @@ export const list: Work<[Filter & { appName?: string; deleted?: true; oldestFirs
     ...{ ...filter, appName, status: deleted ? 'deleted' : 'active', order: oldestFirst ? 'asc' : 'desc' },
   });
   const rows = page.sessions.map(({ userId, sessionId, eventCount, lastUpdateTime, title, labels }) => [
-    ...[userId, sessionId, eventCount, shownTime(lastUpdateTime)],
+    ...[userId, sessionId, eventCount, { time: lastUpdateTime }],
     [title ?? '', ...Object.entries(labels).map(([name, value]) => `${name}=${value}`)].join(' ').trim(),
   ]);
-  await terminal.result(page, () =>
-    terminal.table([['user', 'session', 'events', 'last update (UTC)', 'title'], ...rows]),
-  );
+  await terminal.result(page, () => terminal.table([['user', 'session', 'events', 'last update', 'title'], ...rows]));
   if (rows.length === 0) await noteEmpty({ em, terminal }, options, 'No session matches.');
   noteNext(terminal, page);
 };
@@ -98,12 +96,10 @@ export const list: Work<[Filter & { appName?: string; deleted?: true; oldestFirs
 export const waiting: Work<[FindOpenCallsRequest]> = async ({ em, codec, terminal }, request) => {
   const page = await new MikroOrmSessionService(em, codec).findOpenCalls(request);
   const rows = page.calls.map(({ timestamp, userId, sessionId, name, args, id }) => [
-    ...[shownTime(timestamp), userId, sessionId, name],
+    ...[{ time: timestamp }, userId, sessionId, name],
     ...[args === undefined ? 'cannot be read' : shortened(JSON.stringify(args), MOST_ARGUMENTS), id],
   ]);
-  await terminal.result(page, () =>
-    terminal.table([['since (UTC)', 'user', 'session', 'call', 'arguments', 'id'], ...rows]),
-  );
+  await terminal.result(page, () => terminal.table([['since', 'user', 'session', 'call', 'arguments', 'id'], ...rows]));
   if (rows.length === 0) await noteEmpty({ em, terminal }, request, 'No call waits for a person.');
   noteNext(terminal, page);
 };
@@ -114,34 +110,62 @@ function noteNext(terminal: Context['terminal'], { next }: { next?: string | und
 
 const MOST_ARGUMENTS = 80;
 
-export const show: SessionWork<{ numRecentEvents?: number }> = async ({ em, codec, terminal }, key, config) => {
-  const { appName, userId, sessionId } = key;
-  const session = await new MikroOrmSessionService(em, codec).getSession({ ...key, config });
-  if (!session) throw new SessionNotFoundError(sessionId);
+interface ShowFlags {
+  numRecentEvents?: number;
+  from?: number;
+  to?: number;
+  full?: true;
+}
+
+export const show: SessionWork<ShowFlags> = async ({ em, codec, terminal }, key, { from, to, full, ...config }) => {
+  const service = new MikroOrmSessionService(em, codec);
+  const { sessionId } = key;
   const read = new Database(em).reader('show');
   const row = await read((sql) => storedSession(sql, key));
+  const lease = await read((sql) => currentLease(sql, key));
   const title = row?.title ?? undefined;
-  const first = (row?.lastSeq ?? session.events.length) - session.events.length + 1;
-  await terminal.result({ ...session, title }, () => [
+  const holder = lease?.isHeld ? lease.holder : undefined;
+  const head = (updated: number) => [
     ...(title === undefined ? [] : [terminal.bold(printable(title))]),
-    `${terminal.bold([appName, userId, sessionId].map(printable).join(' / '))}  ${terminal.dim(`updated ${shownTime(session.lastUpdateTime)} UTC`)}`,
-    ...session.events.flatMap((event, i) => eventLines(terminal, first + i, event)),
+    `${terminal.bold(Object.values(key).map(printable).join(' / '))}  ${terminal.dim(`updated ${shownTime(updated)} UTC`)}`,
+    ...(holder === undefined ? [] : [terminal.yellow(`held by ${printable(holder)}`)]),
+  ];
+  if (from !== undefined || to !== undefined) {
+    if (config.numRecentEvents !== undefined) throw new UsageError('Give either --last, or --from and --to.');
+    const { firstSeq = 1, lastSeq = 0, lastUpdateTime = 0 } = row ?? {};
+    const limit = Math.max(1, Math.min(to ?? lastSeq, lastSeq) - Math.max(from ?? 1, firstSeq) + 1);
+    const page = await service.readEvents(key, {
+      after: Math.max(0, (from ?? 1) - 1),
+      before: (to ?? lastSeq) + 1,
+      limit,
+    });
+    return terminal.result({ ...key, title, holder, ...page }, () => [
+      ...head(lastUpdateTime),
+      ...page.events.flatMap(({ seq, event }) => eventLines(terminal, seq, event, full)),
+    ]);
+  }
+  const session = await service.getSession({ ...key, config });
+  if (!session) throw new SessionNotFoundError(sessionId);
+  const first = (row?.lastSeq ?? session.events.length) - session.events.length + 1;
+  await terminal.result({ ...session, title, holder }, () => [
+    ...head(session.lastUpdateTime),
+    ...session.events.flatMap((event, i) => eventLines(terminal, first + i, event, full)),
     ...Object.entries(session.state).map(([key, value]) => terminal.cyan(`${printable(key)} = ${json(value)}`)),
   ]);
 };
 
-export const tail: Work<[LogFilter & { from?: LogCursor | number }]> = async (
+export const tail: Work<[LogFilter & { from?: LogCursor | number; full?: true }]> = async (
   { em, codec, terminal, signal },
-  { from, ...filter },
+  { from, full, ...filter },
 ) => {
   const isLimited = filter.appName !== undefined || filter.userId !== undefined;
   if (isLimited && (await countOf({ em }, filter)).done.sessions === 0) await noteEmpty({ em, terminal }, filter);
   const log = new EventLog(em, codec).complete();
   const cursor = from ?? (await log.head());
-  for await (const entry of log.watch(cursor, filter, { signal })) await emit(terminal, entry);
+  for await (const entry of log.watch(cursor, filter, { signal })) await emit(terminal, entry, full);
 };
 
-function emit(terminal: Context['terminal'], entry: LogEntry | LogChange): Promise<void> {
+function emit(terminal: Context['terminal'], entry: LogEntry | LogChange, isFull?: boolean): Promise<void> {
   const { appName, userId, sessionId, seq } = entry;
   // A change of the app's or the user's state has no session.
   const names = [appName, userId, sessionId].filter((each) => each !== '');
@@ -152,7 +176,7 @@ function emit(terminal: Context['terminal'], entry: LogEntry | LogChange): Promi
     return terminal.result(entry, () => (isEmpty ? [] : [key, changeLine(terminal, entry)]));
   }
   const { event, error } = entry;
-  if (event) return terminal.result(entry, () => [key, ...eventLines(terminal, seq, event)]);
+  if (event) return terminal.result(entry, () => [key, ...eventLines(terminal, seq, event, isFull)]);
   return terminal.result({ ...entry, error: error?.message }, () => [
     key,
     terminal.red(`${seq}  ${printable(error?.message ?? '')}`),

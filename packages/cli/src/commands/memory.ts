@@ -9,7 +9,7 @@ import { textSaidIn } from '../../../../src/conversation/said.js';
 import { aPlainObject, condition, object } from '../../../../src/model/arguments.js';
 import { given } from '../../../../src/model/json.js';
 import { storedEncodings } from '../../../studio/src/internal.js';
-import { NAME_CODEC, counted, quoted, shownTime } from '../../../studio/src/operations/words.js';
+import { NAME_CODEC, counted, quoted } from '../../../studio/src/operations/words.js';
 import { Unfinished, UsageError } from '../errors.js';
 import { defaultExportOf } from '../files.js';
 import type { Context, Work } from '../run.js';
@@ -22,7 +22,12 @@ export const search: Work<[string, string, string, { sessionId?: string; since?:
   const maxCharacters = Number.MAX_SAFE_INTEGER;
   const { memories } = await service.searchMemory({ appName, userId, query, maxCharacters, ...filter });
   const rows = memories.map(({ score, timestamp, sessionId = '', id, content }) => [
-    ...[score.toFixed(2), timestamp === undefined ? '' : shownTime(Date.parse(timestamp)), sessionId, id],
+    ...[
+      { amount: score.toFixed(2) },
+      { time: timestamp === undefined ? undefined : Date.parse(timestamp) },
+      sessionId,
+      id,
+    ],
     shortened(textSaidIn(content)),
   ]);
   await terminal.result({ memories }, () => terminal.table([['score', 'time', 'session', 'id', 'text'], ...rows]));

@@ -43,7 +43,9 @@ async function remove(
     noteKept(terminal, planned);
     return;
   }
-  await confirm([`This deletes ${amount(planned)}.`, ...referring(planned), 'Continue?'].join(' '));
+  // Run it all the same: it also removes what earlier processes have left for their retries.
+  if (Object.values(planned.done).some((count) => count > 0))
+    await confirm([`This deletes ${amount(planned)}.`, ...referring(planned), 'Continue?'].join(' '));
   const progress = new Progress(rowsOf(planned));
   let left: UserNotErasedError | undefined;
   const onProgress = (so: MaintenanceResult) => progress.show(rowsOf(so), amount(so));

@@ -21,8 +21,8 @@ export const usage: Work<[UsageFlags]> = async ({ em, codec, terminal }, { price
   const sum = sumUp(rows, prices);
   const cells = (row: Omit<Sum, 'unpriced'>) => [
     ...[row.events, row.inputTokens, row.cachedTokens, row.outputTokens, row.thoughtsTokens, row.toolCalls],
-    seconds(row.modelMs),
-    ...(row.cost === undefined ? [] : [row.cost.toFixed(2)]),
+    { amount: seconds(row.modelMs) },
+    ...(row.cost === undefined ? [] : [{ amount: row.cost.toFixed(2) }]),
   ];
   const names = by === 'app' ? ['app'] : ['app', by];
   const head = [...names, 'events', 'tokens in', 'cached', 'tokens out', 'thoughts', 'calls of tools', 'model time'];

@@ -195,7 +195,8 @@ const memory: Check = async ({ read }) => {
   return {
     state: 'advice',
     found: `a search reads many memories: ${names.join(', ')}`,
-    advice: 'Forget old ones: memory forget <app> <user> --before <time>, or ttlMs and prune.',
+    advice:
+      'Forget old ones: npx adk-mikro-orm memory forget <app> <user> --before <time>. Those with a ttlMs are deleted by npx adk-mikro-orm prune.',
   };
 };
 
