@@ -1,18 +1,14 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
+import { allOf, ifGiven, type Condition } from '../database/sql/tables.js';
 import {
-  SESSION_COLUMNS,
-  allOf,
-  ifGiven,
-  sessionKeyOf,
-  type Condition,
-  type SessionKeyRow,
-  numberOf,
-  optionalNumberOf,
-  optionalTextOf,
-} from '../database/sql/tables.js';
-import { FORK_COLUMNS, forkedFromOf, type ForkRow } from '../database/statements/stored-session.js';
+  storedSessionColumns,
+  storedSessionOf,
+  type StoredSession,
+  type StoredSessionRow,
+} from '../database/statements/stored-session.js';
 import { labelsIn } from '../model/description.js';
+import { given } from '../model/json.js';
 import type { ForkedFrom, SessionKey } from '../model/keys.js';
 
 /** Which sessions to find: those that meet all given conditions. */
@@ -82,10 +78,8 @@ export async function findSummaries(
     ifGiven('last_update_time < ?', updatedBefore),
     keyset && [keyset.where, ...keyset.values],
   ];
-  const { sessions, select: selected } = sql.tables;
+  const { sessions } = sql.tables;
   const dialect = sql.dialect.sql;
-  const shown = `${SESSION_COLUMNS}, title, ${selected.labels} as labels_json, last_seq - first_seq + 1 as events,
-    create_time as created, last_update_time as updated, deleted_at as deleted, ${FORK_COLUMNS}`;
   // Nothing else than the label gives its text in the JSON: quotes in values are escaped, and names have none.
   const texts = Object.entries(labels).map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`);
   const searched = [
@@ -95,9 +89,9 @@ export async function findSummaries(
   const direction = isDescending ? ' desc' : '';
   const ordered = `order by ${columns.map((column) => column + direction).join(', ')} limit ?`;
   const select = async (from: string, ofFrom: readonly unknown[], { where, values }: ReturnType<typeof allOf>) => {
-    const text = `select ${shown} from ${from} where ${where} ${ordered}`;
-    const rows = await sql.all<SummaryRow>(text, [...ofFrom, ...values, limit]);
-    return rows.map(summaryOf);
+    const text = `select ${storedSessionColumns(sql)} from ${from} where ${where} ${ordered}`;
+    const rows = await sql.all<StoredSessionRow>(text, [...ofFrom, ...values, limit]);
+    return rows.map((row) => summaryOf(storedSessionOf(row)));
   };
   const all = allOf(...bounds, ...searched);
   const isOfApp = userId === undefined && updatedAfter === undefined && updatedBefore === undefined;
@@ -112,27 +106,14 @@ export async function findSummaries(
   return select(sessions, [], all);
 }
 
-interface SummaryRow extends SessionKeyRow, ForkRow {
-  title: string | null;
-  labels_json: string | null;
-  events: number | string;
-  created: number | string;
-  updated: number | string;
-  deleted: number | string | null;
-}
-
-function summaryOf(row: SummaryRow): SessionSummary {
-  const title = optionalTextOf(row.title);
-  const deletedAt = optionalNumberOf(row.deleted);
-  const forkedFrom = forkedFromOf(row);
+function summaryOf(session: StoredSession): SessionSummary {
+  const { key, title, labels, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, forkedFrom } = session;
   return {
-    ...sessionKeyOf(row),
+    ...key,
     ...(title !== null && { title }),
-    labels: labelsIn(optionalTextOf(row.labels_json)),
-    eventCount: numberOf(row.events),
-    createTime: numberOf(row.created),
-    lastUpdateTime: numberOf(row.updated),
-    ...(deletedAt !== undefined && { deletedAt }),
-    ...(forkedFrom && { forkedFrom }),
+    labels: labelsIn(labels),
+    eventCount: lastSeq - firstSeq + 1,
+    ...{ createTime, lastUpdateTime },
+    ...given({ deletedAt, forkedFrom }),
   };
 }
