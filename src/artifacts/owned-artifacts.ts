@@ -1,11 +1,22 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { leaseIsFree } from '../database/dialects/session-rows.js';
 import { ARTIFACT_WHERE, isSameSession, textOf } from '../database/sql/tables.js';
-import { ownedTable, type EncodedRows, type OwnedRows, type Recoded } from '../database/statements/owned-rows.js';
+import {
+  ownedTable,
+  type EncodedRows,
+  type OwnedRows,
+  type Owner,
+  type Reading,
+  type Recoded,
+} from '../database/statements/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
 import { encodingOf, encodingOfBytes } from '../model/stored-texts.js';
+import { decode } from '../model/json.js';
+import { pagesOf } from '../model/pages.js';
+import type { ArtifactPartRecord, ArtifactRecord } from '../model/records.js';
 import { inRow, readContent, valuesOf, versionPage } from './artifact-store.js';
 import { Damaged, encodedVersion, withEncoding, type EncodedVersion, type VersionKey } from './stored-version.js';
+import { transferredVersion } from './transferred-versions.js';
 
 const rows = ownedTable({
   table: ({ tables }) => tables.artifacts,
@@ -33,7 +44,30 @@ export const ownedArtifacts: OwnedRows = {
   nextApp: (sql, after) => nextApp(sql, after, 'artifacts'),
   rows,
   texts: [texts],
+  records: { read: artifactRecords },
 };
+
+/** How many versions one query reads. */
+const PAGE = 200;
+
+/** Has one version in memory at a time. */
+async function* artifactRecords(
+  { run, snapshot }: Reading,
+  { appName, userId }: Owner,
+): AsyncGenerator<ArtifactRecord | ArtifactPartRecord> {
+  const versions = (after?: VersionKey) => run((sql) => versionPage(sql, { appName, userId }, after, PAGE));
+  for await (const page of pagesOf(PAGE, versions)) {
+    for (const key of page) {
+      const found = await snapshot((sql) => transferredVersion(sql, key));
+      // It was deleted since the page was read.
+      if (!found) continue;
+      const { parts, createTime } = found;
+      const info = decode(found.info)?.value as Record<string, unknown>;
+      yield { type: 'artifact', ...key, createTime, parts: parts.length, info };
+      for (const [part, data] of parts.entries()) yield { type: 'part', ...key, part, data: data.toString('base64') };
+    }
+  }
+}
 
 async function recodedVersion(sql: Sql, key: VersionKey, isLenient: boolean): Promise<Recoded> {
   const found = await readContent(sql, key, key.version, { isLenient });

@@ -6,10 +6,12 @@ import { nextApp } from '../database/statements/walk.js';
 import { ofEvent } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { encodedState } from './owned-state.js';
+import { sessionRecords } from './session-records.js';
 
 /** Sessions with their events and state. Maintenance deletes them by itself, under their locks (`WholeSessions`). */
 export const ownedSessions: OwnedRows = {
   name: 'sessions',
+  records: { read: sessionRecords },
   nextApp: (sql, after) => nextApp(sql, after, 'sessions'),
   texts: [
     encodedTable({

@@ -1,9 +1,19 @@
+import type { Sql } from '../database/dialects/dialect.js';
 import { encodedTable, ownerIn } from '../database/statements/encoded-rows.js';
-import { ownedTable, type EncodedRows, type OwnedRows } from '../database/statements/owned-rows.js';
+import {
+  ownedTable,
+  type EncodedRows,
+  type OwnedRows,
+  type Owner,
+  type Reading,
+} from '../database/statements/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
 import { STATE_KEYS, originOf, stateTable, textOf } from '../database/sql/tables.js';
 import { ofState } from '../model/codec.js';
+import { namesOf } from '../model/pages.js';
+import type { AppRecord, UserRecord } from '../model/records.js';
 import type { Scope } from '../model/state.js';
+import { stateRecords } from './session-records.js';
 
 /** The values of one scope. */
 export const encodedState = (scope: Scope): EncodedRows =>
@@ -26,4 +36,26 @@ export const ownedState: OwnedRows = {
   nextApp: (sql, after) => nextApp(sql, after, 'userStates', 'appStates'),
   rows: ownedTable({ table: ({ tables }) => tables.userStates, key: ['state_key'] }),
   texts: [encodedState('user'), encodedState('app')],
+  records: { read: recordsOfState },
 };
+
+async function* recordsOfState({ run }: Reading, { appName, userId }: Owner): AsyncGenerator<AppRecord | UserRecord> {
+  const app = { appName, userId: '', sessionId: '' };
+  if (userId === undefined) {
+    const state = await run((sql) => stateRecords(sql, app, 'app'));
+    if (state.length > 0) yield { type: 'app', appName, state };
+  }
+  for await (const user of namesOf(userId, (after) => run((sql) => nextUserWithState(sql, appName, after)))) {
+    const state = await run((sql) => stateRecords(sql, { ...app, userId: user }, 'user'));
+    if (state.length > 0) yield { type: 'user', appName, userId: user, state };
+  }
+}
+
+/** @returns the next user of an app by id that has `user:` state; undefined if there is none. */
+async function nextUserWithState(sql: Sql, appName: string, after: string): Promise<string | undefined> {
+  const [row] = await sql.all(
+    `select user_id from ${sql.tables.userStates} where app_name = ? and user_id > ? order by user_id limit 1`,
+    [appName, after],
+  );
+  return row && textOf(row['user_id']);
+}

@@ -22,7 +22,7 @@ import type { MaintenanceResult } from '../model/results.js';
 import { byScope, prefixed, type StateEntry } from '../model/state.js';
 import { planOf, type ImportPlan, type ImportRules } from './import-plan.js';
 import { storableRecord, type NumberedEvent, type StorableRecord } from './records.js';
-import { encodedImport, importVersion, nameOf } from './stored-artifacts.js';
+import { encodedImport, importVersion, nameOf } from '../artifacts/transferred-versions.js';
 import {
   encodedMemory,
   importMark,

@@ -7,14 +7,15 @@ import { ownedSessions } from '../sessions/owned-sessions.js';
 import { ownedState } from '../sessions/owned-state.js';
 
 /**
- * Everything that belongs to people, in the order in which it is erased: memories after the sessions, whose projections may add some
- * until they are gone, and the log last, which has an entry for each deletion.
+ * Everything that belongs to people, in the order in which it is exported, and in which what does not precede the sessions is erased:
+ * memories after the sessions, whose projections may add some until they are gone, and the log last, which has an entry for each
+ * deletion.
  */
 export const OWNED_ROWS: readonly OwnedRows[] = [
-  ownedArtifacts,
-  ownedSessions,
-  ownedMemories,
   ownedState,
+  ownedSessions,
+  ownedArtifacts,
+  ownedMemories,
   ownedMarks,
   ownedCredentials,
   ownedChanges,

@@ -1,5 +1,5 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { SESSION_WHERE, sessionValues, optionalTextOf, textOf } from '../database/sql/tables.js';
+import { SESSION_WHERE, sessionValues, optionalTextOf } from '../database/sql/tables.js';
 import type { StoredSession } from '../database/statements/stored-session.js';
 import { setColumns } from '../database/statements/sessions.js';
 import type { SessionKey } from '../model/keys.js';
@@ -9,15 +9,6 @@ export type DescribedSession = Omit<
   StoredSession,
   'incarnation' | 'origin' | 'status' | 'forkedFrom' | 'isLeased' | 'touchedAt'
 >;
-
-/** @returns the next user of an app by id that has `user:` state; undefined if there is none. */
-export async function nextUserWithState(sql: Sql, appName: string, after: string): Promise<string | undefined> {
-  const [row] = await sql.all(
-    `select user_id from ${sql.tables.userStates} where app_name = ? and user_id > ? order by user_id limit 1`,
-    [appName, after],
-  );
-  return row && textOf(row['user_id']);
-}
 
 /** What an import leaves in the last change that it records: what people had called the session then. */
 export const importedAs = ({ title, labels }: Pick<StoredSession, 'title' | 'labels'>): string =>

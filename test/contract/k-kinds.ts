@@ -131,3 +131,15 @@ kindSuite.own('L1', 'an export has rows of any kind', async (context) => {
     { ...note, appName: 'b', row: { notes: ['1'] } },
   ]);
 });
+
+kindSuite.own('L1', 'an export has each app once, in the order of its bytes', async ({ scratch }) => {
+  const { orm, service } = await scratch();
+  // In UTF-16 the second one would be the first.
+  const [first, second] = ['\uffe0', '\u{1f600}'];
+  await service.createSession({ appName: first, userId: 'ada', sessionId: 's' });
+  await service.updateState({ appName: second, set: { 'app:a': 1 } });
+  const call = { operation: 'exportSessions', key: {} };
+  const apps: string[] = [];
+  for await (const { appName } of exportRecords(new Database(orm.em), call, {}, OWNED_ROWS)) apps.push(appName);
+  expect(apps).toEqual([first, second]);
+});

@@ -1,7 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { isWhole } from '../artifacts/artifact-content.js';
+import { isWhole } from './artifact-content.js';
 import { nameOfUsers } from '../model/artifact-name.js';
-import { insertVersion, partsOf, valuesOf, versionRow } from '../artifacts/artifact-store.js';
+import { insertVersion, partsOf, valuesOf, versionRow } from './artifact-store.js';
 import {
   CHANGED,
   Damaged,
@@ -12,7 +12,7 @@ import {
   withEncoding,
   type EncodedVersion,
   type VersionKey,
-} from '../artifacts/stored-version.js';
+} from './stored-version.js';
 import { ARTIFACT_COLUMNS, ARTIFACT_WHERE, insertIntoArtifacts, numberOf } from '../database/sql/tables.js';
 import type { StoredTexts } from '../model/stored-texts.js';
 import { DamagedArtifactError, InvalidArgumentError } from '../model/errors.js';
