@@ -21,6 +21,7 @@ import {
 } from '../../../src/database/sql/tables.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import type { SessionKey } from '../../../src/index.js';
+import { MAX_SEQ } from '../../../src/model/seq-ranges.js';
 import type { Scope } from '../../../src/model/state.js';
 
 /** An app or a user, with the time of its last update. */
@@ -225,6 +226,12 @@ export async function heldLeases(sql: Sql, { appName, userId }: VisibleRows, lim
   }));
 }
 
+/** @returns how many calls of a session wait. */
+export async function countWaiting(sql: Sql, session: SessionKey): Promise<number> {
+  const [row] = await sql.all(statements(sql).countWaiting, sessionValues(session));
+  return numberOf(row?.['waits']);
+}
+
 /** A row with a session's key and other columns. */
 type Row = SessionKeyRow & Readonly<Record<string, unknown>>;
 
@@ -258,7 +265,7 @@ const timedChangesOf = (sql: Sql, rows: readonly ChangeRow[]): TimedChange[] =>
   });
 
 const statements = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
-  const { sessions, events, eventParts, changes, select } = tables;
+  const { sessions, events, eventParts, changes, openCalls, select } = tables;
   const columns = sessionColumnsOf('s');
   // The column is unsigned on MariaDB, where a negative difference is an error.
   const newest = `case when s.last_seq > ${SAMPLED} then s.last_seq - ${SAMPLED} else 0 end`;
@@ -305,6 +312,7 @@ const statements = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     selectApps: names('app_name', ''),
     selectUsers: names('user_id', 'app_name = ? and '),
     ...sizes,
+    countWaiting: `select count(*) as waits from ${openCalls} where ${SESSION_WHERE} and open_until = ${MAX_SEQ}`,
     selectChanges: `select ${SESSION_COLUMNS}, ${change} from ${changes} as c where ${SESSION_WHERE} and seq >= ? and seq <= ? order by change_id desc limit ?`,
     selectChangesElsewhere: (ofUser: boolean) =>
       `select ${columns}, ${change} from ${newestSessions(ofUser)} join ${changes} as c on ${isSameSession('c', 's')}

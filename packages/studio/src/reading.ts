@@ -22,6 +22,9 @@ import {
   type CommonOptions,
   type ReadEventsRequest,
   MikroOrmSessionService,
+  SessionNotFoundError,
+  type EventPage,
+  type OpenCall,
 } from '../../../src/index.js';
 import type { TokenCounts } from '../../../src/conversation/tokens.js';
 import type { CodecOptions } from '../../../src/model/options.js';
@@ -37,6 +40,7 @@ import {
   appsAfter,
   changesElsewhere,
   changesOf,
+  countWaiting,
   heldLeases,
   sampledSizes,
   usersAfter,
@@ -48,6 +52,7 @@ import {
   type WritingEvent,
 } from './browsing.js';
 import type { StudioScope } from './guard.js';
+import { LastDay } from './last-day.js';
 
 /** How many rows a page of a list has. */
 export const PAGE = 50;
@@ -60,6 +65,12 @@ const COUNTED = 200;
 
 /** How many changes a page of a conversation has at most. */
 const CHANGES = 200;
+
+/** How many events are read to see what a session does now. */
+const NEWEST = 30;
+
+/** An event with its number, and when the database stored it. */
+type ReadEvent = EventPage['events'][number];
 
 /** How many keys of the state are shown for each scope. */
 const KEYS = 200;
@@ -75,11 +86,11 @@ export interface ShownValue {
   /** With the prefix of its scope. */
   key: string;
   json: string;
-  /** Absent if the value was set outside a run, or its event was not found. */
+  /** Absent if the application set the value, or its event was not found. */
   writer?: { session: SessionKey; seq: number; timestamp: number; author: string };
   /** Whether an event wrote the value, but was not found. */
   isFromElsewhere: boolean;
-  /** If it was set outside a run: when. */
+  /** If the application set it: when. */
   setAt?: number;
 }
 
@@ -95,7 +106,6 @@ export interface Conversation {
   session: StoredSession;
   /** The sessions of other apps with the same user and id, the oldest first: its caller or its tools. */
   others: StoredSession[];
-  lease: StoredLease | undefined;
   /** The numbers of the page's first and last event. */
   from: number;
   upTo: number;
@@ -118,6 +128,7 @@ export class Reading {
   readonly service: MikroOrmSessionService;
   readonly artifacts: MikroOrmArtifactService;
   readonly log: EventLog;
+  readonly lastDay: LastDay;
   readonly database: Database;
   readonly options: Pick<CommonOptions, 'onError' | 'telemetry'> & CodecOptions;
   readonly #read: Run;
@@ -145,6 +156,7 @@ export class Reading {
     });
     this.artifacts = new MikroOrmArtifactService(em, options);
     this.log = new EventLog(em, options);
+    this.lastDay = new LastDay(this.log);
     this.database = new Database(em, options);
     this.#read = this.database.reader('studio');
   }
@@ -216,13 +228,12 @@ export class Reading {
     const first = from <= session.firstSeq ? 0 : from;
     const range = { from: first, upTo, limit: CHANGES };
     const changes = await this.#read((sql) => changesOf(sql, key, range));
-    const lease = await this.#read((sql) => currentLease(sql, key));
     const at = session.deletedAt === undefined ? part.at : undefined;
     if (at !== undefined && (at > session.lastSeq || at < session.firstSeq - 1))
       throw new InvalidArgumentError(`The events have the numbers ${session.firstSeq} to ${session.lastSeq}.`);
     const state = await this.#state(session, scope, at);
     const others = await this.#others(key, scope);
-    return { session, others, from, upTo, entries, changes, lease, state };
+    return { session, others, from, upTo, entries, changes, state };
   }
 
   /** Searches some apps by name, with `toolApps` only for tools and callers. None for a visitor of one app. */
@@ -318,7 +329,7 @@ export class Reading {
     });
   }
 
-  /** @returns when keys were set outside a run, if the newest changes of the session, the user, the app or other sessions say it. */
+  /** @returns when the application set keys, if the newest changes of the session, the user, the app or other sessions say it. */
   async #timesOfChanges(
     key: SessionKey,
     scope: Scope,
@@ -343,6 +354,30 @@ export class Reading {
 
   heldLeases(scope: StudioScope, limit: number): Promise<HeldLease[]> {
     return this.#read((sql) => heldLeases(sql, scope, limit));
+  }
+
+  /** @returns the calls that wait in some apps, the oldest first, at most `limit` of each. */
+  async waiting(apps: readonly string[], { userId }: StudioScope, limit: number): Promise<OpenCall[]> {
+    const found: OpenCall[] = [];
+    for (const appName of apps) {
+      const { calls } = await this.service.findOpenCalls({ appName, limit, ...given({ userId }) });
+      found.push(...calls);
+    }
+    return found.sort((one, other) => one.timestamp - other.timestamp);
+  }
+
+  /** @returns the newest lease of a session, and how many of its calls wait. */
+  async busy(key: SessionKey): Promise<{ lease: StoredLease | undefined; waits: number }> {
+    return this.#read(async (sql) => ({ lease: await currentLease(sql, key), waits: await countWaiting(sql, key) }));
+  }
+
+  /** @returns the newest events of a session, as many as say what it does now; none if it is gone. */
+  async newestEvents(key: SessionKey): Promise<ReadEvent[]> {
+    const page = await this.service.readEvents(key, { limit: NEWEST }).catch((error: unknown) => {
+      if (error instanceof SessionNotFoundError) return undefined;
+      throw error;
+    });
+    return page?.events ?? [];
   }
 
   /** Checks the next sessions after one. @returns those whose row says another number of events than there are. */

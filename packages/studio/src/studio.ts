@@ -21,10 +21,12 @@ import { conversationPage } from './pages/conversation.js';
 import { eventFile, eventPage, partFile } from './pages/event-page.js';
 import { artifactFile, filesPage } from './pages/files.js';
 import { errorPage } from './pages/layout.js';
-import { appsPage, sessionsPage, usersPage } from './pages/lists.js';
+import { sessionsPage, usersPage } from './pages/lists.js';
+import { nowPage } from './pages/now.js';
+import { timePage } from './pages/time.js';
 import { waitingPage } from './pages/waiting.js';
 import { FORGET, forgetPage, memoryPage } from './pages/memory.js';
-import { doctorPage, nowPage, repairPage, statsPage } from './pages/operations.js';
+import { doctorPage, leasesPage, repairPage, statsPage } from './pages/operations.js';
 import { somePrices } from './operations/prices.js';
 import type { Studio, StudioOptions } from './options.js';
 import { Reading } from './reading.js';
@@ -49,7 +51,7 @@ const checkOptions = object<StudioOptions>({
 type Route = (visit: Visit) => Response | Promise<Response>;
 
 const PAGES: Readonly<Record<string, Route>> = {
-  '/': appsPage,
+  '/': nowPage,
   '/users': usersPage,
   '/sessions': sessionsPage,
   '/waiting': waitingPage,
@@ -57,10 +59,11 @@ const PAGES: Readonly<Record<string, Route>> = {
   '/event': eventPage,
   '/event.json': eventFile,
   '/part': partFile,
+  '/time': timePage,
   '/files': filesPage,
   '/file': artifactFile,
   '/live': liveEvents,
-  '/operations': nowPage,
+  '/operations': leasesPage,
   '/operations/stats': statsPage,
   '/operations/doctor': doctorPage,
   '/repair': repairPage,

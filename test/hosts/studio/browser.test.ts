@@ -19,6 +19,8 @@ const PAGES = [
   STORY,
   `${STORY}&at=4`,
   query('/session', OF_WIDE),
+  query('/time', OF_STORY),
+  query('/time', OF_WIDE),
   query('/files', OF_WIDE),
   '/waiting?app=support',
   query('/event', { ...OF_STORY, seq: 2 }),

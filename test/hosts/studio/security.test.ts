@@ -12,7 +12,18 @@ const OF_STORY = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
 const STORY = query('/session', OF_STORY);
 
 /** Every page about a session or a user. */
-const OF_SESSION = ['/session', '/event', '/event.json', '/part', '/live', '/repair', '/files', '/file', '/memory'];
+const OF_SESSION = [
+  '/session',
+  '/time',
+  '/event',
+  '/event.json',
+  '/part',
+  '/live',
+  '/repair',
+  '/files',
+  '/file',
+  '/memory',
+];
 const CHANGES = ['/describe', '/delete', '/restore', '/fork', '/rewind', '/forget'];
 
 let served: Served;
@@ -165,6 +176,10 @@ test('whatever was said to an agent is text', async () => {
     expect(body.replace(/"[^"]*"/g, '""')).not.toMatch(/<[^>]+\son(error|click)=/i);
     expect(body).not.toMatch(/[\u202e\u001b\u0007]/);
   }
+  const drawn = await site.get(query('/time', of));
+  expect(drawn.status).toBe(200);
+  expect(drawn.body).toContain('&lt;script&gt;alert(1)');
+  expect(drawn.body).not.toMatch(/<script>|<img src=x|<b>|href="javascript:|[\u202e\u001b\u0007]/i);
   const text = shown(pages[3]!);
   expect(text).toContain(evil);
   expect(text).toContain('\\u202egnp.exe \\u001b[31mred\\u0007');
@@ -235,6 +250,7 @@ test('Markdown of a model is formatted, and nothing of it runs, loads or leads a
     'mailto:a@a.example',
     'https://a.example/x.png',
     'https://a.example/y.png',
+    'https://a.example/z',
     'https://a.example/%22onclick=%22alert(1)',
   ]);
 

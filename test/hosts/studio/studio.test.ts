@@ -197,11 +197,11 @@ describe.each(availableDatabases())('on %s', (name) => {
       /orders concierge\.orders .* Code PYTHON print\(59\.90 \* 1\.0\) Result of the code: OUTCOME_OK 59\.9/,
       /Call charge_back amount: 59\.9 failed/,
       /Error MODEL_OVERLOADED: The model is overloaded/,
-      /State changed outside a run .* escalated true user:vip true concierge/,
+      /State set by the application .* escalated true user:vip true concierge/,
       /Call ask_approval amount: 59\.9, reason: "arrived broken" waits for an answer .* step "approval"/,
       /Waits for an answer ask_approval \( amount: 59\.9, reason: "arrived broken" \) #8/,
       /order \{"id":17,"total":59\.9\} #2 by concierge/,
-      /topic "refund" outside a run, \d+ (second|minute)s? ago|topic "refund" outside a run, just now/,
+      /topic "refund" by the application, \d+ (second|minute)s? ago|topic "refund" by the application, just now/,
       /user:refunds 1 #8 by concierge/,
     ])
       expect(text).toMatch(part);
@@ -261,7 +261,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(stateOf(await site.get(STORY))).toMatch(/user:mood "fine" another session, #1 by elsewhere/);
     // Set outside a run, through another session.
     const seen = stateOf(await site.get(query('/session', { ...OF_STORY, session: 'other' })));
-    const when = String.raw`outside a run, (just now|\d+ (second|minute)s? ago)`;
+    const when = String.raw`by the application, (just now|\d+ (second|minute)s? ago)`;
     for (const value of ['user:language "English"', 'user:vip true', 'app:shop "open"'])
       expect(seen).toMatch(new RegExp(`${value} ${when}`));
   });
@@ -299,7 +299,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       await served.service.appendEvent({ session, event: { ...event, actions: { ...event.actions, stateDelta } } });
     const text = shown(await site.get(query('/session', { app: 'rewritten', user: 'ada', session: 's' })));
     expect(text).toMatch(/Event rewritten #1/);
-    expect(text).not.toContain('outside a run');
+    expect(text).not.toContain('by the application');
     expect(text).toMatch(/left 1 #1 by agent/);
   });
 
@@ -655,6 +655,99 @@ describe.each(availableDatabases())('on %s', (name) => {
     });
     expect(await rows()).toHaveLength(6);
   });
+
+  test('the first page says what waits, runs and has failed in all apps, and what they did within a day', async () => {
+    const own = await Served.open(name);
+    const { service, orm } = own;
+    const site = await own.studio({ allowChanges: true });
+    const say = async (key: SessionKey, event: Parameters<typeof createEvent>[0]) => {
+      const session = (await service.getSession(key)) ?? (await service.createSession(key));
+      await service.appendEvent({ session, event: createEvent({ author: 'agent', ...event }) });
+    };
+    const call = (id: string, tool: string) => ({ parts: [{ functionCall: { id, name: tool, args: { id } } }] });
+    const answer = (response: Record<string, unknown>) => ({
+      parts: [{ functionResponse: { id: 'f', name: 'fetch_page', response } }],
+    });
+    const key = (appName: string, sessionId: string) => ({ appName, userId: 'ada', sessionId });
+    // The clock of the event decides what is the oldest question.
+    const later = { timestamp: Date.now(), longRunningToolIds: ['young'] };
+    await say(key('one', 'a'), { content: call('young', 'ask_one'), ...later });
+    const earlier = { timestamp: Date.now() - 7_200_000, longRunningToolIds: ['old'] };
+    await say(key('two', 'b'), { content: call('old', 'ask_two'), ...earlier });
+    await service.describeSession(key('two', 'b'), { title: 'A title' });
+    await say(key('two', 'run'), { author: 'user', content: { parts: [{ text: 'go' }] } });
+    const usageMetadata = { promptTokenCount: 1_200, candidatesTokenCount: 34, totalTokenCount: 1_234 };
+    await say(key('two', 'run'), { content: call('r', 'search'), usageMetadata });
+    const lease = await new SessionLeases(orm.em).acquire(key('two', 'run'), { holder: 'worker 7' });
+    await say(key('one', 'fails'), { content: call('f', 'fetch_page') });
+    for (const response of [
+      { error: null },
+      { error: '' },
+      { error: 'No route' },
+      { isError: true, message: 'Locked' },
+    ])
+      await say(key('one', 'fails'), { content: answer(response) });
+
+    const first = await site.get('/');
+    const text = shown(first);
+    expect(text).toMatch(
+      /Waits for a person 2 .* ask_two \( id: "old" \) A title two \/ ada 2 h Answer ask_one .* one \/ ada/,
+    );
+    expect(text).toMatch(/Runs 1 .* run two \/ ada search id: "r" [\d.]+ m?s in a turn of [\d.]+ m?s worker 7/);
+    expect(text).toMatch(/Failed in 24 hours 1 .* fetch_page 2 times Locked fails one \/ ada/);
+    expect(text).toMatch(/Apps 1,200 tokens in, 34 out .* one .* 6 .* two .* 3 1,200 tokens in, 34 out/);
+    expect(linksOf(first, '/answer')).toHaveLength(2);
+    // What was counted is not read again; what came since is added.
+    await say(key('one', 'fails'), { errorCode: 'MODEL_OVERLOADED', errorMessage: 'Try later.' });
+    expect(shown(await site.get('/'))).toMatch(/Failed in 24 hours 2 .* agent Try later\. .* fetch_page 2 times/);
+    const limited = await own.studio({ authorize: () => ({ appName: 'two' }) });
+    expect(shown(await limited.get('/'))).not.toMatch(/ask_one|fetch_page|Try later/);
+    const bobs = await own.studio({ authorize: () => ({ userId: 'bob' }) });
+    expect(shown(await bobs.get('/'))).not.toMatch(/ask_|fetch_page|worker|tokens/);
+    await lease.release();
+    await own.close();
+  });
+
+  testOfPages(
+    'the time of 2,000 events is smaller than 150 kB, in one turn or in many, and says what waits',
+    async () => {
+      const { service } = served;
+      const worked = (i: number, perTurn: number) => {
+        const of = { author: `worker ${i % 3}`, branch: `fan.${i % 3}`, invocationId: 'i' };
+        const part = { id: `c${i}`, name: 'translate_a_page_of_the_handbook' };
+        return [
+          ...(i % perTurn === 0
+            ? [createEvent({ author: 'user', content: { parts: [{ text: `Turn ${i}`.repeat(9) }] } })]
+            : []),
+          createEvent({ ...of, content: { parts: [{ functionCall: { ...part, args: {} } }] } }),
+          createEvent({
+            ...of,
+            content: { parts: [{ functionResponse: { ...part, response: { success: i % 9 > 0 } } }] },
+          }),
+        ];
+      };
+      for (const [sessionId, perTurn] of [
+        ['one turn', 1_000],
+        ['many turns', 4],
+      ] as const) {
+        const session = await service.createSession({ ...KEY, sessionId });
+        const events = Array.from({ length: 1_000 }, (_, i) => worked(i, perTurn)).flat();
+        for (let i = 0; i < events.length; i += 500)
+          await service.appendEvents({ session, events: events.slice(i, i + 500) });
+        const { status, body } = await site.get(query('/time', { ...OF_STORY, session: sessionId }));
+        expect([status, Buffer.byteLength(body) < 150_000]).toEqual([200, true]);
+        const text = shown({ status, body, headers: {} });
+        expect(text).toMatch(
+          perTurn === 4 ? /Turn 996.* tools [\d.]+ \w+ in 4/ : /tools [\d.]+ \w+ in 1,000 112 failed/,
+        );
+        await service.deleteSession({ ...KEY, sessionId });
+      }
+      const story = shown(await site.get(query('/time', OF_STORY)));
+      expect(story).toMatch(/Refund of order 17 ada 1 waiting Talk Time State Files/);
+      expect(story).toMatch(/#8 concierge [\d.]+ \w+ , ask_approval … [\d.]+ \w+/);
+      expect(story).toMatch(/#5 orders [\d.]+ \w+ , charge_back ✗ [\d.]+ \w+ #6/);
+    },
+  );
 
   test('says where a fork comes from, and to whom the session of a tool belongs', async () => {
     const { service, orm } = served;

@@ -15,7 +15,7 @@ export const STYLES_TEXT = `
   }
 }
 *, ::before, ::after { box-sizing: border-box; }
-html { -webkit-text-size-adjust: 100%; scroll-padding-top: 4.5rem; }
+html { -webkit-text-size-adjust: 100%; scroll-padding-top: 7rem; }
 body { margin: 0; background: var(--page); color: var(--text); font: 0.9375rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif; }
 h1, h2, h3, h4, p, ol, ul, dl, dd, figure, pre { margin: 0; }
 h1 { font-size: 1.5rem; line-height: 1.25; letter-spacing: -0.015em; overflow-wrap: anywhere; }
@@ -75,6 +75,7 @@ label input, label select, label textarea { font-weight: 400; font-size: 0.9rem;
 
 .list { width: 100%; border-collapse: separate; border-spacing: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px; box-shadow: var(--shadow); }
 .list th, .list td { text-align: left; padding: 0.62rem 1rem; border-top: 1px solid var(--line); vertical-align: baseline; font-weight: 400; overflow-wrap: anywhere; }
+.list .id { font-weight: 400; }
 .list td { min-width: 9.5rem; } .list td.number, .list td.action { min-width: 0; }
 .list thead th { border-top: 0; color: var(--dim); font-size: 0.78rem; font-weight: 550; white-space: nowrap; }
 .list tbody th a { font-weight: 550; text-decoration: none; }
@@ -97,7 +98,7 @@ label input, label select, label textarea { font-weight: 400; font-size: 0.9rem;
 .empty p { color: var(--dim); margin: 0.5rem auto 0; max-width: 34rem; }
 
 .columns { display: grid; grid-template-columns: minmax(0, 1fr) 20.5rem; gap: 1.5rem; align-items: start; }
-aside { position: sticky; top: 4.5rem; max-height: calc(100vh - 5.5rem); overflow-y: auto; }
+aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y: auto; }
 .panel, .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.85rem 1.1rem 1.1rem; box-shadow: var(--shadow); }
 .panel > summary { cursor: pointer; }
 .panel > summary h2 { display: inline; }
@@ -108,6 +109,28 @@ aside { position: sticky; top: 4.5rem; max-height: calc(100vh - 5.5rem); overflo
 .state .by { display: block; font-size: 0.75rem; margin-top: 0.1rem; overflow-wrap: anywhere; }
 .state .current { background: var(--accent-soft); }
 
+.bar { position: sticky; top: 3.5rem; z-index: 2; display: flex; align-items: center; gap: 0.2rem 1rem; flex-wrap: wrap; background: var(--page); border-bottom: 1px solid var(--line); padding: 0.4rem 0; margin-bottom: 1rem; }
+.bar strong { max-width: 22rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.bar .facts { margin: 0; }
+.bar nav { display: flex; gap: 0.25rem; margin-left: auto; }
+.bar nav a { color: var(--dim); text-decoration: none; padding: 0.2rem 0.7rem; border-radius: 6px; }
+.bar nav a:hover { background: var(--soft); }
+.bar nav a[aria-current] { background: var(--accent-soft); color: var(--text); font-weight: 550; }
+
+.turn { margin-bottom: 0.9rem; } .turn > summary strong { overflow-wrap: anywhere; }
+.lanes { margin-top: 0.6rem; } .lane { display: grid; grid-template-columns: 11rem minmax(0, 1fr); gap: 0.8rem; align-items: start; border-top: 1px solid var(--line); padding: 0.15rem 0; }
+.lane > span { font-size: 0.8125rem; font-weight: 600; color: var(--hue-text); overflow-wrap: anywhere; }
+.lane svg { display: block; width: 100%; background: var(--soft); border-radius: 4px; }
+.axis { display: flex; justify-content: space-between; margin-left: 11.8rem; font-size: 0.72rem; color: var(--dim); }
+.turn .model { fill: #6366f1; } .turn .tool { fill: #0d9488; } .turn .failed { fill: #dc2626; } .turn .wait { fill: url(#hatch); }
+#hatch path { stroke: #d97706; stroke-width: 2.5; }
+.legend { white-space: nowrap; }
+.legend::before { content: ""; display: inline-block; width: 0.8rem; height: 0.7rem; border-radius: 2px; margin: 0 0.3rem 0 0.6rem; }
+.legend.model::before { background: #6366f1; } .legend.tool::before { background: #0d9488; } .legend.failed::before { background: #dc2626; }
+.legend.wait::before { background: repeating-linear-gradient(135deg, #d97706 0 2px, transparent 2px 5px); }
+.blocks > summary { cursor: pointer; font-size: 0.8125rem; color: var(--dim); margin-top: 0.5rem; }
+.blocks li { font-size: 0.8125rem; border-left: 3px solid var(--hue); padding-left: 0.6rem; overflow-wrap: anywhere; }
+.blocks button { min-height: 1.5rem; padding: 0 0.3rem; border: 0; background: none; box-shadow: none; color: var(--accent); text-decoration: underline; font-size: inherit; }
 .timeline { display: flex; flex-wrap: wrap; align-items: center; gap: 0.5rem 0.6rem; margin-bottom: 0.9rem; }
 .timeline ol { display: flex; flex: 1 1 12rem; overflow-x: auto; padding: 2px; min-width: 0; }
 .timeline li { flex: 0 0 auto; position: relative; }
@@ -195,6 +218,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .card dd { font-size: 1.35rem; font-weight: 600; letter-spacing: -0.01em; font-variant-numeric: tabular-nums; }
 .block { margin-bottom: 1.75rem; }
 .block > h2 { margin-bottom: 0.6rem; }
+.spark { font-family: var(--mono); color: var(--accent); white-space: pre; letter-spacing: -0.05em; }
 .block > p { margin: 0.4rem 0; }
 .findings pre { margin-top: 0.4rem; }
 .chart { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.85rem 1.1rem; margin-bottom: 1rem; box-shadow: var(--shadow); }
@@ -231,6 +255,8 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   .event.user { max-width: 94%; }
   .depth-1, .depth-2, .depth-3 { margin-left: 0.75rem; width: calc(100% - 0.75rem); }
   .timeline ol { flex-basis: 100%; order: -1; }
+  .bar { position: static; } .bar nav { margin-left: 0; } .bar strong { max-width: 100%; }
+  .lane { grid-template-columns: minmax(0, 1fr); gap: 0.1rem; } .axis { margin-left: 0; }
   .list thead { display: none; }
   .list tr { display: block; padding: 0.6rem 0; border-top: 1px solid var(--line); }
   .list tbody tr:first-child { border-top: 0; }

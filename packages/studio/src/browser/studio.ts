@@ -31,7 +31,7 @@ async function refresh(): Promise<void> {
   const response = await fetch(location.href, { headers: { accept: 'text/html' } }).catch(() => undefined);
   if (!response?.ok) return;
   const page = new DOMParser().parseFromString(await response.text(), 'text/html');
-  for (const id of ['state', 'facts', 'waiting']) {
+  for (const id of ['state', 'facts', 'waiting', 'now', 'busy']) {
     const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
     // Replacing the part that has the focus would interrupt its reader.
     if (!old || !fresh || old.contains(document.activeElement)) continue;
@@ -103,6 +103,9 @@ function follow(list: HTMLElement, url: string): void {
   });
 }
 
+const current = document.querySelector('.event.current');
+if (current && location.hash === '') current.scrollIntoView({ block: 'center' });
+
 if (events && source) {
   // Only a page that was just opened is scrolled to its newest events: after "Back" the browser restores the position.
   const [navigation] = performance.getEntriesByType('navigation');
@@ -111,6 +114,12 @@ if (events && source) {
     (document.getElementById('waiting') ?? events).scrollIntoView({ block: 'nearest' });
   follow(events, source);
 }
+
+const seconds = Number(document.getElementById('now')?.dataset['refresh']);
+if (seconds)
+  setInterval(() => {
+    if (document.visibilityState === 'visible') void refresh();
+  }, seconds * 1_000);
 
 /** Arrow keys go along the time line, which is one stop of the Tab key. */
 const steps = [...document.querySelectorAll<HTMLAnchorElement>('.timeline li a')];

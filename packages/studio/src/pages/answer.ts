@@ -79,8 +79,8 @@ export async function answerFields(visit: Visit): Promise<Html> {
       </label>
     </details>
     <p class="note">
-      ${next}The answer is stored as an event of the user, and cannot be changed. Nothing runs now: the agent continues
-      when your application runs this session next.
+      ${next}The answer is stored as an event of the user, and cannot be changed. The agent continues when your
+      application runs this session next; it may do so at once.
     </p>
     <div class="actions">
       ${buttons}<a class="button" href="${visit.links.ofSession('/session', visit.session)}">Cancel</a>

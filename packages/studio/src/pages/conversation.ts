@@ -31,7 +31,7 @@ export async function conversationPage(visit: Visit): Promise<Response> {
   const tokens = await reading.tokens(conversation, { readsAll: visit.params.get('tokens') === '1' });
   const name = session.title ?? key.sessionId;
   const hues = new Hues(conversation.entries.flatMap(({ event }) => (event ? authorOf(event) : [])));
-  const body = html`${heading(visit, conversation, { ...part, tokens })}
+  const body = html`${await sessionBar(visit, session, '/session')} ${heading(visit, conversation, { ...part, tokens })}
     <div class="columns">
       <section class="conversation" aria-label="Conversation">
         ${timeLine(visit, conversation, { at: part.at, hues })} ${pager(visit, conversation, 'older')}
@@ -51,7 +51,37 @@ interface Shown {
   tokens: TokenCounts | undefined;
 }
 
-function heading(visit: Visit, { session, others, lease }: Conversation, { tokens, ...part }: Shown): Html {
+/** The pages of a session. The state stands beside the talk. */
+const TABS: readonly [path: string, text: string][] = [
+  ['/session', 'Talk'],
+  ['/time', 'Time'],
+  ['/state', 'State'],
+  ['/files', 'Files'],
+];
+
+/** The bar that stays: which session it is, who runs it, what waits, and its pages. @param path of the page that it stands on. */
+export async function sessionBar(
+  { links, reading }: Visit,
+  { key, title, deletedAt }: Conversation['session'],
+  path: string,
+): Promise<Html> {
+  const { lease, waits } = await reading.busy(key);
+  const tabs = TABS.map(([to, text]) => {
+    const href = to === '/state' ? `${links.ofSession('/session', key)}#state` : links.ofSession(to, key);
+    return html`<a href="${href}" ${to === path && html`aria-current="page"`}>${text}</a>`;
+  });
+  return html`<div class="bar">
+    <strong><bdi>${title ?? key.sessionId}</bdi></strong>
+    <span class="facts" id="busy"
+      ><bdi>${key.userId}</bdi> ${lease?.isHeld && chip(html`held by <bdi>${lease.holder}</bdi>`, 'good')}
+      ${waits > 0 && html`<a class="chip warn" href="${links.ofSession('/session', key)}#waiting">${number(waits)} waiting</a>`}
+      ${deletedAt !== undefined && chip('deleted', 'warn')}</span
+    >
+    <nav aria-label="Session">${tabs}</nav>
+  </div>`;
+}
+
+function heading(visit: Visit, { session, others }: Conversation, { tokens, ...part }: Shown): Html {
   const { links, isRaw } = visit;
   const { at } = part;
   const { key, title, labels, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, forkedFrom } = session;
@@ -81,7 +111,6 @@ function heading(visit: Visit, { session, others, lease }: Conversation, { token
         <a href="${links.ofSession('/session', key, { ...part, raw: isRaw ? undefined : 1 })}"
           >${isRaw ? 'Show Markdown formatted' : 'Show texts as they are'}</a
         >
-        <a href="${links.ofSession('/files', key)}">Files</a>
         <a href="${links.to('/memory', { app: key.appName, user: key.userId })}">Memory</a>
         ${firstSeq > 1 && html`<span>events before #${firstSeq} were trimmed</span>`}
         ${
@@ -95,9 +124,7 @@ function heading(visit: Visit, { session, others, lease }: Conversation, { token
             at #${forkedFrom.at}</span
           >`
         }
-        ${toolsOf(visit, session, others)}
-        ${lease?.isHeld && chip(html`lease held by <bdi>${lease.holder}</bdi>`, 'good')}
-        ${deletedAt !== undefined && chip(html`deleted ${ago(deletedAt)}`, 'warn')}
+        ${toolsOf(visit, session, others)} ${deletedAt !== undefined && chip(html`deleted ${ago(deletedAt)}`, 'warn')}
       </p>
     </div>
     ${visit.mayChange && html`<div class="actions">${actions}</div>`}
@@ -243,7 +270,7 @@ function waitingCalls({ links, session, mayChange }: Visit, entries: readonly En
 
 const CHANGES: Readonly<Record<TimedChange['kind'], string>> = {
   created: 'Session created',
-  state: 'State changed outside a run',
+  state: 'State set by the application',
   rewritten: 'Event rewritten',
   deleted: 'An earlier session with this id was deleted',
   ending: 'Deleted',
@@ -328,7 +355,7 @@ function stateValue(
         by <bdi>${writer.author}</bdi>, ${ago(writer.timestamp)}`
     : isFromElsewhere
       ? 'by an event of another session'
-      : html`outside a run${setAt !== undefined && html`, ${ago(setAt)}`}`;
+      : html`by the application${setAt !== undefined && html`, ${ago(setAt)}`}`;
   return html`<div class="${isOwn && writer.seq === at && 'current'}">
     <dt><bdi>${name}</bdi></dt>
     <dd>

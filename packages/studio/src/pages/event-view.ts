@@ -402,7 +402,7 @@ class EventView {
     } = recordOf(event['actions']);
     const tokens = tokensText(tokensOf(event) ?? NO_TOKENS);
     const chips = [
-      textOf(transferToAgent) !== undefined && chip(html`hands over to <bdi>${textOf(transferToAgent)}</bdi>`),
+      textOf(transferToAgent) !== undefined && chip(html`transfers to <bdi>${textOf(transferToAgent)}</bdi>`),
       escalate === true && chip('escalates'),
       endOfAgent === true && chip('agent has ended'),
       textOf(rewindBeforeInvocationId) !== undefined &&

@@ -6,6 +6,7 @@ import { html, type Html } from '../html.js';
 import { PAGE } from '../reading.js';
 import { notFound, type Visit } from '../visit.js';
 import { LARGEST_IMAGE } from './event-view.js';
+import { sessionBar } from './conversation.js';
 import { ago, empty, firstOf, nextLink, page, table } from './layout.js';
 
 interface ShownFile {
@@ -19,7 +20,8 @@ interface ShownFile {
 /** The artifacts of a session and of its user, or the versions of one of them. */
 export async function filesPage(visit: Visit): Promise<Response> {
   const { links, session: key, params, reading } = visit;
-  if (!(await reading.session(key))) throw notFound();
+  const session = await reading.session(key);
+  if (!session) throw notFound();
   const filename = params.get('file');
   const { files, next } =
     filename === null ? await listed(visit) : { files: await versionsOf(visit, filename), next: undefined };
@@ -34,7 +36,8 @@ export async function filesPage(visit: Visit): Promise<Response> {
         html`<a href="${links.ofSession('/files', key, { file: filename })}">${version + 1}</a>`),
   };
   const none = empty('No files', 'Neither the session nor its user has artifacts here.');
-  const body = html`<h1>${filename === null ? 'Files' : html`Versions of <bdi>${filename}</bdi>`}</h1>
+  const body = html`${await sessionBar(visit, session, '/files')}
+    <h1>${filename === null ? 'Files' : html`Versions of <bdi>${filename}</bdi>`}</h1>
     ${table(files, columns, none)}
     ${nextLink(next === undefined ? undefined : links.ofSession('/files', key, { after: next }))}`;
   const crumbs = [

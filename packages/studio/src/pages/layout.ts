@@ -1,4 +1,4 @@
-import { bytes, shownTime } from '../operations/words.js';
+import { bytes, number, shownTime } from '../operations/words.js';
 import { SCRIPT, STYLES } from '../assets/assets.js';
 import { SECURITY_HEADERS, setFormCookie } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
@@ -20,15 +20,15 @@ interface Page {
   /** The pages between the list of apps, or the app, and this page. */
   crumbs?: readonly Crumb[];
   /** The part of the studio that the navigation marks. */
-  section?: 'sessions' | 'operations';
+  section?: 'now' | 'operations';
   body: Html;
 }
 
-export function page(visit: Visit, { title, appName, crumbs, section = 'sessions', body }: Page): Response {
+export function page(visit: Visit, { title, appName, crumbs, section, body }: Page): Response {
   const { links, cookie } = visit;
   const current = (name: Page['section']) => name === section && html` aria-current="true"`;
   const nav = html`<nav aria-label="Studio">
-    <a href="${links.to('/')}" ${current('sessions')}>Sessions</a>
+    <a href="${links.to('/')}" ${current('now')}>Now</a>
     <a href="${links.to('/operations')}" ${current('operations')}>Operations</a>
   </nav>`;
   const all = [
@@ -101,6 +101,20 @@ const STEPS: readonly [ms: number, name: string][] = [
   [3_600_000, 'hour'],
   [60_000, 'minute'],
   [1_000, 'second'],
+];
+
+/** A time that has passed, such as `40 s`. */
+export function lasted(ms: number): string {
+  const [size, unit] = UNITS.find(([each]) => ms >= each) ?? [1, 'ms'];
+  const count = ms / size;
+  return `${unit !== 'ms' && count < 10 ? number(count) : Math.floor(count)} ${unit}`;
+}
+
+const UNITS: readonly [ms: number, unit: string][] = [
+  [86_400_000, 'd'],
+  [3_600_000, 'h'],
+  [60_000, 'min'],
+  [1_000, 's'],
 ];
 
 /** How long ago something happened; after a month, the date. */

@@ -6,25 +6,6 @@ import { PAGE } from '../reading.js';
 import type { Visit } from '../visit.js';
 import { ago, chip, empty, field, firstOf, labelChips, nextLink, page, searchForm, size, table } from './layout.js';
 
-export async function appsPage(visit: Visit): Promise<Response> {
-  const { links, reading, scope } = visit;
-  const { rows, last } = firstOf(await reading.apps(scope, visit.params.get('after') ?? ''));
-  const service = html`<code>MikroOrmSessionService</code>`;
-  const none = empty('No sessions yet', 'Sessions appear here when an agent has created them with ', service, '.');
-  const list = table(
-    rows,
-    {
-      App: ({ name }) => html`<a href="${links.sessions(name)}"><bdi>${name}</bdi></a>`,
-      '>Users': ({ name }) => html`<a href="${links.to('/users', { app: name })}">Users</a>`,
-      '#Last update': ({ lastUpdateTime }) => ago(lastUpdateTime),
-    },
-    none,
-  );
-  const body = html`<h1>Apps</h1>
-    ${list} ${nextLink(last && links.to('/', { after: last.name }))}`;
-  return page(visit, { title: 'Apps', body });
-}
-
 export async function usersPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, appName } = visit;
   const { rows, last } = firstOf(await reading.users(appName, scope, visit.params.get('after') ?? ''));

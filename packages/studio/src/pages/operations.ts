@@ -20,7 +20,7 @@ import { ago, chip, empty, page, table } from './layout.js';
 const MOST = 100;
 
 const TABS: readonly [path: string, text: string, isForAll: boolean][] = [
-  ['/operations', 'Now', true],
+  ['/operations', 'Leases and log', true],
   ['/operations/stats', 'Statistics', true],
   ['/operations/doctor', 'Doctor', false],
 ];
@@ -38,7 +38,7 @@ function operationsPage(visit: Visit, title: string, body: Html): Response {
 }
 
 /** Current leases; for a visitor who may see everything, also the log, its readers, and damaged sessions. */
-export async function nowPage(visit: Visit): Promise<Response> {
+export async function leasesPage(visit: Visit): Promise<Response> {
   const { reading, scope, links } = visit;
   const leases = await reading.heldLeases(scope, MOST);
   const none = empty('No lease is held', 'No session is being run with a lease.');
@@ -71,7 +71,9 @@ async function logSection({ reading, readers }: Visit): Promise<Html> {
   const ofHost = Object.entries(await readers()).map(([name, cursor]) => {
     const at = typeof cursor === 'number' ? cursor : cursor.position;
     const isOther = typeof cursor !== 'number' && cursor.epoch !== epoch;
-    const problem = isOther ? chip('from another epoch', 'bad') : at > position && chip('ahead of the log', 'bad');
+    const problem = isOther
+      ? chip('from before the log went back', 'bad')
+      : at > position && chip('ahead of the log', 'bad');
     const behind = Math.max(position - at, 0);
     return { name, at, behind, signs: problem || upToDate(behind) };
   });
@@ -85,7 +87,7 @@ async function logSection({ reading, readers }: Visit): Promise<Html> {
   });
   return html`<section class="block">
     <h2>Event log</h2>
-    <dl class="cards">${card('Position of the newest event', number(position))} ${card('Epoch', number(epoch))}</dl>
+    <dl class="cards">${card('Position of the newest event', number(position))}</dl>
     ${list}
   </section>`;
 }

@@ -1,0 +1,178 @@
+import { partsOf } from '../../../../src/model/turn.js';
+import { counted, number, shortened } from '../operations/words.js';
+import { Html, html, type Content } from '../html.js';
+import { namesField, notFound, type Visit } from '../visit.js';
+import { turnsOf, type Block, type Lane, type Turn } from '../waterfall.js';
+import { sessionBar } from './conversation.js';
+import { Hues, chip, empty, lasted, page, time } from './layout.js';
+
+/** How many events are read for a page. */
+const MOST_EVENTS = 2_100;
+
+/** How many bytes of markup the turns of a page have at most; then their blocks are not listed. */
+const LARGEST = 130_000;
+
+/** How many blocks of a turn say what they are when one points at them. More are drawn as one path. */
+const MOST_NAMED = 150;
+
+const [WIDTH, ROW] = [1_000, 20];
+
+/** Where the time of a session went: for each turn a row for each agent, and a block for each model request and tool. */
+export async function timePage(visit: Visit): Promise<Response> {
+  const { links, reading, session: key } = visit;
+  const session = await reading.session(key);
+  if (!session || session.deletedAt !== undefined) throw notFound();
+  const before = visit.number('before');
+  const { events, firstSeq } = await reading.service.readEvents(key, {
+    limit: MOST_EVENTS,
+    ...(before !== undefined && { before }),
+  });
+  const turns = turnsOf(events, Date.now()).toReversed();
+  const hues = new Hues(turns.flatMap(({ lanes }) => lanes.map(({ name }) => name)));
+  let bytes = 0;
+  const views: Html[] = [];
+  for (const [i, turn] of turns.entries()) {
+    const isOpen = i < 3 && bytes < LARGEST / 2;
+    const view = turnView(turn, hues, { isOpen, room: LARGEST - bytes });
+    bytes += view.bytes;
+    if (bytes > LARGEST) break;
+    views.push(view);
+  }
+  const oldest = turns[views.length - 1]?.first.seq ?? 0;
+  const body = html`${await sessionBar(visit, session, '/time')}
+    <form class="turns" action="${links.to('/session')}">
+      ${namesField({ app: key.appName, user: key.userId, session: key.sessionId })}
+      <p class="note">
+        The newest turn first. A block of a model lasts from its request to the append of its event, a block of a tool
+        from there to the append of its answer. <span class="legend model">model</span>
+        <span class="legend tool">tool</span> <span class="legend wait">waits</span>
+        <span class="legend failed">failed</span>
+      </p>
+      ${HATCH} ${views} ${turns.length === 0 && empty('No events', 'This conversation has not begun.')}
+    </form>
+    ${
+      oldest > firstSeq &&
+      html`<p class="pager">
+        <a class="button" href="${links.ofSession('/time', key, { before: oldest })}" rel="next">Earlier turns</a>
+      </p>`
+    }`;
+  const crumbs = [{ text: key.userId, href: links.sessions(key.appName, key.userId) }];
+  return page(visit, { title: `Time of ${session.title ?? key.sessionId}`, appName: key.appName, crumbs, body });
+}
+
+const HATCH = new Html(
+  '<svg class="hidden" aria-hidden="true"><defs><pattern id="hatch" width="8" height="8" patternUnits="userSpaceOnUse"><path class="wait" d="M0 8L8 0" /></pattern></defs></svg>',
+);
+
+function turnView(turn: Turn, hues: Hues, { isOpen, room }: { isOpen: boolean; room: number }): Html {
+  const { first, lanes, start, end } = turn;
+  const blocks = lanes.flatMap((lane) => lane.blocks);
+  const sum = (kind: Block['kind'], what: string) => {
+    const of = blocks.filter((block) => block.kind === kind);
+    const ms = of.reduce((total, block) => total + block.end - block.start, 0);
+    return of.length > 0 && html`<span>${what} ${lasted(ms)} <span class="dim">in ${number(of.length)}</span></span>`;
+  };
+  const failed = blocks.filter(({ hasFailed }) => hasFailed).length;
+  const [said] = partsOf(first.event).flatMap(({ text }) => (typeof text === 'string' ? text : []));
+  const list = blockList(lanes, hues, room);
+  return html`<details class="panel turn" ${isOpen && html`open`}>
+    <summary>
+      <strong><bdi>${shortened(said ?? `from event #${first.seq}`, SHOWN)}</bdi></strong>
+      <span class="facts"
+        >${time(first.event.timestamp)} <span>${lasted(end - start)}</span> ${sum('model', 'models')}
+        ${sum('tool', 'tools')} ${sum('wait', 'waits')} ${failed > 0 && chip(`${number(failed)} failed`, 'bad')}</span
+      >
+    </summary>
+    ${lanes.length > 0 && [picture(turn, hues), axis(turn), list]}
+  </details>`;
+}
+
+/** How many characters are shown of a message, and of the name of an agent or a tool. */
+const SHOWN = 100;
+const SHOWN_OF_NAME = 40;
+
+const axis = ({ start, end, shownUntil }: Turn) =>
+  html`<p class="axis">
+    ${[0, 0.25, 0.5, 0.75, 1].map((part) => html`<span>${lasted((shownUntil - start) * part)}${part === 1 && shownUntil < end && ' …'}</span>`)}
+  </p>`;
+
+/** The lanes, one below the other on one axis. Blocks of a lane that overlap have a row each. */
+function picture({ lanes, start, shownUntil }: Turn, hues: Hues): Html {
+  const scale = WIDTH / Math.max(1, shownUntil - start);
+  const isLarge = lanes.reduce((count, { blocks }) => count + blocks.length, 0) > MOST_NAMED;
+  const rows = lanes.map(({ name, blocks }) => {
+    const ends: number[] = [];
+    const shapes = blocks.map((block) => {
+      const x = (block.start - start) * scale;
+      const width = Math.max(1, (Math.min(block.end, shownUntil) - block.start) * scale);
+      const free = ends.findIndex((each) => each <= block.start);
+      const row = free < 0 ? Math.min(ends.length, MOST_ROWS - 1) : free;
+      ends[row] = block.end;
+      return { block, x: x.toFixed(1), y: row * ROW + 3, width: width.toFixed(1) };
+    });
+    const height = Math.max(1, ends.length) * ROW;
+    const drawn = isLarge
+      ? (['model', 'tool', 'wait', 'failed'] as const).map((kind) => {
+          const of = shapes.filter(({ block }) => kindOf(block) === kind);
+          const path = of.map(({ x, y, width }) => `M${x} ${y}h${width}v${ROW - 6}h-${width}z`).join('');
+          return of.length > 0 && html`<path class="${kind}" d="${path}" />`;
+        })
+      : shapes.map(
+          ({ block, x, y, width }) =>
+            html`<rect class="${kindOf(block)}" x="${x}" y="${y}" width="${width}" height="${ROW - 6}">
+              <title>${titleOf(block)}</title>
+            </rect>`,
+        );
+    return html`<div class="lane">
+      <span class="${hues.of(name)}"><bdi>${shortened(name, SHOWN_OF_NAME)}</bdi></span>
+      <svg
+        viewBox="0 0 ${WIDTH} ${height}"
+        height="${height}"
+        preserveAspectRatio="none"
+        role="img"
+        aria-label="${shortened(name, SHOWN_OF_NAME)}: ${counted(blocks.length, 'block')}, listed below"
+      >
+        ${drawn}
+      </svg>
+    </div>`;
+  });
+  return html`<div class="lanes">${rows}</div>`;
+}
+
+/** How many rows a lane has at most. */
+const MOST_ROWS = 8;
+
+const kindOf = ({ kind, hasFailed }: Block) => (hasFailed ? 'failed' : kind);
+
+const titleOf = ({ kind, name, start, end, hasFailed, isOpen }: Block) =>
+  `${kind === 'model' ? 'model of ' : ''}${shortened(name, SHOWN_OF_NAME)} ${lasted(end - start)}${hasFailed ? ', failed' : ''}${isOpen ? ', no answer yet' : ''}`;
+
+/** The blocks as text, in brief markup: a session may have thousands. */
+function blockList(lanes: readonly Lane[], hues: Hues, room: number): Content {
+  const blocks = lanes.flatMap(({ name, blocks: of }) => of.map((block) => ({ lane: name, block })));
+  blocks.sort((one, other) => one.block.seq - other.block.seq);
+  let [text, left] = ['', blocks.length];
+  let before: number | undefined;
+  for (const { lane, block } of blocks) {
+    const { kind, seq, name, start, end, answer, hasFailed, isOpen } = block;
+    const mark = isOpen ? '…' : hasFailed ? '✗' : '✓';
+    const piece =
+      kind === 'model' || seq !== before
+        ? html`<li class="${hues.of(lane)}">
+            <button name="at" value=${seq}>#${seq}</button> ${shortened(name, SHOWN_OF_NAME)} ${lasted(end - start)}
+          </li>`
+        : html`, ${shortened(name, SHOWN_OF_NAME)} ${mark}
+          ${lasted(end - start)}${answer !== undefined && ` #${answer}`}`;
+    if (text.length + piece.bytes > room / 2) break;
+    text += piece.text;
+    before = seq;
+    left--;
+  }
+  return html`<details class="blocks">
+    <summary>${counted(blocks.length, 'block')} as a list</summary>
+    <ol>
+      ${new Html(text)}
+    </ol>
+    ${left > 0 && html`<p class="dim">and ${number(left)} more</p>`}
+  </details>`;
+}

@@ -1,0 +1,149 @@
+import { isFailedResponse } from '../../../src/conversation/failed-response.js';
+import { isOpen } from '../../../src/conversation/calls.js';
+import type { EventPage } from '../../../src/index.js';
+import { recordOf } from '../../../src/model/json.js';
+import { beginsTurn, partsOf } from '../../../src/model/turn.js';
+import { Pairs } from './pages/event-view.js';
+
+type NumberedEvent = EventPage['events'][number];
+
+/** A request to a model, a tool that runs, or a call that waits for a person. Times are in ms since 1970. */
+export interface Block {
+  kind: 'model' | 'tool' | 'wait';
+  /** The number of the event that made it. */
+  seq: number;
+  /** The number of the event that answers it. */
+  answer?: number | undefined;
+  /** The agent, or the tool. */
+  name: string;
+  start: number;
+  end: number;
+  hasFailed: boolean;
+  /** Whether it has not ended. */
+  isOpen: boolean;
+}
+
+/** What an agent, or a branch, did in a turn. */
+export interface Lane {
+  name: string;
+  blocks: Block[];
+}
+
+/** What follows a message of the user. */
+export interface Turn {
+  first: NumberedEvent;
+  lanes: Lane[];
+  start: number;
+  end: number;
+  /** Where its picture ends: before `end` if something waits for much longer than all else took. */
+  shownUntil: number;
+}
+
+/** How much the clocks of the application and of the database may differ, in ms. */
+const CLOCKS_MS = 60_000;
+
+/**
+ * Where the time of events went. ADK stamps a model's event when its request begins, and the append follows when the model has
+ * answered: model = append − stamp, tool = append of the answer − append of the call.
+ *
+ * @param now until when calls last that have no answer.
+ */
+export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
+  const pairs = new Pairs();
+  pairs.add(events);
+  const ends = endsOf(events);
+  const turns: Turn[] = [];
+  for (const numbered of events) {
+    const { seq, event } = numbered;
+    let turn = turns.at(-1);
+    if (!turn || beginsTurn(event)) {
+      const { timestamp } = event;
+      turn = { first: numbered, lanes: [], start: timestamp, end: timestamp, shownUntil: timestamp };
+      turns.push(turn);
+    }
+    for (const block of blocksOf(numbered, pairs, ends, now)) {
+      // A response may come in a later turn: a wait reaches into it.
+      const lane = laneOf(turn, laneName(event));
+      lane.blocks.push(block);
+      turn.start = Math.min(turn.start, block.start);
+      turn.end = Math.max(turn.end, block.end);
+    }
+    turn.end = Math.max(turn.end, ends.get(seq) ?? 0);
+  }
+  for (const turn of turns) turn.shownUntil = shownUntil(turn);
+  return turns;
+}
+
+function shownUntil({ lanes, start, end }: Turn): number {
+  const ended = lanes.flatMap(({ blocks }) => blocks).filter(({ kind, isOpen: open }) => kind !== 'wait' && !open);
+  const last = ended.reduce((latest, block) => Math.max(latest, block.end), start);
+  return last > start ? Math.min(end, last + (last - start) / 4) : end;
+}
+
+function laneOf({ lanes }: Turn, name: string): Lane {
+  const known = lanes.find((lane) => lane.name === name);
+  if (known) return known;
+  const lane = { name, blocks: [] };
+  lanes.push(lane);
+  return lane;
+}
+
+function laneName(event: object): string {
+  const { branch, author } = recordOf(event);
+  return [branch, author].find((each): each is string => typeof each === 'string' && each !== '') ?? 'unknown';
+}
+
+/** @returns when each event had ended, by its number: the time of its append, if the events around it say that this fits. */
+function endsOf(events: readonly NumberedEvent[]): Map<number, number> {
+  const lanes = new Map<string, NumberedEvent[]>();
+  for (const each of events) {
+    const name = laneName(each.event);
+    const lane = lanes.get(name);
+    if (lane) lane.push(each);
+    else lanes.set(name, [each]);
+  }
+  const ends = new Map<number, number>();
+  for (const lane of lanes.values()) {
+    let isLate = false;
+    for (const [i, { seq, event, appendTime }] of lane.entries()) {
+      const { timestamp, author } = event;
+      const next = lane[i + 1]?.event.timestamp;
+      // Events that were stored long after they were made: nobody knows how long they took.
+      if (next !== undefined) isLate = appendTime !== undefined && appendTime - CLOCKS_MS > next;
+      const isKnown = author !== 'user' && appendTime !== undefined && !isLate;
+      ends.set(seq, isKnown ? Math.max(timestamp, Math.min(appendTime, next ?? Infinity)) : timestamp);
+    }
+  }
+  return ends;
+}
+
+function blocksOf(
+  { seq, event }: NumberedEvent,
+  pairs: Pairs,
+  ends: ReadonlyMap<number, number>,
+  now: number,
+): Block[] {
+  const { author, errorCode, usageMetadata } = recordOf(event);
+  const parts = partsOf(event);
+  const isModel =
+    author !== 'user' && (usageMetadata || errorCode || parts.some((part) => part['functionResponse'] === undefined));
+  if (!isModel) return [];
+  const end = ends.get(seq) ?? event.timestamp;
+  const model: Block = {
+    ...{ kind: 'model', seq, name: String(author), start: event.timestamp, end },
+    ...{ hasFailed: Boolean(errorCode), isOpen: false },
+  };
+  const calls = parts.filter((part) => part['functionCall'] !== undefined);
+  const tools = calls.map(({ functionCall }, nth): Block => {
+    const call = pairs.call(seq, nth);
+    const answer = pairs.responsesTo(call).at(-1);
+    const open = call === undefined || (call.isLongRunning ? isOpen(call) : answer === undefined);
+    const until = open ? now : answer ? (ends.get(answer.seq) ?? end) : end;
+    return {
+      ...{ kind: call?.isLongRunning === true ? 'wait' : 'tool', seq, start: end, end: Math.max(end, until) },
+      ...{ name: String(recordOf(functionCall)['name']), answer: open ? undefined : answer?.seq },
+      ...{ hasFailed: !open && isFailedResponse(answer?.response), isOpen: open },
+    };
+  });
+  return [model, ...tools];
+}

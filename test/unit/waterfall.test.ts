@@ -1,0 +1,89 @@
+import { createEvent } from '@google/adk';
+import { turnsOf } from '../../packages/studio/src/waterfall.js';
+
+/** An event, and when it was stored, in ms after the beginning. */
+const at = (timestamp: number, appendTime: number | undefined, event: Parameters<typeof createEvent>[0]) => ({
+  event: createEvent({ timestamp, author: 'agent', ...event }),
+  ...(appendTime !== undefined && { appendTime }),
+});
+const numbered = (events: ReturnType<typeof at>[]) => events.map((event, i) => ({ seq: i + 1, ...event }));
+const call = (id: string, name = 'look_up') => ({ content: { parts: [{ functionCall: { id, name, args: {} } }] } });
+const answer = (id: string, response = {}) => ({
+  content: { parts: [{ functionResponse: { id, name: 'look_up', response } }] },
+});
+const said = (text: string, author = 'agent') => ({ author, content: { parts: [{ text }] } });
+const user = (text: string) => said(text, 'user');
+const shown = (events: ReturnType<typeof at>[], now = 0) =>
+  turnsOf(numbered(events), now).map(({ lanes }) =>
+    Object.fromEntries(
+      lanes.map(({ name, blocks }) => [name, blocks.map((each) => [each.kind, each.start, each.end])]),
+    ),
+  );
+
+test('a model lasts from its stamp to its append, and a tool from there to the append of its answer', () => {
+  const events = [
+    at(1, 10, user('go')),
+    at(20, 3_000, call('a')),
+    at(12_000, 12_500, answer('a')),
+    at(12_600, 14_000, said('done')),
+    at(20_000, 20_010, user('again')),
+    at(20_100, 21_000, said('yes')),
+  ];
+  expect(shown(events)).toEqual([
+    {
+      agent: [
+        ['model', 20, 3_000],
+        ['tool', 3_000, 12_500],
+        ['model', 12_600, 14_000],
+      ],
+    },
+    { agent: [['model', 20_100, 21_000]] },
+  ]);
+});
+
+test('parallel branches have a lane each, on one axis', () => {
+  const branch = (name: string) => ({ author: name, branch: `fan.${name}` });
+  const events = [
+    at(1, 1, user('go')),
+    at(10, 1_000, { ...call('same'), ...branch('fr') }),
+    at(20, 2_000, { ...call('same'), ...branch('pl') }),
+    at(4_000, 4_000, { ...answer('same'), ...branch('pl') }),
+    at(5_000, 5_000, { ...answer('same', { isError: true }), ...branch('fr') }),
+  ];
+  const [turn] = turnsOf(numbered(events), 9_000);
+  expect(turn?.lanes).toMatchObject([
+    {
+      name: 'fan.fr',
+      blocks: [{ kind: 'model' }, { kind: 'tool', start: 1_000, end: 5_000, hasFailed: true, answer: 5 }],
+    },
+    {
+      name: 'fan.pl',
+      blocks: [{ kind: 'model' }, { kind: 'tool', start: 2_000, end: 4_000, hasFailed: false, answer: 4 }],
+    },
+  ]);
+  expect(turn).toMatchObject({ start: 1, end: 5_000 });
+});
+
+test('what waits lasts until now, and does not squeeze the rest of the picture', () => {
+  const events = [at(1, 1, user('go')), at(10, 1_000, { ...call('w', 'ask'), longRunningToolIds: ['w'] })];
+  const [turn] = turnsOf(numbered(events), 86_400_000);
+  expect(turn?.lanes[0]?.blocks[1]).toMatchObject({ kind: 'wait', start: 1_000, end: 86_400_000, isOpen: true });
+  expect(turn).toMatchObject({ end: 86_400_000, shownUntil: 1_249.75 });
+});
+
+test('of events that were stored long after they were made, only what their stamps say is shown', () => {
+  const late = 86_400_000;
+  const events = [at(1, late, user('go')), at(20, late, call('a')), at(5_000, late, answer('a'))];
+  expect(shown(events)).toEqual([
+    {
+      agent: [
+        ['model', 20, 20],
+        ['tool', 20, 5_000],
+      ],
+    },
+  ]);
+  // Of a store that does not keep the times.
+  expect(shown([at(1, undefined, user('go')), at(20, undefined, said('done'))])).toEqual([
+    { agent: [['model', 20, 20]] },
+  ]);
+});
