@@ -158,6 +158,8 @@ async function fill({ orm, service, query }: OwnStore): Promise<Session> {
     select app_name, user_id, session_id, filename, 0, '{}', 0 from adk_artifacts where app_name <> 'app'`);
   await query(`insert into adk_memories (app_name, user_id, session_id, memory_id, time, create_time, words, data)
     select app_name, user_id, session_id, 'm', 0, 0, '', '{}' from adk_artifacts where app_name <> 'app'`);
+  await query(`insert into adk_forgotten_memories (app_name, user_id, session_id, memory_id, create_time)
+    select app_name, user_id, session_id, memory_id, create_time from adk_memories`);
   return createSession({ ...app, id: 'session 3', userId: 'user 3' });
 }
 
