@@ -27,13 +27,15 @@ interface Pending {
 }
 
 /** An event or a change without a position, or the counter of changes. */
-interface PendingRow extends SessionKeyRow {
+export interface PendingRow extends SessionKeyRow {
   /** `own`: a change of a session that has events without a position. */
   kind: 'event' | 'change' | 'own' | 'counter';
   /** The id of a change, which is never 0, or the value of the counter; 0 if a session with events has no changes. */
   id: number;
   seq: number;
   timestamp: number;
+  /** Of an event: the history of its session that it belongs to. */
+  incarnation: string;
   /** The lowest `seq` of the session's later changes that were not read; `MAX_SEQ` if there are none. */
   later: number;
 }
@@ -140,17 +142,19 @@ function inTime(events: readonly PendingRow[], changes: readonly PendingRow[], c
   return timed.sort((a, b) => a.time - b.time).map(({ entry }) => entry);
 }
 
-const statements = perTables(({ tables: { events, changes, counters } }: Sql) => {
+const statements = perTables(({ tables: { sessions, events, changes, counters } }: Sql) => {
+  const incarnation = `(select s.incarnation from ${sessions} as s where ${isSameSession('s', 'e')})`;
   const firstEvents = (columns: string) =>
-    `select ${columns} from ${events} where position is null order by position, seq limit ?`;
+    `select ${columns} from ${events} as e where position is null order by position, seq limit ?`;
   // Ordered by number, so that a limited part has no gap inside a session. One statement, so that events and changes are of one
   // moment: otherwise an event could get its position before a change that precedes it.
-  const select = `select * from (${firstEvents(`'event' as kind, 0 as id, ${SESSION_COLUMNS}, seq, timestamp, ${MAX_SEQ} as later`)})
+  const select = `select * from (${firstEvents(`'event' as kind, 0 as id, ${SESSION_COLUMNS}, seq, timestamp,
+      ${incarnation} as incarnation, ${MAX_SEQ} as later`)})
       as pending_events
     union all select * from (
-      select 'change' as kind, change_id as id, ${SESSION_COLUMNS}, seq, time as timestamp, ${MAX_SEQ} as later from ${changes}
+      select 'change' as kind, change_id as id, ${SESSION_COLUMNS}, seq, time as timestamp, '' as incarnation, ${MAX_SEQ} as later from ${changes}
       where number is null order by number, change_id limit ?) as pending_changes
-    union all select 'counter', value, '', '', '', 0, 0, 0 from ${counters} where name = ?`;
+    union all select 'counter', value, '', '', '', 0, 0, '', 0 from ${counters} where name = ?`;
   const ofSession = `partition by ${sessionColumnsOf('s')} order by change_id`;
   return {
     select,
@@ -159,7 +163,7 @@ const statements = perTables(({ tables: { events, changes, counters } }: Sql) =>
     selectWithOwn: `${select}
       union all select * from (
         select 'own' as kind, coalesce(change_id, 0) as id, ${SESSION_COLUMNS}, coalesce(seq, 0) as seq,
-          coalesce(time, 0) as timestamp, coalesce(later, ${MAX_SEQ}) as later from (
+          coalesce(time, 0) as timestamp, '' as incarnation, coalesce(later, ${MAX_SEQ}) as later from (
           select ${sessionColumnsOf('s')}, change_id, c.seq, time,
             row_number() over (${ofSession}) as nth,
             min(c.seq) over (${ofSession} rows between 1 following and unbounded following) as later

@@ -1,11 +1,22 @@
 import type { Database } from '../database/calls/database.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  sessionKeyOf,
+  sessionValues,
+  textOf,
+  type SessionKeyRow,
+} from '../database/sql/tables.js';
+import { among } from '../database/statements/sessions.js';
 import { now } from '../model/clock.js';
 import type { Failure } from '../model/failures.js';
+import { sessionIdentity } from '../model/keys.js';
+import { chunksOf } from '../model/pages.js';
 import type { HistoryEnd } from '../model/log-history.js';
 import { CHANGE, POSITION, logHead, type LogHead } from './log-head.js';
-import { pendingEntries } from './pending-entries.js';
+import { pendingEntries, type PendingRow } from './pending-entries.js';
 import { recordWriter, type RecordedHistory } from './writers.js';
 
 /** Reports a failure for which no call fails. */
@@ -66,6 +77,8 @@ export class Positions {
       const { writer, ...assigned } = await this.#database.transaction(
         (sql) => assignPositions(sql, outcome.lostAnswer === undefined ? known : undefined),
         {
+          // So that it sees what was committed since it has read the entries.
+          locksRowsOnly: true,
           outcome,
           // Retrying would not help, and other readers may assign the positions.
           retries: (failure) => !TAKES_NO_WRITES.has(failure),
@@ -116,11 +129,46 @@ export async function assignPositions(
   }
   if (events.length > 0)
     await sql.run(dialectSql.setPlaces(eventTable, 'seq', ['position'], events.length), events.flat());
+  const isOutdated = await takeBack(
+    sql,
+    entries.flatMap(({ event }) => event ?? []),
+    position,
+  );
   if (changes.length > 0) {
     const text = dialectSql.setPlaces(changeTable, 'change_id', ['position', 'number'], changes.length);
     await sql.run(text, changes.flat());
   }
   if (events.length > 0) await operations.increment(sql, counters, POSITION, events.length);
   if (changes.length > 0) await operations.increment(sql, counters, CHANGE, changes.length);
-  return { ...boundary, isPending: isCut, ...(await recordWriter(sql, writer, { before, boundary })) };
+  return { ...boundary, isPending: isCut || isOutdated, ...(await recordWriter(sql, writer, { before, boundary })) };
 }
+
+/**
+ * Takes positions back from the events of sessions that have been rewound, or deleted and created again, since the entries were read:
+ * the numbers are those of other events by now, and readers would get these before the change that drops all earlier ones.
+ *
+ * @returns whether there are any.
+ */
+async function takeBack(sql: Sql, events: readonly PendingRow[], position: number): Promise<boolean> {
+  const read = new Map(events.map((row) => [sessionIdentity(sessionKeyOf(row)), row]));
+  const { tables, dialect } = sql;
+  let isOutdated = false;
+  for (const some of chunksOf([...read.values()], MOST_SESSIONS)) {
+    const { where, values } = among(sql, some.map(sessionKeyOf));
+    const rows = await sql.all<SessionKeyRow & { incarnation: unknown }>(
+      `select ${SESSION_COLUMNS}, incarnation from ${tables.sessions} where ${where}`,
+      values,
+    );
+    for (const row of rows) {
+      const key = sessionKeyOf(row);
+      if (textOf(read.get(sessionIdentity(key))?.incarnation) === textOf(row.incarnation)) continue;
+      isOutdated = true;
+      const text = `${dialect.sql.updateThrough(tables.events, 'primary')} set position = null`;
+      await sql.run(`${text} where ${SESSION_WHERE} and position > ?`, [...sessionValues(key), position]);
+    }
+  }
+  return isOutdated;
+}
+
+/** How many sessions one statement names. */
+const MOST_SESSIONS = 100;

@@ -220,6 +220,8 @@ schemaSuite.own(
       select app_name, user_id, session_id, seq, 0, 'x' from adk_events where user_id <> '${userId}'`);
     await query(`insert into adk_open_calls (app_name, user_id, session_id, open_until, seq, number, name, timestamp, data)
       select app_name, user_id, session_id, 2147483647, seq, 1, 'ask', timestamp, '{}' from adk_events`);
+    await query(`insert into adk_forgotten_memories (app_name, user_id, session_id, memory_id, create_time)
+      select app_name, user_id, session_id, event_id, 0 from adk_events`);
     for (const i of range(20)) {
       await query(`insert into adk_changes (app_name, user_id, session_id, change_id, kind, seq, time, position, number)
       select 'elsewhere ${i}', user_id, session_id, change_id, 'state', 0, 0, 1000000, abs(change_id) % 1000 + ${10_000 * (i + 1)}

@@ -14,6 +14,7 @@ import {
   textOf,
   type SessionKeyRow,
 } from '../sql/tables.js';
+import { among } from './sessions.js';
 import { forkedFromOf, type ForkRow } from './stored-session.js';
 
 // A fork has the events of another session, under their ids. What must happen once for an event, such as counting it, happens for the
@@ -94,9 +95,9 @@ export async function copiedEvents(sql: Sql, session: SessionKey, ids: readonly 
 export async function forksAmong(sql: Sql, sessions: readonly SessionKey[]): Promise<SessionKey[]> {
   const forks: SessionKey[] = [];
   for (const some of chunksOf(sessions, MOST_SESSIONS)) {
-    const any = some.map(() => `(${SESSION_WHERE})`).join(' or ');
-    const text = `select ${SESSION_COLUMNS} from ${sql.tables.sessions} where forked_seq > 0 and (${any})`;
-    forks.push(...(await sql.all<SessionKeyRow>(text, some.flatMap(sessionValues))).map(sessionKeyOf));
+    const { where, values } = among(sql, some);
+    const text = `select ${SESSION_COLUMNS} from ${sql.tables.sessions} where forked_seq > 0 and (${where})`;
+    forks.push(...(await sql.all<SessionKeyRow>(text, values)).map(sessionKeyOf));
   }
   return forks;
 }

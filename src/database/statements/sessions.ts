@@ -69,17 +69,22 @@ export async function sessionHead(sql: Sql, session: SessionKey): Promise<ReadHe
   return row && headOf(row);
 }
 
+/** @returns the condition that a row belongs to one of several sessions. */
+export function among(
+  { dialect }: Sql,
+  sessions: readonly SessionKey[],
+): { where: string; values: readonly unknown[] } {
+  const keys = sessions.map(sessionValues);
+  const any = () => ({ where: keys.map(() => `(${SESSION_WHERE})`).join(' or '), values: keys.flat() });
+  return dialect.sql.amongSessions?.(keys) ?? any();
+}
+
 /** @returns the rows of the sessions that exist. */
 export async function sessionHeads(
   sql: Sql,
   sessions: readonly SessionKey[],
 ): Promise<{ key: SessionKey; head: SessionHead }[]> {
-  const keys = sessions.map(sessionValues);
-  const { amongSessions } = sql.dialect.sql;
-  const { where, values } = amongSessions?.(keys) ?? {
-    where: keys.map(() => `(${SESSION_WHERE})`).join(' or '),
-    values: keys.flat(),
-  };
+  const { where, values } = among(sql, sessions);
   const rows = await sql.all<HeadRow & SessionKeyRow>(
     `select ${SESSION_COLUMNS}, ${HEAD} from ${sql.tables.sessions} where status = 'active' and (${where})`,
     values,

@@ -13,6 +13,15 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
     /^with given \(app_name, user_id, session_id, (seq|change_id), position/,
     'positions are given to entries of all sessions in one order',
   ],
+  [
+    /^select app_name, user_id, session_id, incarnation from adk_sessions where \(/,
+    'the same: which sessions are others by now',
+  ],
+  [
+    /^select app_name, user_id, session_id from adk_sessions where forked_seq > 0/,
+    'a projection asks which sessions are forks',
+  ],
+  [/ from adk_forgotten_memories where app_name = \?/, 'exports walk through the marks of an app'],
   [/ from adk_events as e where position > \?/, 'the log of all sessions is read by position'],
   [/ from adk_changes as c where number > \?/, 'the same, of changes'],
   [/^select number from adk_changes where position </, 'where the changes begin for a cursor of events'],

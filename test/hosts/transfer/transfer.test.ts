@@ -511,6 +511,30 @@ const servers = availableDatabases().filter((name) => DATABASES[name].server);
 (servers.length > 0 ? describe.each(servers) : describe.skip.each(['no server']))(
   'beside another import on %s',
   (name) => {
+    test.each(['rewound', 'deleted and created again'] as const)(
+      'J2 an event of a session that is %s before positions are written comes after that change',
+      async (how) => {
+        const [target, peer] = await sharedStore(name as DatabaseName, 2);
+        const service = new MikroOrmSessionService(peer!.em);
+        const session = await service.createSession(KEY);
+        await service.appendEvents({ session, events: ['a', 'b'].map((id) => createEvent({ id, timestamp: 1 })) });
+        const em = once(target!, /^(with given|update \()\s[^]*position/, async () => {
+          if (how === 'rewound') await service.rewindSession(KEY, { at: 1 });
+          else {
+            await service.deleteSession(KEY);
+            await service.createSession(KEY);
+          }
+          const events = ['c', 'd'].map((id) => createEvent({ id, timestamp: 1 }));
+          await service.appendEvents({ session: (await service.getSession(KEY))!, events });
+        });
+        await new EventLog(em).head();
+        const expected = how === 'rewound' ? ['a', 'c', 'd'] : ['c', 'd'];
+        const { sessions } = await folded(new EventLog(peer!.em), KEY.appName);
+        const [only] = Object.values(sessions);
+        expect(Object.values(only!.events).map((event) => (event as { id: string }).id)).toEqual(expected);
+      },
+    );
+
     test('L1 a session that somebody creates after the import has looked for it is taken for the one that is here', async () => {
       const [source, target, peer] = [await emptyStore('sqlite'), ...(await sharedStore(name as DatabaseName, 2))];
       const session = await new MikroOrmSessionService(source.em).createSession({
