@@ -4,6 +4,7 @@ import { get, type IncomingMessage, type Server, type ServerResponse } from 'nod
 import type { AddressInfo } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import { AdkEvent } from '../../../entities/index.js';
+import { adkServices, createEventStreamHandler } from '../../../src/index.js';
 import { until } from '../../contract/tools.js';
 import { connection, idsOf, take, type Frame } from '../../support/event-source.js';
 import { randomOf } from '../../support/random-numbers.js';
@@ -210,7 +211,7 @@ describe('the recipe for server-sent events', () => {
     expect(text).toMatch(/^retry: 1000\n\n(:\n\n)+$/);
     expect(polls).toHaveBeenCalled();
 
-    // The recipe stops its timer only after it has left the log, so the previous test's timer may stop now.
+    // The handler stops its timer only after it has left the log, so the previous test's timer may stop now.
     expect(timers).toHaveLength(1);
     await until(() => stop.mock.calls.some(([timer]) => timer === timers[0]));
     polls.mockClear();
@@ -248,11 +249,48 @@ describe('the recipe for server-sent events', () => {
       const [response] = (await once(request, 'response')) as [IncomingMessage];
       response.resume();
       expect(response.statusCode).toBe(400);
-      expect(logged).toHaveBeenCalledTimes(1);
+      expect(logged).not.toHaveBeenCalled();
 
       const frames = connection(url);
       expect(idsOf(await take(frames, 1))).toEqual([1]);
       await frames.return(undefined);
     },
   );
+
+  describe('the handler', () => {
+    const answer = (
+      options: Partial<Parameters<typeof createEventStreamHandler>[1]>,
+      request = new Request('http://localhost/'),
+    ) => {
+      const { log } = adkServices(lent.orm.em);
+      const { appName, userId, id: sessionId } = lent.session;
+      return createEventStreamHandler(log, {
+        authorize: () => ({ appName, userId, sessionId }),
+        ...options,
+      }).fetch(request);
+    };
+
+    test('shows nothing to whom the host does not allow it, and reports what fails', async () => {
+      const failures: unknown[] = [];
+      const onError = (error: unknown) => void failures.push(error);
+      const failed = new Error('The login is away.');
+      expect((await answer({ authorize: () => false })).status).toBe(403);
+      expect((await answer({ authorize: () => Promise.reject(failed), onError })).status).toBe(500);
+      expect(failures).toEqual([failed]);
+      expect((await answer({}, new Request('http://localhost/', { method: 'DELETE' }))).status).toBe(405);
+      const noId = () => ({ ...lent.session, sessionId: '' });
+      expect((await answer({ authorize: noId })).status).toBe(404);
+    });
+
+    test('ends its streams when its signal fires', async () => {
+      const stopping = new AbortController();
+      const { body } = await answer({ signal: stopping.signal });
+      const text: string[] = [];
+      for await (const chunk of body!) {
+        text.push(Buffer.from(chunk as Uint8Array).toString());
+        if (text.length === 2) stopping.abort();
+      }
+      expect(text).toEqual(['retry: 1000\n\n', expect.stringMatching(/^id: .*\nevent: message\ndata: .*\n\n$/)]);
+    });
+  });
 });
