@@ -39,7 +39,7 @@ export async function liveEvents(visit: Visit): Promise<Response> {
   const frame = async (entry: SessionLogEntry) => {
     const at = `id: ${JSON.stringify(entry.cursor)}`;
     if (entry.change) return text(at, 'event: reset', 'data: ');
-    const shown = entry.event ? { seq: entry.seq, event: entry.event } : { seq: entry.seq, to: entry.seq };
+    const shown = entry.event ? entry : { seq: entry.seq, to: entry.seq };
     if (!pairs) {
       // The calls that may be on the page.
       const { events } = await reading.service.readEvents(session, { before: entry.seq, limit: EVENTS * 3 });

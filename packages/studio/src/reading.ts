@@ -1,4 +1,3 @@
-import type { Event } from '@google/adk';
 import {
   writtenState,
   Database,
@@ -79,7 +78,7 @@ const KEYS = 200;
 export const MOST_REPLAYED = 10_000;
 
 /** An event of a conversation, or the range of events that cannot be read. */
-export type Entry = { seq: number; event: Event; to?: undefined } | { seq: number; to: number; event?: undefined };
+export type Entry = (ReadEvent & { to?: undefined }) | { seq: number; to: number; event?: undefined };
 
 /** A value of the state, and who wrote it. */
 export interface ShownValue {

@@ -3,7 +3,7 @@ import { isOpen } from '../../../src/conversation/calls.js';
 import type { EventPage } from '../../../src/index.js';
 import { recordOf } from '../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../src/model/turn.js';
-import { Pairs } from './pages/event-view.js';
+import { CLOCKS_MS, Pairs } from './pages/event-view.js';
 
 type NumberedEvent = EventPage['events'][number];
 
@@ -38,9 +38,6 @@ export interface Turn {
   /** Where its picture ends: before `end` if something waits for much longer than all else took. */
   shownUntil: number;
 }
-
-/** How much the clocks of the application and of the database may differ, in ms. */
-const CLOCKS_MS = 60_000;
 
 /**
  * Where the time of events went. ADK stamps a model's event when its request begins, and the append follows when the model has

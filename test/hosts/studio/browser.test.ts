@@ -252,6 +252,9 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.getByRole('link', { name: 'Refund of order 17' }).click();
       await page.getByText('Call find_order').click();
       expect(await page.getByText('"Desk lamp"').isVisible()).toBe(true);
+      expect(await page.locator('#e3').isVisible()).toBe(false);
+      await page.locator('#e2').getByRole('link', { name: '#3' }).click();
+      expect(await page.locator('#e3').isVisible()).toBe(true);
       expect(await page.getByRole('status').isVisible()).toBe(false);
       await page.getByTitle('The state as of this event').nth(3).click();
       expect(await page.getByText('as of event #4').isVisible()).toBe(true);
@@ -277,6 +280,9 @@ describeInChromium('the studio in Chromium', (browser) => {
       });
       await page.locator('.call .answer[data-closes="true"]').waitFor({ state: 'attached' });
       expect(await page.getByText('no answer yet').count()).toBe(0);
+      // The answer is folded into the line of its call.
+      expect(await page.locator('#e1 summary').first().innerText()).toMatch(/look_up\s+✓ [\d.]+ m?s #2$/);
+      expect(await page.locator('#e2').isVisible()).toBe(false);
 
       // The server closes the connection, and refuses the next ones.
       await page.context().setOffline(true);

@@ -127,7 +127,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       const text = shown(await (await encoded.studio({ codec })).get(STORY));
       for (const part of [
         /topic "refund"/,
-        /Call find_order order: 17, customer: "ada" Arguments \{ "order": 17/,
+        /Call find_order order: 17, customer: "ada" ✓ 4 s #3 Arguments \{ "order": 17/,
         /#4 by orders/,
       ])
         expect(text).toMatch(part);
@@ -150,12 +150,16 @@ describe.each(availableDatabases())('on %s', (name) => {
     await add({ customMetadata: { adk_mikro_orm_tool_result: { id: 'pay', result: 17 } } });
     const page = query('/session', { app: 'returned', user: 'ada', session: 's' });
     const before = shown(await site.get(page));
-    expect(before).toMatch(/Call pay to: "pay" Arguments \{ "to": "pay" \} Answer #2 \{ "result": 17 \}/);
+    expect(before).toMatch(
+      /Call pay to: "pay" ✓ [\d.]+ m?s #2 Arguments \{ "to": "pay" \} Answer #2 \{ "result": 17 \}/,
+    );
     expect(before).toMatch(/Call mail to: "mail" no answer yet .*Answer of pay to #1/);
     const responses = ['pay', 'mail'].map((id) => ({ functionResponse: { id, name: id, response: { result: 17 } } }));
     await add({ content: { role: 'user', parts: responses } });
     const after = shown(await site.get(page));
-    expect(after).toMatch(/Call pay to: "pay" Arguments \{ "to": "pay" \} Answer #3 \{ "result": 17 \} Call/);
+    expect(after).toMatch(
+      /Call pay to: "pay" ✓ [\d.]+ m?s #3 Arguments \{ "to": "pay" \} Answer #3 \{ "result": 17 \} Call/,
+    );
   });
 
   test('folds each answer into the call of its own branch, whatever the ids', async () => {
@@ -176,9 +180,13 @@ describe.each(availableDatabases())('on %s', (name) => {
     await say('a', { functionResponse: { id: 'call_0', name: 'ask' } });
     await say('a', call('fourth'));
     const text = shown(await site.get(query('/session', { ...OF_STORY, session: 'branches' })));
-    expect(text).toMatch(/Call ask who: "first" Arguments \{ "who": "first" \} Answer #4 \{ "said": "first" \}/);
-    expect(text).toMatch(/Call ask who: "second" Arguments \{ "who": "second" \} Answer #3 \{ "said": "second" \}/);
-    expect(text).toMatch(/Call ask who: "third" Arguments \{ "who": "third" \} Answer #6/);
+    expect(text).toMatch(
+      /Call ask who: "first" ✓ [\d.]+ m?s #4 Arguments \{ "who": "first" \} Answer #4 \{ "said": "first" \}/,
+    );
+    expect(text).toMatch(
+      /Call ask who: "second" ✓ [\d.]+ m?s #3 Arguments \{ "who": "second" \} Answer #3 \{ "said": "second" \}/,
+    );
+    expect(text).toMatch(/Call ask who: "third" ✓ [\d.]+ m?s #6 Arguments \{ "who": "third" \} Answer #6/);
     expect(text).toMatch(/Call ask who: "fourth" no answer yet/);
     expect(text).toMatch(/Answer of ask to #2 .*Answer of ask to #1 .*Answer of ask to #5/);
   });
@@ -192,10 +200,10 @@ describe.each(availableDatabases())('on %s', (name) => {
       /Session created .* topic "refund" user:language "English" app:shop "open" user 2026-11-22 12:00:04 UTC #1/,
       /Thought The person wants a refund/,
       // The call shows its answer.
-      /Call find_order order: 17, customer: "ada" Arguments \{ "order": 17, "customer": "ada" \} Answer #3 \{ "order": 17, "item": "Desk lamp"/,
+      /Call find_order order: 17, customer: "ada" ✓ 4 s #3 Arguments \{ "order": 17, "customer": "ada" \} Answer #3 \{ "order": 17, "item": "Desk lamp"/,
       /Answer of find_order to #2/,
       /orders concierge\.orders .* Code PYTHON print\(59\.90 \* 1\.0\) Result of the code: OUTCOME_OK 59\.9/,
-      /Call charge_back amount: 59\.9 failed/,
+      /Call charge_back amount: 59\.9 ✗ failed 4 s #6/,
       /Error MODEL_OVERLOADED: The model is overloaded/,
       /State set by the application .* escalated true user:vip true concierge/,
       /Call ask_approval amount: 59\.9, reason: "arrived broken" waits for an answer .* step "approval"/,

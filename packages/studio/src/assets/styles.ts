@@ -192,6 +192,7 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .question { font-size: 1.1rem; font-weight: 600; line-height: 1.4; overflow-wrap: anywhere; }
 .more > summary { cursor: pointer; font-size: 0.875rem; color: var(--dim); } .more > label { margin-top: 0.6rem; }
 .question code, .question .args { font-size: 0.95rem; color: inherit; }
+.event.slim:not(.current, :target) { display: none; }
 .event.slim { box-shadow: none; background: none; border-color: transparent; border-left-color: var(--hue); border-radius: 0; padding-block: 0; contain-intrinsic-size: auto 3rem; }
 .thought > summary { color: var(--dim); font-style: italic; }
 .thought .text { color: var(--dim); }
@@ -251,7 +252,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 }
 @media (max-width: 40rem) {
   main { padding: 1.1rem 0.9rem 3rem; }
-  .top { gap: 1rem; padding: 0 0.9rem; }
+  .top { position: static; gap: 1rem; padding: 0 0.9rem; }
   .event.user { max-width: 94%; }
   .depth-1, .depth-2, .depth-3 { margin-left: 0.75rem; width: calc(100% - 0.75rem); }
   .timeline ol { flex-basis: 100%; order: -1; }

@@ -23,7 +23,11 @@ function fold(item: Element): void {
     const call = document.getElementById(answer.dataset['call'] ?? '');
     if (!call) continue;
     if (answer.dataset['closes'] === 'true') call.querySelector('.pending')?.remove();
+    const mark = answer.querySelector('.mark');
+    if (mark) call.querySelector('summary')?.append(mark);
     call.lastElementChild?.append(answer);
+    // Nothing is left of an event that was only the answer.
+    if (item.querySelector('.body')?.childElementCount === 0) item.classList.add('slim');
   }
 }
 

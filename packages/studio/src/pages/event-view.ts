@@ -11,12 +11,15 @@ import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import type { Markdown } from '../markdown.js';
 import type { Entry } from '../reading.js';
-import { chip, codeOf, definition, time, type Hues } from './layout.js';
+import { chip, codeOf, definition, lasted, time, type Hues } from './layout.js';
 
 /** A stored event may hold anything, whatever ADK's types promise. */
 type Loose = Readonly<Record<string, unknown>>;
 
 const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
+
+/** How much the clocks of the application and of the database may differ, in ms. */
+export const CLOCKS_MS = 60_000;
 
 /** How many characters of a text or of JSON are shown. The page of the event has the rest. */
 const MOST_TEXT = 4_000;
@@ -135,13 +138,16 @@ export class Pairs {
   readonly #responses = new Map<Call, readonly Response[]>();
   #answered = new Map<unknown, Call>();
   #numbers = new Set<number>();
+  readonly #entries = new Map<number, Entry>();
 
   /** Adds the next events, which are shown. */
   add(entries: readonly Entry[]): void {
     this.#answered = new Map();
     this.#numbers = new Set(entries.map(({ seq }) => seq));
-    for (const { seq, event } of entries) {
+    for (const entry of entries) {
+      const { seq, event } = entry;
       if (!event) continue;
+      this.#entries.set(seq, entry);
       const { made, responses, returned } = this.#calls.add(seq, event);
       this.#made.set(seq, made);
       if (returned) {
@@ -169,6 +175,16 @@ export class Pairs {
   /** @param response a function response, or an event with what a tool returned. @returns the call that it belongs to. */
   answeredBy(response: unknown): Call | undefined {
     return this.#answered.get(response);
+  }
+
+  /** @returns how long a call took until the event that answers it, in ms. */
+  took(call: Call, answer: number): number | undefined {
+    const [made, answered] = [this.#entries.get(call.seq), this.#entries.get(answer)];
+    if (!made?.event || !answered?.event) return undefined;
+    const { appendTime = 0, event } = answered;
+    // ADK stamps an answer when the tool has ended. If it was stored much later, only the stamps say how long it took.
+    const isLate = made.appendTime === undefined || appendTime - event.timestamp > CLOCKS_MS;
+    return Math.max(0, isLate ? event.timestamp - made.event.timestamp : appendTime - (made.appendTime ?? 0));
   }
 
   isShown(call: Call | undefined): call is Call {
@@ -317,7 +333,7 @@ class EventView {
     const status = waits
       ? chip(this.around.isNewest ? 'waits for an answer' : 'long-running', 'warn pending')
       : last
-        ? isFailedResponse(last.response) && chip('failed', 'bad')
+        ? this.#mark(call, last)
         : chip(this.around.isNewest ? 'no answer yet' : 'no answer on this page', 'pending');
     return fold(
       'call',
@@ -334,6 +350,15 @@ class EventView {
     );
   }
 
+  /** Whether a tool has succeeded, how long it took, and the number of its answer. */
+  #mark(call: Call | undefined, { seq, response }: Response): Html {
+    const ms = call && this.pairs.took(call, seq);
+    const took = ms === undefined ? '' : ` ${lasted(ms)}`;
+    return isFailedResponse(response)
+      ? chip(`✗ failed${took} #${seq}`, 'mark bad')
+      : chip(`✓${took} #${seq}`, 'mark good');
+  }
+
   #answer(name: unknown, response: unknown, call: Call | undefined): Html {
     if (this.pairs.isShown(call))
       return html`<p class="note">
@@ -343,7 +368,7 @@ class EventView {
       ${fold(
         'call',
         html`<span class="what">Answer of</span> ${codeOf(textOf(name) ?? 'a function')}
-          ${isFailedResponse(response) && chip('failed', 'bad')}`,
+          ${this.#mark(call, { seq: this.#seq, response })}`,
         this.#json(response),
       )}
     </div>`;
