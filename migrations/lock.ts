@@ -1,5 +1,5 @@
 import type { DialectName } from '../entities/dialect-name.js';
-import type { AttemptConnection } from '../src/database/calls/connection.js';
+import type { Sql } from '../src/database/dialects/dialect.js';
 import { numberOf } from '../src/database/sql/tables.js';
 import type { Database } from '../src/database/calls/database.js';
 import { now } from '../src/model/clock.js';
@@ -82,14 +82,13 @@ export class MigrationLease {
   /**
    * Keeps the lease until the end of a transaction: if another process takes it meanwhile, its commit fails.
    *
-   * @param connection the connection of the transaction.
+   * @param sql of the transaction.
    * @throws Overtaken if another process has the lease.
    */
-  async hold(connection: AttemptConnection): Promise<void> {
+  async hold(sql: Sql): Promise<void> {
     // Changes the value, since a cluster ignores a write that changes nothing.
-    const sql = `update ${this.#counters} set value = value + 1 where ${ROW} and value = ${this.#end}`;
-    const { affectedRows } = await connection.command(sql);
-    if (numberOf(affectedRows) === 0) throw new Overtaken();
+    const text = `update ${this.#counters} set value = value + 1 where ${ROW} and value = ${this.#end}`;
+    if ((await sql.run(text)).affectedRows === 0) throw new Overtaken();
     this.#end++;
   }
 

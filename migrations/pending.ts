@@ -92,8 +92,9 @@ export class PendingMigrations {
   async #runInTransaction(lock: readonly string[]): Promise<void> {
     await patiently(() =>
       this.#onConnection((connection) =>
-        connection.transaction(async () => {
-          for (const sql of lock) await connection.command(sql);
+        connection.transaction(async (_, pipeline) => {
+          for (const sql of lock) pipeline.later(sql);
+          await pipeline.flush();
           const transaction: unknown = connection.context;
           await this.#noting(transaction, async (note) => {
             for (const migration of await this.list()) {
@@ -142,8 +143,8 @@ export class PendingMigrations {
     const context: unknown = connection.context;
     for (const migration of migrations) {
       await this.#execute(migration, context);
-      await connection.transaction(async () => {
-        await lease.hold(connection);
+      await connection.transaction(async (sql) => {
+        await lease.hold(sql);
         await this.#noting(context, (note) => note(migration));
       });
     }

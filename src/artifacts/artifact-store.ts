@@ -77,9 +77,10 @@ export async function insertVersion(
   await sql.dialect.limits?.refuseTooLarge(sql, 'The row of an artifact', info, inRow(parts));
   const id = [...valuesOf(key), key.version];
   const values = [...id, info, inRow(parts)];
-  await (createTime === undefined ? sql.run(insertNow, values) : sql.run(insertAt, [...values, createTime]));
+  if (createTime === undefined) sql.later(insertNow, values);
+  else sql.later(insertAt, [...values, createTime]);
   if (parts.length > 1)
-    for (const [part, data] of parts.entries()) await sql.run(statements(sql).insertPart, [...id, part, data]);
+    for (const [part, data] of parts.entries()) sql.later(statements(sql).insertPart, [...id, part, data]);
 }
 
 /** @returns the part to store in the version's row, if it is the only one. */

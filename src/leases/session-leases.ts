@@ -104,17 +104,20 @@ export class SessionLeases {
 
   async #acquire(key: SessionKey, holder: string, waitMs: number): Promise<Lease> {
     const deadline = now() + waitMs;
-    for (;;) {
-      const current = await this.#current(key);
+    // Not in a transaction with `takeLease`: while that waits for a locked session, all leases would wait for the counter.
+    let [current, token] = await this.#database.run((sql) => Promise.all([heldLease(sql, key), nextToken(sql)]));
+    for (; ; current = await this.#current(key)) {
       if (!current) {
+        const lease = { holder, token, ttlMs: this.#ttlMs };
         // Read before the statement is sent: the lease begins later in the database, so it cannot expire earlier than expected
         // here.
         const askedAt = clock.now();
-        const token = await this.#take(key, holder);
+        const isTaken = await this.#database.statement((sql) => takeLease(sql, key, lease));
         // Detached: renewals outlive this call.
-        if (token !== undefined) return detached(() => this.#begin(key, token, askedAt));
-        // Another process got the lease first, or the session does not exist.
+        if (isTaken) return detached(() => this.#begin(key, lease.token, askedAt));
+        // Another process got the lease first, with a later token, or the session does not exist.
         await this.#checkExists(key);
+        token = await this.#database.statement(nextToken);
         continue;
       }
       const left = deadline - now();
@@ -154,16 +157,8 @@ export class SessionLeases {
     return this.#database.call({ operation: 'current', key }, () => this.#current(key));
   }
 
-  async #current(key: SessionKey) {
-    const found = await this.#database.run((sql) => currentLease(sql, key));
-    return found?.isHeld ? { holder: found.holder, token: found.token, expiresAt: found.expiresAt } : undefined;
-  }
-
-  async #take(key: SessionKey, holder: string): Promise<number | undefined> {
-    // Not in a transaction with `take`: while that waits for a locked session, all leases would wait for the counter.
-    const token = await this.#database.statement(nextToken);
-    const taken = await this.#database.statement((sql) => takeLease(sql, key, { holder, token, ttlMs: this.#ttlMs }));
-    return taken ? token : undefined;
+  #current(key: SessionKey) {
+    return this.#database.run((sql) => heldLease(sql, key));
   }
 
   async #checkExists(key: SessionKey): Promise<void> {
@@ -186,6 +181,11 @@ export class SessionLeases {
       ...{ ttlMs: this.#ttlMs, askedAt, database: this.#database, renewing, releasing },
     });
   }
+}
+
+async function heldLease(sql: Sql, key: SessionKey) {
+  const found = await currentLease(sql, key);
+  return found?.isHeld ? { holder: found.holder, token: found.token, expiresAt: found.expiresAt } : undefined;
 }
 
 /** What a lease needs to end in time. */

@@ -127,8 +127,7 @@ export async function assignPositions(
     if (event) events.push([app_name, user_id, session_id, seq, ++boundary.position]);
     else changes.push([app_name, user_id, session_id, id, boundary.position, ++boundary.change]);
   }
-  if (events.length > 0)
-    await sql.run(dialectSql.setPlaces(eventTable, 'seq', ['position'], events.length), events.flat());
+  if (events.length > 0) sql.later(dialectSql.setPlaces(eventTable, 'seq', ['position'], events.length), events.flat());
   const isOutdated = await takeBack(
     sql,
     entries.flatMap(({ event }) => event ?? []),
@@ -136,7 +135,7 @@ export async function assignPositions(
   );
   if (changes.length > 0) {
     const text = dialectSql.setPlaces(changeTable, 'change_id', ['position', 'number'], changes.length);
-    await sql.run(text, changes.flat());
+    sql.later(text, changes.flat());
   }
   if (events.length > 0) await operations.increment(sql, counters, POSITION, events.length);
   if (changes.length > 0) await operations.increment(sql, counters, CHANGE, changes.length);

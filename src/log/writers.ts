@@ -67,17 +67,17 @@ export async function recordWriter(
     ...former.flatMap((each) => namesOf(WRITER, each.writer)),
     ...(goesOn && !isNewest ? namesOf(FORMER_WRITER, writer.writer) : []),
   ];
-  await replaceCounters(sql, moved, [
+  replaceCounters(sql, moved, [
     ...countersOf(WRITER, end),
     ...former.flatMap((each) => countersOf(FORMER_WRITER, each)),
   ]);
   return { history: historyText(ends.slice(0, NEWEST_WRITERS)), writer: end };
 }
 
-async function replaceCounters(sql: Sql, gone: readonly string[], rows: readonly [string, number][]): Promise<void> {
+function replaceCounters(sql: Sql, gone: readonly string[], rows: readonly [string, number][]): void {
   const { counters } = sql.tables;
-  if (gone.length > 0) await sql.run(`delete from ${counters} where name in (${placeholders(gone.length)})`, gone);
-  await sql.run(
+  if (gone.length > 0) sql.later(`delete from ${counters} where name in (${placeholders(gone.length)})`, gone);
+  sql.later(
     `insert into ${counters} (name, value) values ${placeholderRows(rows.length, 2)} ${sql.dialect.sql.onSameKey('name', ['value'])}`,
     rows.flat(),
   );

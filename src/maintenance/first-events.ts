@@ -23,7 +23,7 @@ export async function dropFirst(
   numbers: readonly number[],
 ): Promise<void> {
   const { events } = sql.tables;
-  await setColumns(sql, key, { first_seq: firstSeq });
+  setColumns(sql, key, { first_seq: firstSeq });
   // Lists the numbers: after a range, InnoDB would also lock the gap behind it, into which another session may append.
   const [first, last] = [numbers[0], numbers.at(-1)];
   if (first === undefined) return;

@@ -38,7 +38,7 @@ export async function rawEvent(sql: Sql, key: SessionKey, seq: number) {
 
 export async function deleteEvent(sql: Sql, key: SessionKey, seq: number): Promise<void> {
   await sql.run(`delete from ${sql.tables.events} where ${SESSION_WHERE} and seq = ?`, [...sessionValues(key), seq]);
-  await deleteParts(sql, key, seq);
+  deleteParts(sql, key, seq);
 }
 
 /** @returns the bytes of a recorded change. */

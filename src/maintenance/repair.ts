@@ -267,23 +267,23 @@ async function mend(sql: Sql, damaged: Damaged): Promise<void> {
   const { firstSeq, lastSeq, gaps } = books;
   const empty = (timestamp: number, id?: string) => encodedEvent(sql.texts, session, emptyEvent(timestamp, id));
   await removeValues(sql, { session, seq: head.lastSeq }, values);
-  for (const change of changes) await emptyChange(sql, session, change);
+  for (const change of changes) emptyChange(sql, session, change);
   for (const { seq } of rows) if (seq < firstSeq) await deleteEvent(sql, session, seq);
   const newest = Math.max(head.lastSeq, rows.at(-1)?.seq ?? 0);
   const times = new Map(rows.map(({ seq, timestamp }) => [seq, timestamp]));
   for (const [seq, { id }] of unreadable) {
     if (seq < firstSeq) continue;
-    await replaceEvent(sql, session, seq, empty(times.get(seq) ?? 0, id));
+    replaceEvent(sql, session, seq, empty(times.get(seq) ?? 0, id));
     await recordChange(sql, { session, kind: 'rewritten', seq: newest, eventSeq: seq });
   }
   for (const { from, to } of gaps) {
     // The time of the next event: that is also the time of a missing event for `afterTimestamp`.
     const { timestamp } = rows.find(({ seq }) => seq > to) ?? { timestamp: head.lastUpdateTime };
     const filling = Array.from({ length: to - from + 1 }, () => empty(timestamp));
-    await insertEvents(sql, session, from, filling);
+    insertEvents(sql, session, from, filling);
   }
-  if (firstSeq !== head.firstSeq || lastSeq !== head.lastSeq) await setBounds(sql, session, firstSeq, lastSeq);
-  if (lastSeq < head.lastSeq) await forgetChangesAfter(sql, session, lastSeq);
+  if (firstSeq !== head.firstSeq || lastSeq !== head.lastSeq) setBounds(sql, session, firstSeq, lastSeq);
+  if (lastSeq < head.lastSeq) forgetChangesAfter(sql, session, lastSeq);
   if (firstSeq !== head.firstSeq) await recordTrim(sql, { session, seq: lastSeq }, firstSeq, before);
   if (damage.length === 0) return;
   // The state that lost events have written cannot be computed from events any more, so record it.

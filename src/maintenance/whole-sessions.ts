@@ -41,7 +41,7 @@ export class WholeSessions implements Deletion {
 
   async delete(sql: Sql, { session }: Task): Promise<BatchCounts> {
     const { sessions, skipped } = await this.#lock(sql, session);
-    for (const { key, incarnation } of sessions) await deleteSessionRow(sql, key, incarnation);
+    for (const { key } of sessions) await deleteSessionRow(sql, key);
     const events = sessions.reduce((sum, each) => sum + eventsOf(each), 0);
     return { done: { sessions: sessions.length, events }, skipped };
   }
@@ -87,12 +87,12 @@ export class WholeSessions implements Deletion {
     const { locked, skipped } = await this.#run.lock(sql, { key });
     // Somebody has created it again.
     if (locked?.status !== 'ending') return { ...onlySkipped(locked ? 1 : skipped), isOver: true };
-    const { incarnation, lastSeq } = locked;
+    const { lastSeq } = locked;
     const { size } = this.#run.batches;
     const numbers = await numbersBefore(sql, key, lastSeq + 1, size);
     const last = numbers.at(-1);
     const isOver = last === undefined || numbers.length < size;
-    if (isOver) await deleteSessionRow(sql, key, incarnation);
+    if (isOver) await deleteSessionRow(sql, key);
     else await dropFirst(sql, key, last + 1, numbers);
     return { done: { sessions: isOver ? 1 : 0, events: numbers.length }, skipped: 0, isOver };
   }

@@ -380,14 +380,14 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     operation: string,
     owner: MemoryOwner,
     memories: readonly NewMemory[],
-    removeMarks?: (sql: Sql) => Promise<void>,
+    removeMarks?: (sql: Sql) => void,
   ): Promise<void> {
     if (memories.length === 0) return;
     const context = { operation, key: owner };
     await this.#database.call(context, async () => {
       const stored = await this.#prepared(memories, context);
       await onceOnRows(this.#database, async (sql) => {
-        await removeMarks?.(sql);
+        removeMarks?.(sql);
         await addMemories(sql, removeMarks ? stored : await withoutForgotten(sql, stored));
       });
     });

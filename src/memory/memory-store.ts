@@ -73,7 +73,7 @@ export async function addMemories(sql: Sql, memories: readonly NewMemory[], sett
   for (const batch of batchesOf(each)) {
     for (const { data, words, embedding } of batch)
       await sql.dialect.limits?.refuseTooLarge(sql, 'A memory', data, words, embedding);
-    await sql.run(
+    sql.later(
       `insert into ${sql.tables.memories} (${MEMORY_COLUMNS}, seq, time, create_time, settles, expires, words, model, embedding, data)
         values ${batch.map(() => row).join(', ')} ${end}`,
       batch.flatMap(({ seq, time, ttlMs, words, model, embedding, data, ...key }) => [
@@ -238,9 +238,9 @@ export async function withoutForgotten(sql: Sql, memories: readonly NewMemory[])
 }
 
 /** Lets memories be added again. */
-export async function removeMarks(sql: Sql, memories: readonly MemoryKey[]): Promise<void> {
+export function removeMarks(sql: Sql, memories: readonly MemoryKey[]): void {
   for (const key of memories)
-    await sql.run(`delete from ${sql.tables.forgottenMemories} where ${MARK_WHERE}`, memoryValues(key));
+    sql.later(`delete from ${sql.tables.forgottenMemories} where ${MARK_WHERE}`, memoryValues(key));
 }
 
 /** Marks memories as forgotten, and deletes them. @returns how many were deleted. */
@@ -249,17 +249,14 @@ export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Fo
   const { sql: pieces } = sql.dialect;
   const insert = `insert into ${sql.tables.forgottenMemories} (${MEMORY_COLUMNS}, create_time)`;
   const end = pieces.onSameKey(MEMORY_COLUMNS, ['create_time']);
-  await sql.run(
+  sql.later(
     `${insert} select ${MEMORY_COLUMNS}, ${pieces.now} from ${sql.tables.memories} where ${where} ${end}`,
     values,
   );
   const { memoryId, sessionId = '', before } = forgotten;
   // Its event may not have been remembered yet.
   if (memoryId !== undefined && before === undefined)
-    await sql.run(
-      `${insert} values (?, ?, ?, ?, ${pieces.now}) ${end}`,
-      memoryValues({ ...owner, sessionId, memoryId }),
-    );
+    sql.later(`${insert} values (?, ?, ?, ?, ${pieces.now}) ${end}`, memoryValues({ ...owner, sessionId, memoryId }));
   const text = `${sql.dialect.sql.deleteThrough(sql.tables.memories, 'primary')} where ${where}`;
   return (await sql.run(text, values)).affectedRows;
 }

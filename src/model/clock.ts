@@ -5,5 +5,8 @@
  */
 export const { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate } = globalThis;
 
+/** Runs something once all promises that are settled now have gone on. */
+export const nextTick = process.nextTick.bind(process);
+
 /** In ms, from some moment on; it never goes back. */
 export const now = performance.now.bind(performance);

@@ -1,10 +1,4 @@
-import {
-  deleteSessionRow,
-  lockSession,
-  restoreRow,
-  sessionHead,
-  softDeleteRow,
-} from '../database/statements/sessions.js';
+import { deleteSessionRow, lockSession, restoreRow, softDeleteRow } from '../database/statements/sessions.js';
 import { confirm } from '../database/calls/confirm.js';
 import { once } from '../database/calls/once.js';
 import type { Outcome } from '../database/calls/retry.js';
@@ -22,28 +16,21 @@ export async function deleteSession(calls: SessionCalls, { appName, userId, sess
   const isSoftDeletion = options.deletion === 'soft';
   const keys = [key, ...toolSessionsOf(key, options.toolApps)];
   await calls.write(DELETE, key, async () => {
-    // Deletes only these incarnations: if the answer is lost, somebody may create a session again before the retry. In a host's
-    // transaction there is no retry, and what it reads may be older than the lock.
-    const found: { key: SessionKey; incarnation: string | undefined }[] = [];
-    for (const key of keys) {
-      const head = database.isJoined ? undefined : await database.run((sql) => sessionHead(sql, key));
-      if (head || database.isJoined) found.push({ key, incarnation: head?.incarnation });
-    }
-    if (found.length === 0) return;
-    const deleteUnderLock = async (sql: Sql) => {
-      for (const { key, incarnation } of found) {
+    // The incarnations that the first attempt has found. It may have been committed: then a retry must not delete what somebody
+    // has created since.
+    const found = new Map<SessionKey, string | undefined>();
+    const work = async (sql: Sql) => {
+      for (const key of keys) {
         const locked = await lockSession(sql, key);
-        if (!locked || locked.incarnation !== (incarnation ?? locked.incarnation)) continue;
+        if (!found.has(key)) found.set(key, locked?.incarnation);
+        if (!locked || locked.incarnation !== found.get(key)) continue;
         await leases.check(sql, key);
-        await (isSoftDeletion ? softDeleteRow(sql, key, locked) : deleteSessionRow(sql, key, locked.incarnation));
+        await (isSoftDeletion ? softDeleteRow(sql, key, locked) : deleteSessionRow(sql, key));
       }
     };
     // If somebody has restored the session, it has the same incarnation: a retry must not delete it again.
-    if (isSoftDeletion) return once(database, deleteUnderLock);
+    if (isSoftDeletion) return once(database, work);
     const outcome: Outcome = {};
-    const [only, ...others] = found;
-    const isGuarded = others.length > 0 || !only?.incarnation || leases.ruleFor(key) !== undefined;
-    const work = isGuarded ? deleteUnderLock : (sql: Sql) => deleteSessionRow(sql, only.key, only.incarnation ?? '');
     await database.transaction(work, { outcome });
     await confirm(database, outcome);
   });

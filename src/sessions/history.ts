@@ -168,12 +168,12 @@ async function fork(
   const { createTime, forkedFrom } = await forkRow(sql, source, seq);
   const row = { incarnation: origin, origin, firstSeq, lastSeq: seq, lastUpdateTime: createTime };
   await insertSession(sql, key, { ...row, forkedFrom });
-  if (areCopied) await copyEvents(sql, source, key.sessionId, seq);
+  if (areCopied) copyEvents(sql, source, key.sessionId, seq);
   else {
     const times = new Map((await eventTimes(sql, source)).map((event) => [event.seq, event.appendTime]));
     const stored = events.map((event) => ({ ...storedOf(event), appendTime: times.get(event.seq) ?? null }));
     const encoded = mapTexts(stored, (event) => encodedEvent(texts, target, event));
-    await insertEvents(sql, key, firstSeq, encoded);
+    insertEvents(sql, key, firstSeq, encoded);
   }
   const named = await versionsOf(
     sql,
@@ -185,7 +185,7 @@ async function fork(
   await setState(sql, key, encodedState(texts, target, ofSession(state)));
   const created = changes.find(({ kind }) => kind === 'created')?.set ?? {};
   await recordChange(sql, { session: target, kind: 'created', seq: 0, data: JSON.stringify(created) });
-  if (areCopied && !sql.dialect.operations.nextChange) await copyChanges(sql, source, key, seq);
+  if (areCopied && !sql.dialect.operations.nextChange) copyChanges(sql, source, key, seq);
   else await recordChanges(sql, copiedChanges(recorded, target, seq));
   await recordChanges(sql, leftChanges(texts, target, past));
 }
@@ -218,11 +218,11 @@ async function rewind(
   const session = { ...key, origin: head.origin };
   await deleteEventsAfter(sql, key, seq);
   await setOpenCalls(sql, key, callsIn(events));
-  await clearState(sql, key);
+  clearState(sql, key);
   await setState(sql, key, encodedState(sql.texts, session, ofSession(state)));
   const lastUpdateTime = events.at(-1)?.event.timestamp;
-  await setRewound(sql, key, { incarnation, lastSeq: seq, lastUpdateTime });
-  await forgetChangesAfter(sql, key, seq);
+  setRewound(sql, key, { incarnation, lastSeq: seq, lastUpdateTime });
+  forgetChangesAfter(sql, key, seq);
   await recordChange(sql, { session, kind: 'rewound', seq });
 }
 

@@ -24,10 +24,12 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
 
   const { listed, states, totalItems } = await calls.read('listSessions', key, async (sql: Sql) => {
     const listed = limit === 0 ? [] : await listedSessions(sql, range);
-    const states = await stateOfSessions(sql, range, listed, isWhole);
     // A page that is not full is the last one: the total is known without counting.
     const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
-    const totalItems = isWhole || isLast ? skipped + listed.length : await countSessions(sql, range);
+    const [states, totalItems] = await Promise.all([
+      stateOfSessions(sql, range, listed, isWhole),
+      isWhole || isLast ? skipped + listed.length : countSessions(sql, range),
+    ]);
     return { listed, states, totalItems };
   });
 

@@ -1,10 +1,9 @@
-import { setState } from '../database/dialects/session-rows.js';
+import { insertEvents, setState } from '../database/dialects/session-rows.js';
 import { Calls, callsOf, concernsCalls, type Call, type Effects, type LongRunningCall } from '../conversation/calls.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import { recordChange } from '../database/statements/changes.js';
 import {
-  appendBatch,
   encodedEvent,
   findEvent,
   highestSeq,
@@ -97,15 +96,24 @@ export class LockedAppend {
   }
 
   async #write(sql: Sql, events: readonly EventWrite[]): Promise<Appended> {
-    const head = await lockSession(sql, this.#session);
+    const { leases } = this.#calls;
+    const locking = lockSession(sql, this.#session);
+    // The lock shows how to read. Otherwise all travel together, the lock first.
+    if (sql.behind) await locking;
+    const [head, found, before, newest, refused] = await Promise.all([
+      locking,
+      Promise.all(events.map(({ stored }) => findEvent(sql, this.#session, stored.id, { isLocked: true }))),
+      openCallsOf(sql, this.#session),
+      highestSeq(sql, this.#session),
+      leases.check(sql, this.#session).then(
+        () => undefined,
+        (error: unknown) => ({ error }),
+      ),
+    ]);
     if (!head) throw new SessionNotFoundError(this.#session.sessionId);
     const session = { ...this.#session, origin: head.origin };
     const contents = new Map<string, EventContent>();
-    for (const { stored } of events) {
-      const found = await findEvent(sql, session, stored.id, { isLocked: true });
-      if (found) contents.set(stored.id, found);
-    }
-    const before = await openCallsOf(sql, this.#session);
+    for (const event of found) if (event) contents.set(event.id, event);
     const calls = new Calls(await this.#withSchemas(sql, before, events));
     const added = new Map<number, Effects>();
     let isRewritten = false;
@@ -113,10 +121,10 @@ export class LockedAppend {
     const isDone =
       this.#outcome.lostAnswer !== undefined &&
       events.every(({ stored }) => contents.get(stored.id)?.json === stored.json);
-    if (!isDone) await this.#calls.leases.check(sql, this.#session);
+    if (!isDone && refused) throw refused.error;
 
-    const highest = await highestSeq(sql, this.#session, head);
-    const uncounted = await this.#countRows(sql, head, highest);
+    const highest = Math.max(newest, head.firstSeq - 1);
+    const uncounted = this.#countRows(sql, head, highest);
     let lastSeq = Math.max(head.lastSeq, highest);
     const wentBack = this.#revision.seq > lastSeq;
 
@@ -133,7 +141,7 @@ export class LockedAppend {
         state: encodedState(sql.texts, session, byScope(event.state)),
       };
       if (!existing) {
-        await this.#append(sql, head, ++lastSeq, encoded);
+        await this.#append(sql, ++lastSeq, encoded);
         const appended = decodeEvent(json);
         if (appended) added.set(lastSeq, calls.add(lastSeq, appended));
       }
@@ -170,25 +178,17 @@ export class LockedAppend {
    * Raises last_seq to the highest number of an event: otherwise the next append would use the number of an existing row, and
    * every append would fail (contract I4).
    */
-  async #countRows(sql: Sql, { lastSeq }: SessionHead, highest: number) {
+  #countRows(sql: Sql, { lastSeq }: SessionHead, highest: number) {
     if (highest <= lastSeq) return undefined;
-    await setColumns(sql, this.#session, { last_seq: highest });
+    setColumns(sql, this.#session, { last_seq: highest });
     return { from: lastSeq + 1, to: highest, problem: 'uncounted' } as const;
   }
 
-  async #append(sql: Sql, head: SessionHead, seq: number, { stored, state }: EncodedWrite): Promise<void> {
-    const appended = await appendBatch(sql, {
-      session: this.#session,
-      incarnation: head.incarnation,
-      expectedSeq: seq - 1,
-      expectedChange: undefined,
-      lease: undefined,
-      isLocked: true,
-      events: [stored],
-      lastUpdateTime: stored.timestamp,
-      state,
-    });
-    if (appended !== seq) throw new Error(`The session's lock did not hold: ${appended} instead of ${seq}.`);
+  /** The lock is held, so the number is free. */
+  async #append(sql: Sql, seq: number, { stored, state }: EncodedWrite): Promise<void> {
+    setColumns(sql, this.#session, { last_seq: seq, last_update_time: stored.timestamp });
+    insertEvents(sql, this.#session, seq, [stored]);
+    await setState(sql, this.#session, state);
   }
 
   /**
@@ -260,13 +260,13 @@ export class LockedAppend {
     const isChanged = (scope: Scope) => (entry: StateEntry) => changed.has(prefixed(scope, entry.key));
     const session = { ...this.#session, origin: '' };
     const content = { ...encoded.stored, superseded: await this.#supersededAgain(sql, existing.seq, stored) };
-    await replaceEvent(sql, session, existing.seq, content);
+    replaceEvent(sql, session, existing.seq, content);
     // If the old content cannot be read, overwrite only keys that this event wrote last.
     const set = perScope((scope) => encoded.state[scope].filter(isChanged(scope)));
     await setState(sql, session, set, { ownOnly: !isNewest || !event });
     const change = { session, kind: 'rewritten', seq: lastSeq, eventSeq: existing.seq } as const;
     await recordChange(sql, change);
-    if (isNewest) await setColumns(sql, session, { last_update_time: stored.timestamp });
+    if (isNewest) setColumns(sql, session, { last_update_time: stored.timestamp });
     return true;
   }
 

@@ -46,7 +46,7 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
       seq = head.lastSeq;
     }
     await setState(sql, key, encodedState(sql.texts, session, entries));
-    await removeState(sql, key, removed);
+    removeState(sql, key, removed);
     if (isEmpty) return;
     const changed = { session: { ...owner, origin: session.origin }, seq };
     await recordChanges(sql, stateChanges(sql.texts, changed, entries, remove));

@@ -52,7 +52,7 @@ export async function describeSession(
     once(calls.database, async (sql) => {
       // The count of an update does not show whether the session exists: some drivers of hosts count only rows that changed.
       if (!(await lockSession(sql, key))) throw new SessionNotFoundError(key.sessionId);
-      if (Object.keys(changed).length > 0) await setColumns(sql, key, changed, { touches: true });
+      if (Object.keys(changed).length > 0) setColumns(sql, key, changed, { touches: true });
     }),
   );
 }

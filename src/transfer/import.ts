@@ -289,14 +289,14 @@ export class Import {
       const { isForeign } = this.#rules;
       // Other stores have neither titles, labels nor artifacts, so those that are here stay.
       if (row && isForeign) session.names = { title: row.title, labels: row.labels };
-      if (row) await deleteSessionRow(sql, key, row.incarnation, { keepsArtifacts: isForeign });
+      if (row) await deleteSessionRow(sql, key, { keepsArtifacts: isForeign });
       const { origin } = key;
       const { lastUpdateTime, forkedFrom } = record;
       const head = { incarnation, origin, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
       await insertSession(sql, key, { ...head, forkedFrom });
     }
     const encoded = mapTexts(events, (event) => encodedEvent(sql.texts, key, event));
-    await insertEvents(sql, key, firstSeq, encoded);
+    insertEvents(sql, key, firstSeq, encoded);
     const lastSeq = firstSeq + events.length - 1;
     if (isLast) await complete(sql, session, { isHidden: !isFirst });
     else await hideImported(sql, key, lastSeq);
@@ -332,7 +332,7 @@ async function complete(
     await recordChange(sql, { session: key, kind, seq, data });
   }
   await setState(sql, key, encodedState(sql.texts, key, byScope(state)));
-  await describeTransferred(sql, { key, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, ...names });
+  describeTransferred(sql, { key, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, ...names });
   await setOpenCalls(sql, key, calls, []);
   const change = { session: key, seq: lastSeq, data: importedAs(names) };
   // If an event of the session was rewritten, no other entry explains some of the state.

@@ -58,9 +58,9 @@ export async function showImported(sql: Sql, session: SessionKey): Promise<void>
 const eventsWhere = ({ dialect, tables }: Sql) => `${dialect.sql.updateThrough(tables.events, 'primary')} set`;
 
 /** Writes the exported values into a session's row, for the caller that holds its lock. */
-export async function describeTransferred(sql: Sql, { key, ...session }: DescribedSession): Promise<void> {
+export function describeTransferred(sql: Sql, { key, ...session }: DescribedSession): void {
   const { firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title, labels } = session;
-  await setColumns(sql, key, {
+  setColumns(sql, key, {
     ...{ first_seq: firstSeq, last_seq: lastSeq, create_time: createTime, last_update_time: lastUpdateTime },
     ...{ deleted_at: deletedAt ?? null, status: deletedAt === undefined ? 'active' : 'deleted', title, labels },
   });

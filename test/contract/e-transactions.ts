@@ -1,4 +1,5 @@
-import { RequestContext } from '@mikro-orm/core';
+import { RequestContext, UniqueConstraintViolationException } from '@mikro-orm/core';
+import { Database } from '../../src/database/calls/database.js';
 import { EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance, migrate } from '../../src/index.js';
 import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
 import { HostNote } from '../support/harnesses/host-note.js';
@@ -50,6 +51,35 @@ function callsOf({ orm, service, session }: Given): [string, () => Promise<unkno
     ['migrate', () => migrate(orm)],
   ];
 }
+
+transactionSuite.own('T1', 'nothing of statements that travel together stays if one of them fails', async (context) => {
+  const { orm, query, app } = context;
+  const database = new Database(orm.em);
+  const insert = `insert into ${database.tables.counters} (name, value) values (?, 1)`;
+  const rows = () =>
+    query<{ name: string }>('select name from adk_counters where name like ? order by name', [`${app}%`]);
+  for (const names of [
+    ['a', 'a', 'b'],
+    ['c', 'd', 'c'],
+  ]) {
+    const written = database.transaction(async (sql) => {
+      for (const name of names) sql.later(insert, [`${app} ${name}`]);
+    });
+    await expect(written).rejects.toThrow(UniqueConstraintViolationException);
+    expect(await rows()).toEqual([]);
+  }
+  // Nor of those that were sent before.
+  const late = database.transaction(async (sql) => {
+    sql.later(insert, [`${app} e`]);
+    expect(await sql.all('select 1 as one')).toMatchObject([{}]);
+    for (let i = 0; i < 2; i++) sql.later(insert, [`${app} f`]);
+  });
+  await expect(late).rejects.toThrow(UniqueConstraintViolationException);
+  expect(await rows()).toEqual([]);
+  // The connection is as before.
+  await database.transaction(async (sql) => sql.later(insert, [`${app} g`]));
+  expect(await rows()).toHaveLength(1);
+});
 
 async function expectRefused(calls: ReturnType<typeof callsOf>): Promise<void> {
   for (const [name, call] of calls) {

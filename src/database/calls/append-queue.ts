@@ -1,10 +1,11 @@
 import { setImmediate } from '../../model/clock.js';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
-import type { AppendBatch, Dialect, DialectAppends, StoredEvent } from '../dialects/dialect.js';
+import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from '../dialects/dialect.js';
 import { perTables, processWidePerTables } from '../sql/tables.js';
 import { appendBatch, appendsOf } from '../statements/events.js';
 import { Deadline, type AttemptConnection } from './connection.js';
 import type { Database } from './database.js';
+import type { Pipeline } from './pipeline.js';
 import { isOwn } from './public-error.js';
 import type { Attempt, AttemptOptions } from './retry.js';
 
@@ -163,7 +164,7 @@ export class AppendQueue {
       } finally {
         // After a failed statement each batch is tried alone, since one of them may end the connection each time. After a failed
         // transaction that is not needed: each batch had a savepoint.
-        if (this.#appends.isStatement?.(batch)) isShared = false;
+        if (this.#appends.skipsLocked) isShared = false;
       }
       const { result } = member;
       if (!result) return attempted(Object.assign(attempt, { isSent: false }));
@@ -195,7 +196,7 @@ export class AppendQueue {
       }
       await connections.use(deadline, (connection, prefix) => {
         waited?.();
-        const sql = connections.sql(connection.driver, { isInTransaction: true });
+        const sql = connections.sql(connection.driver);
         if (sql.dialect !== this.#dialect) {
           this.#appends = appendsOf(sql);
           this.#dialect = sql.dialect;
@@ -275,31 +276,30 @@ export class AppendQueue {
     prefix: string,
     members: NonEmpty<Member>,
   ): Promise<void> {
-    const { connections } = database;
+    const { connections, rollbackFailed } = database;
     const [first] = members;
-    const appends = this.#appends;
+    const { skipsLocked, ...appends } = this.#appends;
     const isAlone = members.length === 1;
-    const isStatement = appends.isStatement?.(first.batch) ?? false;
-    const begins = !isStatement && !appends.commits;
-    const sql = connections.sql(connection.driver, begins ? { isInTransaction: true } : { prefix });
-    if (begins) await connection.begin({ prefix });
+    const batches = isAlone ? [first.batch] : members.map(({ batch }) => batch);
+    const write = (sql: Sql) => appends.write(sql, batches);
     try {
-      if (!begins) noteSent(members);
-      const lastSeqs = await appends.write(sql, isAlone ? [first.batch] : members.map(({ batch }) => batch));
-      if (begins) {
+      let lastSeqs: readonly (number | undefined)[];
+      if (appends.isStatement?.(first.batch)) {
         noteSent(members);
-        await connection.commit();
+        lastSeqs = await connection.run(write, prefix);
+      } else {
+        const beforeCommit = () => noteSent(members);
+        lastSeqs = await connection.transaction(write, { beforeCommit, rollbackFailed }, { prefix });
       }
       for (const [i, member] of members.entries()) {
         const lastSeq = lastSeqs[i];
-        // A statement for several batches may have skipped this one.
-        if (lastSeq !== undefined || isAlone || !isStatement) member.result = { lastSeq };
+        // Those that are together may have skipped this one.
+        if (lastSeq !== undefined || isAlone || !skipsLocked) member.result = { lastSeq };
       }
     } catch (error) {
-      if (!isStatement || appends.commits) await connection.rollback(error, database.rollbackFailed);
       if (isAlone || isOwn(error) || connections.failsAll(error)) throw error;
       // One of them failed, so none is written.
-      if (!isStatement) await this.#writeEach(database, connection, members);
+      if (!skipsLocked) await this.#writeEach(database, connection, prefix, members);
     }
   }
 
@@ -308,14 +308,14 @@ export class AppendQueue {
    * statements for each batch, so it is not done on the first attempt, which hardly ever fails.
    */
   async #writeEach(
-    { connections, rollbackFailed }: Database,
+    { rollbackFailed }: Database,
     connection: AttemptConnection,
+    prefix: string,
     members: readonly Member[],
   ): Promise<void> {
-    const sql = connections.sql(connection.driver, { isInTransaction: true });
-    const write = async () => {
+    const write = async (sql: Sql, pipeline: Pipeline) => {
       for (const member of members) {
-        await connection.savepoint(
+        await pipeline.savepoint(
           async () => {
             const [lastSeq] = await this.#appends.write(sql, [member.batch]);
             member.result = { lastSeq };
@@ -326,7 +326,7 @@ export class AppendQueue {
         );
       }
     };
-    await connection.transaction(write, { beforeCommit: () => noteSent(members), rollbackFailed });
+    await connection.transaction(write, { beforeCommit: () => noteSent(members), rollbackFailed }, { prefix });
   }
 }
 

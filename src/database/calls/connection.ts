@@ -3,8 +3,10 @@ import { DatabaseError } from '../../model/errors.js';
 import { FAILURES } from '../../model/failures.js';
 import { onAbort } from '../../model/signals.js';
 import { beginningWith } from '../orm/host-transaction.js';
+import type { Sql } from '../dialects/dialect.js';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import type { ReservedConnection } from '../orm/reserved-connection.js';
+import type { Pipeline, SqlContext } from './pipeline.js';
 import type { Statements } from './sql.js';
 
 /** How long an attempt may still take after its signal has fired: if the connection answers in time, the pool can keep it. */
@@ -33,11 +35,15 @@ export class Aborted extends Error {
   }
 }
 
+/** How statements are sent. */
+export type SentWith = Partial<Pick<SqlContext, 'isInTransaction' | 'prefix' | 'refuse' | 'behind'>>;
+
 /** What an attempt needs to know about its ORM. */
 interface ConnectionSource {
   readonly statements: Statements;
   /** Whether the connection must not be used again after this error. */
   spoils(error: unknown): boolean;
+  pipeline(driver: Driver, sentWith: SentWith, beginning?: readonly string[]): Pipeline;
 }
 
 export interface TransactionHooks {
@@ -49,9 +55,11 @@ export interface TransactionHooks {
 
 /** How a transaction begins. */
 interface TransactionStart {
+  /** Sent before the `begin`. */
   setting?: string | undefined;
-  prefix?: string;
   begin?: string | undefined;
+  /** What the `begin` itself starts with. */
+  prefix?: string;
 }
 
 /** For a transaction that the server has ended without its work noticing: its commit would store nothing. */
@@ -113,44 +121,45 @@ export class AttemptConnection {
     return this.#source.statements.send(this.driver, text, [], COMMAND);
   }
 
+  /** Runs statements that need no transaction around them. @param prefix see `clusterPrefix`. */
+  async run<T>(work: (sql: Sql) => Promise<T>, prefix: string): Promise<T> {
+    const pipeline = this.#source.pipeline(this.driver, { prefix });
+    const result = await work(pipeline.sql);
+    await pipeline.flush();
+    return result;
+  }
+
   /**
-   * Runs `work` in a transaction.
+   * Runs `work` in a transaction, which begins with its first statement. A transaction without statements sends nothing.
    *
-   * @param start.setting a statement that is run before the `begin`.
-   * @param start.prefix what the `begin` itself starts with.
    * @throws the first error, even if the rollback fails, too.
    */
   async transaction<T>(
-    work: () => Promise<T>,
+    work: (sql: Sql, pipeline: Pipeline) => Promise<T>,
     { beforeCommit, rollbackFailed }: TransactionHooks = {},
-    start: TransactionStart = {},
+    { setting, begin = 'begin', prefix = '' }: TransactionStart = {},
   ): Promise<T> {
-    await this.begin(start);
+    const beginning = setting === undefined ? [begin] : [setting, begin];
+    const pipeline = this.#source.pipeline(this.driver, { isInTransaction: true, prefix }, beginning);
     try {
-      const result = await work();
-      await this.commit(beforeCommit);
+      const result = await work(pipeline.sql, pipeline);
+      if (!pipeline.isUsed) return result;
+      if (pipeline.hasBegun && this.driver.isInTransaction === false) throw rolledBack();
+      beforeCommit?.();
+      pipeline.later('commit');
+      await pipeline.flush();
       return result;
     } catch (error) {
-      await this.rollback(error, rollbackFailed);
+      // The connection is destroyed, so the server rolls back.
+      if (!this.#willBeDestroyed(error) && (await pipeline.discard())) await this.rollback(error, rollbackFailed);
       throw error;
     }
   }
 
-  async begin({ setting, prefix = '', begin = 'begin' }: TransactionStart): Promise<void> {
-    if (setting !== undefined) await this.command(setting);
-    await this.#source.statements.send(this.driver, prefix + begin, [], COMMAND);
-  }
-
-  async commit(beforeCommit?: () => void): Promise<void> {
-    if (this.driver.isInTransaction === false) throw rolledBack();
-    beforeCommit?.();
-    await this.#source.statements.send(this.driver, 'commit', [], COMMAND);
-  }
-
   /** @param error the reason. @param failed is called with the error of the rollback. */
   async rollback(error: unknown, failed?: (error: unknown) => void): Promise<void> {
-    // The connection is destroyed, so the server rolls back. A `rollback` on it might never be answered.
-    if (this.#reserved.destroy && this.#source.spoils(error)) return;
+    // Otherwise it might never be answered.
+    if (this.#willBeDestroyed(error)) return;
     try {
       await this.command('rollback');
     } catch (rollbackError) {
@@ -159,25 +168,8 @@ export class AttemptConnection {
     }
   }
 
-  /**
-   * Runs `work` in a savepoint of the transaction.
-   *
-   * @param undone is called with the error of `work`, whose writes are undone.
-   * @throws the error of `work`, if only the whole transaction can be undone.
-   */
-  async savepoint(work: () => Promise<void>, undone: (error: unknown) => void): Promise<void> {
-    await this.command('savepoint adk');
-    try {
-      await work();
-    } catch (error) {
-      try {
-        await this.command('rollback to adk');
-      } catch {
-        throw error;
-      }
-      undone(error);
-    }
-    await this.command('release adk');
+  #willBeDestroyed(error: unknown): boolean {
+    return this.#reserved.destroy !== undefined && this.#source.spoils(error);
   }
 
   /** The connection will be closed at the end, instead of going back to the pool. */

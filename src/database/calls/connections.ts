@@ -10,12 +10,13 @@ import { refuseSettings } from '../dialects/settings.js';
 import type { Driver } from '../drivers/driver.js';
 import { ormConnectionOf } from '../orm/orm-connection.js';
 import type { OrmConnection } from '../orm/reserved-connection.js';
-import { Aborted, AttemptConnection, Deadline, TimedOut } from './connection.js';
+import { Aborted, AttemptConnection, Deadline, TimedOut, type SentWith } from './connection.js';
 import { perTables, type Tables } from '../sql/tables.js';
 import { refuseDriver, refuseServer } from './driver-check.js';
 import { failureOf } from './failure-of.js';
 import { isOwn } from './public-error.js';
-import { Statements, sqlOf } from './sql.js';
+import { Pipeline } from './pipeline.js';
+import { Statements } from './sql.js';
 
 /** The prefix of statements, by the ORM's connection; see `clusterPrefix`. */
 const prefixes = new WeakMap<object, string>();
@@ -54,15 +55,6 @@ const DEFAULT_TIMEOUT_MS = 30_000;
 export interface DatabaseOptions extends CommonOptions {
   /** The database belongs to another program, and is only read: its settings are not changed. */
   isForeign?: boolean;
-}
-
-/** How a statement is sent. */
-interface SentWith {
-  isInTransaction?: boolean;
-  prefix?: string;
-  /** See `SqlContext`. */
-  refuse?: () => void;
-  behind?: Sql['behind'];
 }
 
 /** A copy of the names, since texts of statements are kept by their tables, and are different for distributed ones. */
@@ -143,7 +135,16 @@ export class Connections {
   }
 
   /** For statements on a connection that is in use, or in a host's transaction. */
-  sql(driver: Driver, { isInTransaction = false, prefix = '', refuse, behind }: SentWith): Sql {
+  sql(driver: Driver, sentWith: SentWith = {}): Sql {
+    return this.pipeline(driver, sentWith).sql;
+  }
+
+  /** The statements of a transaction, or of a call without one. @param beginning what begins the transaction. */
+  pipeline(
+    driver: Driver,
+    { isInTransaction = false, prefix = '', refuse, behind }: SentWith,
+    beginning?: readonly string[],
+  ): Pipeline {
     const { postgresql, isForeign = false } = this.#options;
     const { isInProcess } = this.orm;
     const mayPrepare = postgresql?.preparedStatements ?? true;
@@ -151,15 +152,17 @@ export class Connections {
     const distributed = known?.distributed.get(this.#tables().sessions);
     const dialect = distributed ?? this.dialect;
     const tables = distributed ? () => distributedTables({ tables: this.#tables() }) : this.#tables;
-    return sqlOf(this.statements, driver, {
-      ...{ isInTransaction, isInProcess, mayPrepare, isForeign, prefix, refuse, behind, dialect, tables },
-    });
+    // Citus takes as long to plan a statement as to run it.
+    const preparesAll = mayPrepare && distributed !== undefined;
+    const sent = { isInTransaction, isInProcess, mayPrepare, preparesAll, isForeign };
+    const context = { ...sent, prefix, refuse, behind, dialect, tables };
+    return new Pipeline(this.statements, driver, context, beginning);
   }
 
   /** For statements in a host's transaction; checks its connection's settings first. @throws SchemaError for one that is refused. */
-  async checkedSql(driver: Driver, sentWith: SentWith): Promise<Sql> {
+  async checkedPipeline(driver: Driver, sentWith: SentWith): Promise<Pipeline> {
     await this.#check(driver, true);
-    return this.sql(driver, { ...sentWith, isInTransaction: true });
+    return this.pipeline(driver, { ...sentWith, isInTransaction: true });
   }
 
   /**
@@ -168,7 +171,7 @@ export class Connections {
    */
   async #prefix(driver: Driver): Promise<string> {
     refuseDriver(driver);
-    const sql = this.sql(driver, {});
+    const sql = this.sql(driver);
     if (!this.#options.isForeign) await refuseServer(sql, this.dialect);
     const prefix = (await this.dialect.connections.clusterPrefix?.(sql)) ?? '';
     prefixes.set(this.orm, prefix);
@@ -214,9 +217,7 @@ export class Connections {
     if (!connections.prepare || isJoined || this.#options.isForeign || prepared.has(this.orm)) return undefined;
     let preparing = beingPrepared.get(this.orm);
     if (!preparing) {
-      preparing = this.use(new Deadline(this), async ({ driver }) =>
-        connections.prepare?.(this.#em, this.sql(driver, {})),
-      )
+      preparing = this.use(new Deadline(this), async ({ driver }) => connections.prepare?.(this.#em, this.sql(driver)))
         .then(() => void prepared.add(this.orm))
         .finally(() => beingPrepared.delete(this.orm));
       beingPrepared.set(this.orm, preparing);

@@ -9,7 +9,6 @@ import { Deadline, type AttemptConnection, type TransactionHooks } from './conne
 import { Connections, type DatabaseOptions } from './connections.js';
 import type { Dialect, Run, Sql } from '../dialects/dialect.js';
 import type { DialectName } from '../../../entities/dialect-name.js';
-import type { Driver } from '../drivers/driver.js';
 import { JoinedTransaction, transactionsAreDisabled } from './joined-transaction.js';
 import { isOpen } from '../orm/host-transaction.js';
 import { refuseOther } from '../orm/orm-connection.js';
@@ -224,7 +223,6 @@ export class Database {
     const { joined, rollbackFailed } = this;
     const coded = this.#coded(work);
     if (joined) return this.tried(() => joined.savepoint(coded, rollbackFailed), options);
-    const run = (driver: Driver) => coded(this.connections.sql(driver, { isInTransaction: true }));
     return this.tried((attempt, signal) => {
       const beforeCommit = () => {
         attempt.isSent = true;
@@ -232,7 +230,7 @@ export class Database {
       const hooks: TransactionHooks = { beforeCommit, rollbackFailed };
       const setting = options?.locksRowsOnly ? this.dialect.sql.lockRowsOnly : undefined;
       return this.#onConnection(signal, (connection, prefix) =>
-        connection.transaction(() => run(connection.driver), hooks, { setting, prefix }),
+        connection.transaction(coded, hooks, { setting, prefix }),
       );
     }, options);
   }
@@ -247,12 +245,14 @@ export class Database {
     const coded = this.#coded(work);
     return this.tried((_, signal) =>
       this.#onConnection(signal, (connection, prefix) => {
-        const sql = this.connections.sql(connection.driver, { isInTransaction: true });
-        const all: Sql['all'] = async (text, values) => {
-          connection.restartDeadline();
-          return sql.all(text, values);
+        const read = (sql: Sql) => {
+          const all: Sql['all'] = async (text, values) => {
+            connection.restartDeadline();
+            return sql.all(text, values);
+          };
+          return coded({ ...sql, all });
         };
-        return connection.transaction(() => coded({ ...sql, all }), {}, { ...this.dialect.sql.snapshot, prefix });
+        return connection.transaction(read, {}, { ...this.dialect.sql.snapshot, prefix });
       }),
     );
   }
@@ -293,7 +293,7 @@ export class Database {
 
   async #once<T>(work: (sql: Sql) => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
     if (this.joined) return this.joined.run(work);
-    return this.#onConnection(signal, ({ driver }, prefix) => work(this.connections.sql(driver, { prefix })));
+    return this.#onConnection(signal, (connection, prefix) => connection.run(work, prefix));
   }
 
   #onConnection<T>(

@@ -9,6 +9,7 @@ import type { Driver } from '../drivers/driver.js';
 import { beforeEnd, hasEnded, keepingTo, physicalOf, statementsOf } from '../orm/host-transaction.js';
 import { COMMAND, rolledBack } from './connection.js';
 import type { Connections } from './connections.js';
+import type { Pipeline } from './pipeline.js';
 
 /** The queues of calls, one for each physical transaction. */
 const calls = new Queues<object>('calls of transactions');
@@ -88,15 +89,20 @@ export class JoinedTransaction {
 
   /** Runs statements. `work` only waits for them, so it cannot wait for itself. */
   run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return this.#run(async (connection) => work(await this.#sql(connection)));
+    return this.#run(async (connection) => {
+      const pipeline = await this.#pipeline(connection);
+      const result = await work(pipeline.sql);
+      await pipeline.flush();
+      return result;
+    });
   }
 
-  #sql({ transaction, driver, refuseEnded: refuse }: JoinedConnection): Promise<Sql> {
-    if (this.#connections.dialect.sql.underLock === '') return this.#connections.checkedSql(driver, { refuse });
+  #pipeline({ transaction, driver, refuseEnded: refuse }: JoinedConnection): Promise<Pipeline> {
+    if (this.#connections.dialect.sql.underLock === '') return this.#connections.checkedPipeline(driver, { refuse });
     const physical = physicalOf(transaction);
     const known = behind.get(physical) ?? new Map<string, boolean>();
     behind.set(physical, known);
-    return this.#connections.checkedSql(driver, { refuse, behind: known });
+    return this.#connections.checkedPipeline(driver, { refuse, behind: known });
   }
 
   async #run<T>(work: (connection: JoinedConnection) => Promise<T>): Promise<T> {
@@ -169,11 +175,15 @@ export class JoinedTransaction {
       if (checkOpen !== undefined) beforeEnd(transaction, { commit: () => this.#refuseRolledBack(driver, checkOpen) });
       await command('savepoint adk');
       if (driver.isInTransaction === false) throw rolledBack();
+      let pipeline: Pipeline | undefined;
       try {
-        const result = await work(await this.#sql(connection));
-        await command('release savepoint adk');
+        pipeline = await this.#pipeline(connection);
+        const result = await work(pipeline.sql);
+        pipeline.later('release savepoint adk');
+        await pipeline.flush();
         return result;
       } catch (error) {
+        await pipeline?.discard();
         try {
           await command('rollback to savepoint adk');
           await command('release savepoint adk');

@@ -23,11 +23,16 @@ export async function once<T>(
   let isSettingToken = false;
   let done: { result: T } | undefined;
   const workWithToken = async (sql: Sql) => {
-    // The token comes first: if the server is still committing the earlier attempt, setting the token waits for it.
-    isSettingToken = true;
-    await token.set(sql);
-    isSettingToken = false;
-    const result = await work(sql);
+    const setting = token.set(sql);
+    if (outcome.lostAnswer !== undefined) {
+      // The token comes first: if the server is still committing the earlier attempt, setting the token waits for it.
+      isSettingToken = true;
+      await setting;
+      isSettingToken = false;
+    }
+    // Otherwise no attempt can have set it, and it travels with the first statements. The work may throw before it waits.
+    setting.catch(() => undefined);
+    const [result] = await Promise.all([work(sql), setting]);
     done = { result };
     return result;
   };

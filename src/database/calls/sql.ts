@@ -8,57 +8,12 @@ import {
   type LogContext,
   type Logger,
 } from '@mikro-orm/core';
-import type { Bound, Driver, DriverResult, StatementContext } from '../drivers/driver.js';
+import type { Driver, DriverResult, Statement, StatementContext } from '../drivers/driver.js';
 import { now, setImmediate } from '../../model/clock.js';
 import { callHost } from '../../model/host-callbacks.js';
 import { isObject } from '../../model/json.js';
-import { PLAIN } from '../../model/stored-texts.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
-import { type Tables, numberOf } from '../sql/tables.js';
-
-/** What statements need to know about the call that sends them. */
-interface SqlContext extends Omit<SentContext, 'wants'> {
-  /** The prefix of each statement; see `clusterPrefix`. */
-  prefix: string;
-  dialect: Dialect;
-  behind?: Sql['behind'];
-  /** Called when a statement needs the tables; another program's database has none. */
-  tables: () => Tables;
-}
-
-export function sqlOf(statements: Statements, driver: Driver, context: SqlContext): Sql {
-  const { isInTransaction, prefix, behind, dialect, tables } = context;
-  return {
-    dialect,
-    get tables() {
-      return tables();
-    },
-    isInTransaction,
-    texts: PLAIN,
-    behind,
-    async all<Row extends object>(text: string, values: readonly unknown[] = []) {
-      const { rows } = await statements.send(driver, prefix + text, values, { ...context, wants: 'rows' });
-      // Each statement is written for the columns of its `Row`; `tables.ts` checks their values.
-      return rows as Row[];
-    },
-    async run(text, values = []) {
-      const sent = statements.send(driver, prefix + text, values, { ...context, wants: 'change' });
-      const { affectedRows, insertId } = await sent;
-      return { affectedRows: numberOf(affectedRows), insertId: insertId === undefined ? 0 : wholeNumber(insertId) };
-    },
-    async together(sent) {
-      const results = await statements.sendAll(driver, sent, { ...context, wants: 'rows' });
-      return results.map(({ rows }) => rows);
-    },
-  };
-}
-
-/** Above 2^53 a driver would have rounded it. */
-function wholeNumber(value: unknown): number {
-  const number = numberOf(value);
-  if (!Number.isSafeInteger(number)) throw new Error(`The driver gave ${typeof value} where a number should be`);
-  return number;
-}
+import type { Dialect } from '../dialects/dialect.js';
+import { textLength } from '../dialects/session-rows.js';
 
 interface Outcome {
   results?: number;
@@ -66,8 +21,9 @@ interface Outcome {
   level?: 'error';
 }
 
-/** What a statement is sent with. */
-interface SentContext extends StatementContext {
+/** What statements are sent with. */
+export interface SentContext extends Omit<StatementContext, 'wants'> {
+  dialect: Dialect;
   /** Whether the database is in this process. */
   isInProcess?: boolean;
   /** Called before each statement; what it throws is thrown instead of sending it. */
@@ -103,7 +59,12 @@ export class Statements {
     this.#format = (text, values) => platform.formatQuery(text, values);
   }
 
-  async send(driver: Driver, text: string, values: readonly unknown[], context: SentContext): Promise<DriverResult> {
+  async send(
+    driver: Driver,
+    text: string,
+    values: readonly unknown[],
+    context: StatementContext & Partial<SentContext>,
+  ): Promise<DriverResult> {
     if (context.isInProcess && now() - lastTurn >= MOST_MS) await (turning ??= turn());
     context.refuse?.();
     const query = this.#config.get('onQuery')?.(text, [...values]) ?? text;
@@ -119,24 +80,29 @@ export class Statements {
     }
   }
 
-  /** Sends statements at once, or one by one where the driver cannot. @returns the results of all. */
-  async sendAll(driver: Driver, bound: readonly Bound[], context: SentContext): Promise<DriverResult[]> {
-    if (!driver.sendAll) {
+  /** Sends statements at once, or one by one if the driver cannot. @returns the results of all. */
+  async sendAll(driver: Driver, all: readonly Statement[], context: SentContext): Promise<DriverResult[]> {
+    const together = togetherOn(driver, all, context);
+    if (!together) {
       const results: DriverResult[] = [];
-      for (const [text, values] of bound) results.push(await this.send(driver, text, values, context));
+      for (const { prefix = '', text, values, wants = 'change' } of all)
+        results.push(await this.send(driver, prefix + text, values, { ...context, wants }));
       return results;
     }
     context.refuse?.();
     const onQuery = this.#config.get('onQuery');
-    const sent = bound.map(([text, values]) => [onQuery?.(text, [...values]) ?? text, values] as const);
+    const sent = all.map((each) => ({ ...each, text: onQuery?.(each.text, [...each.values]) ?? each.text }));
     const start = now();
     try {
-      const results = await driver.sendAll(sent, context);
-      for (const [text, values] of sent) this.#log(text, values, start, {});
+      const results = await together(sent);
+      for (const [i, { text, values, wants }] of sent.entries()) {
+        const { rows, affectedRows } = results[i] ?? {};
+        this.#log(text, values, start, wants === 'rows' ? { results: rows?.length ?? 0 } : { affected: affectedRows });
+      }
       return results;
     } catch (error) {
-      for (const [text, values] of sent) this.#log(text, values, start, { level: 'error' });
-      throw this.#converted(error, sent.map(([text]) => text).join('; '));
+      for (const { text, values } of sent) this.#log(text, values, start, { level: 'error' });
+      throw this.#converted(error, sent.map(({ text }) => text).join('; '));
     }
   }
 
@@ -157,6 +123,24 @@ export class Statements {
     if (!('sql' in converted)) Object.assign(converted, { sql: query });
     return converted;
   }
+}
+
+/** The most values of a statement of MariaDB. */
+const MOST_VALUES = 65_535;
+
+type SendsAll = (sent: readonly Statement[]) => Promise<DriverResult[]>;
+
+/** @returns what sends statements at once; undefined if they must be sent one by one. */
+function togetherOn(driver: Driver, all: readonly Statement[], context: SentContext): SendsAll | undefined {
+  const { sql, limits } = context.dialect;
+  // Those of another program have values of any type.
+  if (all.length === 1 || context.isForeign) return undefined;
+  if (driver.sendAll) return async (sent) => (await driver.sendAll?.(sent, { ...context, wants: 'rows' })) ?? [];
+  const { block } = sql;
+  if (!block || !driver.sendBlock) return undefined;
+  const values = all.flatMap((each) => each.values);
+  if (values.length > MOST_VALUES || textLength(values) > (limits?.maxTextLength ?? Infinity)) return undefined;
+  return async (sent) => (await driver.sendBlock?.(block(sent), sent)) ?? [];
 }
 
 /** Without `instanceof`, which is false for errors of native code under jest. */

@@ -10,7 +10,6 @@ import {
   numberOf,
   textOf,
   named,
-  type Named,
 } from '../sql/tables.js';
 import type { Bound } from '../drivers/driver.js';
 import type {
@@ -93,9 +92,6 @@ export function onCitus(postgresql: Dialect): DistributedTables {
   };
 }
 
-const BEGIN: Bound = ['begin', []];
-const COMMIT: Bound = ['commit', []];
-
 /** The most events and state keys of a batch that shares a transaction: a statement has at most 65,535 values. */
 const MOST_SHARED = 64;
 
@@ -124,17 +120,19 @@ function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
     most: MOST_BY_USER,
     shares,
     areTogether: (one, other) => nodeOf(one) !== undefined && nodeOf(one) === nodeOf(other),
-    isStatement: () => true,
-    commits: true,
+    skipsLocked: true,
     async write(sql, batches) {
       const unknown = batches.filter((batch) => shares(batch) && nodeOf(batch) === undefined);
       const queries = unknown.map(({ session }): Bound => [NODE_OF_USER, [tables.sessions, session.userId]]);
-      const { lastSeqs, answers } = await append(sql, batches, appends, queries);
+      const [lastSeqs, ...answers] = await Promise.all([
+        append(sql, batches, appends),
+        ...queries.map((query) => sql.all<{ node: number | string }>(...query)),
+      ]);
       const until = now() + NODE_MS;
       if (known.size > MOST_NODES) known.clear();
       for (const [i, { session }] of unknown.entries()) {
         const [row] = answers[i] ?? [];
-        if (row && 'node' in row) known.set(session.userId, { node: numberOf(row.node), until });
+        if (row) known.set(session.userId, { node: numberOf(row.node), until });
       }
       return lastSeqs;
     },
@@ -149,18 +147,14 @@ function appendsOnOneNode(tables: Tables, dialectSql: DialectSql): DialectAppend
   return {
     most: MOST,
     shares,
-    isStatement: () => true,
-    commits: true,
-    write: async (sql, batches) =>
-      batches.length > 1 ? appendSeveral(sql, batches, several) : (await append(sql, batches, appends)).lastSeqs,
+    skipsLocked: true,
+    write: async (sql, batches) => {
+      if (batches.length === 1) return append(sql, batches, appends);
+      const lastSeqs = lastSeqsOf(batches, await sql.all(...several(sessionArrays(batches))));
+      for (const insert of insertsOf(sql, batches, lastSeqs)) sql.later(...insert);
+      return lastSeqs;
+    },
   };
-}
-
-async function appendSeveral(sql: Sql, batches: readonly AppendBatch[], several: Named) {
-  const [, taken = []] = await sql.together([BEGIN, several(sessionArrays(batches))]);
-  const lastSeqs = lastSeqsOf(batches, taken);
-  await sql.together([...insertsOf(sql, batches, lastSeqs), COMMIT]);
-  return lastSeqs;
 }
 
 /** The statements that take the numbers of a session alone, and of one that is skipped if somebody has locked its row. */
@@ -173,27 +167,20 @@ function appendStatements(tables: Tables, sql: DialectSql) {
 }
 
 /**
- * Appends by a transaction of plain statements, since the parts of a `with` may not insert. The client waits for two answers
- * only: for the numbers, and for all that comes after them. Citus passes on one statement after another. It inserts by `values`: an
- * `insert … select` is a two-phase commit.
- *
- * @param queries those to send with the first statements.
+ * Appends by plain statements in a transaction, since the parts of a `with` may not insert. Citus passes on one statement after
+ * another. It inserts by `values`: an `insert … select` is a two-phase commit.
  */
 async function append(
   sql: Sql,
   batches: readonly AppendBatch[],
   { alone, shared }: ReturnType<typeof appendStatements>,
-  queries: readonly Bound[] = [],
-): Promise<{ lastSeqs: (number | undefined)[]; answers: readonly (readonly object[])[] }> {
-  const [begin, commit] = sql.isInTransaction ? [[], []] : [[BEGIN], [COMMIT]];
-  const takes = batches.map((batch) => (batches.length > 1 ? shared : alone)(batch));
-  const answers = (await sql.together([...begin, ...takes, ...queries])).slice(begin.length);
-  const lastSeqs = batches.map((_, i) => {
-    const [row] = answers[i] ?? [];
-    return row && 'last_seq' in row ? numberOf(row.last_seq) : undefined;
-  });
-  await sql.together([...batches.flatMap((batch, i) => insertsOf(sql, [batch], [lastSeqs[i]])), ...commit]);
-  return { lastSeqs, answers: answers.slice(batches.length) };
+): Promise<(number | undefined)[]> {
+  const take = batches.length > 1 ? shared : alone;
+  const taken = await Promise.all(batches.map((batch) => sql.all<{ last_seq: number }>(...take(batch))));
+  const lastSeqs = taken.map(([row]) => row && numberOf(row.last_seq));
+  for (const [i, batch] of batches.entries())
+    for (const insert of insertsOf(sql, [batch], [lastSeqs[i]])) sql.later(...insert);
+  return lastSeqs;
 }
 
 const changeStatements = perTables(({ dialect, tables: { sessions } }: Sql) => {

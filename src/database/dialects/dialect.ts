@@ -3,7 +3,7 @@ import type { Failure } from '../../model/failures.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StateEntries } from '../../model/state.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
-import type { Bound } from '../drivers/driver.js';
+import type { Statement } from '../drivers/driver.js';
 import type { Tables } from '../sql/tables.js';
 import type { ServerSetting } from './server-settings.js';
 import type { Setting } from './settings.js';
@@ -27,8 +27,11 @@ export interface Sql {
   ): Promise<Row[]>;
   /** @returns how many rows matched, and the number that MySQL's `last_insert_id(…)` returned. */
   run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
-  /** Runs statements at once, if the driver can. After one that fails none is run. @returns the rows of each. */
-  together(statements: readonly Bound[]): Promise<readonly object[][]>;
+  /**
+   * Runs a statement whose result nobody needs, before the next one that is awaited, or at the end. It travels with that; if it
+   * fails, that fails, and so does the transaction.
+   */
+  later(text: string, values?: readonly unknown[]): void;
 }
 
 /** Runs statements, with the retries of the caller. */
@@ -65,8 +68,6 @@ export interface AppendBatch {
   expectedChange: number | undefined;
   /** Undefined if the lease is not checked. */
   lease: LeaseRule | undefined;
-  /** Whether the caller holds the session's lock, and writes the open calls. Otherwise the session must have none that may change. */
-  isLocked?: boolean;
   events: readonly StoredEvent[];
   lastUpdateTime: number;
   state: StateEntries;
@@ -168,6 +169,12 @@ export interface DialectSql {
    * the database wakes those who wait.
    */
   readonly turnMs?: number;
+
+  /**
+   * Makes one text of statements, which the server runs up to the first that fails. The rows of each that wants them are a result,
+   * and for each that wants a change `affected_rows` and `insert_id`. Left out if statements are sent at once, or one by one.
+   */
+  readonly block?: (statements: readonly Statement[]) => string;
 
   /**
    * A statement before `begin` that makes the transaction lock rows only, not the gaps between them, into which other transactions
@@ -363,14 +370,11 @@ export interface DialectAppends {
   /** Whether two batches that may be written with others are written with each other. Left out if all are. */
   readonly areTogether?: (one: AppendBatch, other: AppendBatch) => boolean;
 
-  /**
-   * Whether a batch, or several shared ones, are one statement, or like one: they need no transaction around them. Left out if
-   * none is.
-   */
+  /** Whether a batch, or several shared ones, are one statement, which needs no transaction around it. Left out if none is. */
   isStatement?(batch: AppendBatch): boolean;
 
-  /** Whether `write` begins a transaction and commits it. The caller rolls back if it throws. */
-  readonly commits?: boolean;
+  /** Whether batches that are written together skip sessions that somebody has locked. */
+  readonly skipsLocked?: boolean;
 
   /**
    * Writes batches under their sessions' locks. A statement for several batches skips sessions that somebody has locked.

@@ -56,19 +56,19 @@ export function needsParts(sql: Sql, json: string): boolean {
 }
 
 /** First deletes parts that may be left if somebody deleted an event with this number by a statement of their own. */
-export async function insertParts(sql: Sql, session: SessionKey, seq: number, json: string): Promise<void> {
-  await deleteParts(sql, session, seq);
+export function insertParts(sql: Sql, session: SessionKey, seq: number, json: string): void {
+  deleteParts(sql, session, seq);
   for (let start = 0, part = 0; start < json.length; part++) {
     let end = Math.min(start + maxLength(sql), json.length);
     // Half of a surrogate pair would not survive on its own.
     if (/[\uD800-\uDBFF]/.test(json.charAt(end - 1)) && end < json.length) end--;
-    await sql.run(...statements(sql).insert({ ...keyed(session), seq, part, text: json.slice(start, end) }));
+    sql.later(...statements(sql).insert({ ...keyed(session), seq, part, text: json.slice(start, end) }));
     start = end;
   }
 }
 
-export async function deleteParts(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-  if (sql.dialect.limits) await sql.run(...statements(sql).delete({ ...keyed(session), seq }));
+export function deleteParts(sql: Sql, session: SessionKey, seq: number): void {
+  if (sql.dialect.limits) sql.later(...statements(sql).delete({ ...keyed(session), seq }));
 }
 
 /**
@@ -76,12 +76,12 @@ export async function deleteParts(sql: Sql, session: SessionKey, seq: number): P
  *
  * @returns the content of the event's row.
  */
-export async function replaceParts(sql: Sql, session: SessionKey, seq: number, json: string): Promise<string | null> {
+export function replaceParts(sql: Sql, session: SessionKey, seq: number, json: string): string | null {
   if (!needsParts(sql, json)) {
-    await deleteParts(sql, session, seq);
+    deleteParts(sql, session, seq);
     return json;
   }
-  await insertParts(sql, session, seq, json);
+  insertParts(sql, session, seq, json);
   return null;
 }
 
@@ -90,7 +90,7 @@ export async function deletePartsFrom(sql: Sql, session: SessionKey, first: numb
   if (!sql.dialect.limits) return;
   // Select the numbers first: by a range InnoDB would also lock the gap after it, where another session's parts are inserted.
   const rows = await sql.all<{ seq: number }>(...statements(sql).selectNumbers({ ...keyed(session), first, last }));
-  for (const seq of new Set(rows.map((row) => numberOf(row.seq)))) await deleteParts(sql, session, seq);
+  for (const seq of new Set(rows.map((row) => numberOf(row.seq)))) deleteParts(sql, session, seq);
 }
 
 /**

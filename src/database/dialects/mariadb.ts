@@ -8,6 +8,7 @@ import {
   type Tables,
   optionalNumberOf,
 } from '../sql/tables.js';
+import type { Statement } from '../drivers/driver.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
 import type { AppendBatch, Dialect } from './dialect.js';
 import {
@@ -97,6 +98,8 @@ export const mariadb: Dialect = {
     settings: SETTINGS,
   },
 
+  sql: { ...mysql.sql, block: blockOf },
+
   operations: {
     ...mysql.operations,
 
@@ -123,6 +126,18 @@ export const mariadb: Dialect = {
     },
   },
 };
+
+/** Without a handler: an error ends the block and leaves the transaction open, and the caller rolls back. */
+function blockOf(statements: readonly Statement[]): string {
+  const [{ prefix = '' } = {}] = statements.filter((each) => each.prefix);
+  let text = `${prefix}begin not atomic\n`;
+  for (const { text: own, wants } of statements) {
+    // In a block, `begin` would begin another one.
+    text += `${own === 'begin' ? 'start transaction' : own};\n`;
+    if (wants === 'change') text += 'select row_count() as affected_rows, last_insert_id() as insert_id;\n';
+  }
+  return `${text}end`;
+}
 
 /** A statement may have 65,535 values, and a row has nine. */
 const MAX_ROWS = 7_000;

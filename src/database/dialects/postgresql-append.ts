@@ -42,6 +42,8 @@ export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): Diale
 
     isStatement: () => true,
 
+    skipsLocked: true,
+
     async write(sql, batches) {
       const [batch, ...others] = batches;
       if (!batch || others.length > 0) return writeTogether(sql, together, batches);

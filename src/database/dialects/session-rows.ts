@@ -55,9 +55,8 @@ export function leaseIsFree({ now }: DialectSql): string {
 }
 
 /** The condition for an append to a session: its incarnation, numbers and lease are as the batch says. */
-function appendCondition({ expectedSeq, expectedChange, lease, isLocked }: AppendBatch, sql: DialectSql): string {
-  let where = `${IN_SESSION} and incarnation = :incarnation and status = 'active'`;
-  if (!isLocked) where += ' and not has_pending_calls';
+function appendCondition({ expectedSeq, expectedChange, lease }: AppendBatch, sql: DialectSql): string {
+  let where = `${IN_SESSION} and incarnation = :incarnation and status = 'active' and not has_pending_calls`;
   if (expectedSeq !== undefined) where += ' and last_seq = :expectedSeq';
   if (expectedChange !== undefined) where += ' and last_change = :expectedChange';
   if (lease) where += ` and ${lease === 'unleased' ? leaseIsFree(sql) : LEASE_IS_CURRENT}`;
@@ -85,9 +84,9 @@ export function appendStatement(
 ): (batch: AppendBatch, values?: Readonly<Record<string, unknown>>) => Bound {
   const made = new LastUsed<Named>(KEPT_STATEMENTS);
   return (batch, values) => {
-    const { expectedSeq, expectedChange, lease, isLocked } = batch;
+    const { expectedSeq, expectedChange, lease } = batch;
     const rule = lease && (lease === 'unleased' || 'leased');
-    const variant = `${isLocked} ${expectedSeq === undefined} ${expectedChange === undefined} ${rule}${variantOf(batch)}`;
+    const variant = `${expectedSeq === undefined} ${expectedChange === undefined} ${rule}${variantOf(batch)}`;
     const bind = made.get(variant, () => named(text(appendCondition(batch, sql), batch)));
     return bind({ ...appendValues(batch), ...values });
   };
@@ -140,9 +139,12 @@ export function statementsFor<Names extends string>(
   return statements;
 }
 
-/** The length of the texts in a row, in code units. */
-export function textLength(row: RowValues): number {
-  return Object.values(row).reduce<number>((sum, value) => (typeof value === 'string' ? sum + value.length : sum), 0);
+/** The length of texts and bytes among values, in code units and bytes. */
+export function textLength(values: object): number {
+  let length = 0;
+  for (const value of Object.values(values) as unknown[])
+    if (typeof value === 'string' || value instanceof Uint8Array) length += value.length;
+  return length;
 }
 
 /** An event, with null for content that is stored in parts. */
@@ -197,17 +199,12 @@ function insertsInto({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>) {
 const insertStatements = perTables(insertsInto);
 
 /** Inserts events with consecutive numbers, for the caller that holds the session's lock. */
-export async function insertEvents(
-  sql: Sql,
-  session: SessionKey,
-  firstSeq: number,
-  events: readonly StoredEvent[],
-): Promise<void> {
+export function insertEvents(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): void {
   const whole = events.map((event) => (needsParts(sql, event.json) ? { ...event, json: null } : event));
   const rows = eventRows(session, firstSeq, whole);
-  for (const insert of statementsFor(sql.dialect, insertStatements(sql).events, rows)) await sql.run(...insert);
+  for (const insert of statementsFor(sql.dialect, insertStatements(sql).events, rows)) sql.later(...insert);
   for (const [i, { json }] of events.entries())
-    if (needsParts(sql, json)) await insertParts(sql, session, firstSeq + i, json);
+    if (needsParts(sql, json)) insertParts(sql, session, firstSeq + i, json);
 }
 
 /**
@@ -226,7 +223,7 @@ export async function setState(
   for (const scope of SCOPES) {
     for (const { json } of state[scope]) await dialect.limits?.refuseTooLarge(sql, 'A value of state', json);
     const rows = stateRows(session, state[scope]);
-    for (const insert of statementsFor(dialect, inserts[scope], rows)) await sql.run(...insert);
+    for (const insert of statementsFor(dialect, inserts[scope], rows)) sql.later(...insert);
   }
 }
 
@@ -239,7 +236,7 @@ export function appendsByInsertId(dialect: Dialect, tables: Tables): DialectAppe
   const append = async (sql: Sql, batch: AppendBatch) => {
     const { affectedRows, insertId } = await sql.run(...take(batch));
     if (affectedRows === 0) return undefined;
-    await insertEvents(sql, batch.session, insertId - batch.events.length + 1, batch.events);
+    insertEvents(sql, batch.session, insertId - batch.events.length + 1, batch.events);
     await setState(sql, batch.session, batch.state);
     return insertId;
   };
@@ -282,7 +279,7 @@ export function appendsByReturning(dialect: Dialect, tables: Tables, most: numbe
         const [row] = await sql.all<{ last_seq: number }>(...take(batch));
         const lastSeq = row && numberOf(row.last_seq);
         lastSeqs.push(lastSeq);
-        for (const insert of insertsOf({ dialect, tables }, [batch], [lastSeq])) await sql.run(...insert);
+        for (const insert of insertsOf({ dialect, tables }, [batch], [lastSeq])) sql.later(...insert);
       }
       return lastSeqs;
     },

@@ -8,6 +8,8 @@ export interface StatementContext {
   mayPrepare: boolean;
   /** For tables of another program, whose values may have any type: they are returned as the driver reads them. */
   isForeign: boolean;
+  /** Whether statements that are sent at once are prepared, even in a transaction. */
+  preparesAll?: boolean;
 }
 
 export interface DriverResult {
@@ -22,15 +24,24 @@ export interface DriverResult {
 /** A statement with `?` for each of its values. */
 export type Bound = readonly [text: string, values: readonly unknown[]];
 
+/** A statement that may be sent at once with others. */
+export interface Statement {
+  text: string;
+  values: readonly unknown[];
+  /** Absent if nobody needs its result. */
+  wants?: StatementContext['wants'];
+  /** See `clusterPrefix`. */
+  prefix?: string;
+}
+
 /** One connection of a driver. It binds values, whatever the host has set for its driver and the server. */
 export interface Driver {
   /** @param text with `?` for each of the values. */
   send(text: string, values: readonly unknown[], context: StatementContext): Promise<DriverResult>;
-  /**
-   * Sends statements at once. After one that fails the server runs none of them. Left out where each is sent when the one before
-   * it has been answered.
-   */
-  sendAll?(statements: readonly Bound[], context: StatementContext): Promise<DriverResult[]>;
+  /** Sends statements at once. After one that fails the server runs none of them. Left out if the protocol cannot do this. */
+  sendAll?(statements: readonly Statement[], context: StatementContext): Promise<DriverResult[]>;
+  /** Sends statements as one text, which the server runs up to the first that fails. Left out if it returns one result only. */
+  sendBlock?(text: string, statements: readonly Statement[]): Promise<DriverResult[]>;
   /** Whether the connection reports how many rows an `update` has changed, not how many it matched. */
   readonly reportsChangedRows: boolean;
   /**

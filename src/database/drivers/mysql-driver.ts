@@ -1,5 +1,5 @@
 import { LastUsed } from '../../model/last-used.js';
-import { KEPT_STATEMENTS, type Driver, type DriverResult, type StatementContext } from './driver.js';
+import { KEPT_STATEMENTS, type Driver, type DriverResult, type Statement, type StatementContext } from './driver.js';
 import { isObject } from '../../model/json.js';
 
 /** A statement, with options that override those of the host's driver that change the shape of rows. */
@@ -33,6 +33,25 @@ export abstract class MysqlDriver implements Driver {
   protected abstract unprepare(text: string): void;
 
   async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
+    return resultOf(await this.#send(text, values));
+  }
+
+  async sendBlock(text: string, statements: readonly Statement[]): Promise<DriverResult[]> {
+    const sent = await this.#send(
+      text,
+      statements.flatMap(({ values }) => values),
+    );
+    const sets = (Array.isArray(sent) ? sent : []).filter(Array.isArray).values();
+    return statements.map(({ wants }) => {
+      const rows = (wants ? sets.next().value : undefined) as object[] | undefined;
+      if (wants === 'rows') return { rows: rows ?? [], affectedRows: 0, insertId: undefined };
+      const { affected_rows: affectedRows = 0, insert_id: insertId }: Record<string, unknown> = { ...rows?.[0] };
+      return { rows: [], affectedRows, insertId };
+    });
+  }
+
+  /** @returns what the driver gives: rows, a report of a change, or for a block its sets of rows and a report. */
+  async #send(text: string, values: readonly unknown[]): Promise<unknown> {
     if (values.length === 0) return this.#settled((callback) => this.query(text, callback));
     this.#statements.get(text, () => true);
     try {
@@ -45,11 +64,11 @@ export abstract class MysqlDriver implements Driver {
     }
   }
 
-  #settled(send: (callback: Callback) => void): Promise<DriverResult> {
+  #settled(send: (callback: Callback) => void): Promise<unknown> {
     return new Promise((resolve, reject) => {
       send((error, result) => {
         if (error) reject(error);
-        else resolve(resultOf(result));
+        else resolve(result);
       });
     });
   }

@@ -55,8 +55,10 @@ export class Mysql2 extends MysqlDriver {
   /** Keeps the status, since rows come without it. */
   #noting(callback: Callback): Callback {
     return (error, result) => {
-      if (isObject(result) && 'serverStatus' in result)
-        this.isInTransaction = (Number(result.serverStatus) & IN_TRANSACTION) !== 0;
+      // That of a block comes after its rows.
+      const report: unknown = Array.isArray(result) ? result.at(-1) : result;
+      if (isObject(report) && 'serverStatus' in report)
+        this.isInTransaction = (Number(report.serverStatus) & IN_TRANSACTION) !== 0;
       callback(error, result);
     };
   }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { driverCodeOf } from '../../model/errors.js';
 import { LastUsed } from '../../model/last-used.js';
-import { KEPT_STATEMENTS, type Bound, type Driver, type DriverResult, type StatementContext } from './driver.js';
+import { KEPT_STATEMENTS, type Driver, type DriverResult, type Statement, type StatementContext } from './driver.js';
 
 /** The members of node-postgres' client that are used. */
 interface PostgresClient {
@@ -18,7 +18,7 @@ interface PostgresConnection {
   readonly parsedStatements: Record<string, string>;
   readonly stream: { cork(): void; uncork(): void };
   parse(message: { name: string; text: string; types: readonly number[] }): void;
-  bind(message: { portal: string; statement: string; values: readonly (string | null)[] }): void;
+  bind(message: { portal: string; statement: string; values: readonly (string | Buffer | null)[] }): void;
   describe(message: { type: 'P'; name: string }): void;
   execute(message: { portal: string; rows: number }): void;
   sync(): void;
@@ -63,12 +63,12 @@ const OUTDATED = '0A000';
 const FORGOTTEN = 3;
 
 /** A statement with `$1` for its first value. */
-interface Statement {
+interface Named {
   text: string;
   name: string;
 }
 
-interface SentStatement extends Statement {
+interface SentStatement extends Named {
   values: readonly unknown[];
 }
 
@@ -79,7 +79,7 @@ interface SentStatement extends Statement {
 export class NodePostgres implements Driver {
   readonly reportsChangedRows = false;
   readonly #client: PostgresClient;
-  readonly #statements = new LastUsed<Statement>(KEPT_STATEMENTS, ({ name }) => this.#dropped.push(name));
+  readonly #statements = new LastUsed<Named>(KEPT_STATEMENTS, ({ name }) => this.#dropped.push(name));
   /** Names of statements that the server need not keep. */
   readonly #dropped: string[] = [];
   #replaced = 0;
@@ -113,14 +113,11 @@ export class NodePostgres implements Driver {
     }
   }
 
-  /**
-   * Also prepares statements of a transaction: Citus takes as long to plan one as to run it. Those that are sent for the first time
-   * on the connection are sent one by one.
-   */
-  async sendAll(statements: readonly Bound[], { mayPrepare }: StatementContext): Promise<DriverResult[]> {
+  /** Prepared statements that are sent for the first time on the connection are sent one by one. */
+  async sendAll(statements: readonly Statement[], { preparesAll }: StatementContext): Promise<DriverResult[]> {
     const { parsedStatements } = this.#client.connection;
-    const isNamed = mayPrepare && this.#forgotten < FORGOTTEN;
-    const sent = statements.map(([text, values]) => {
+    const isNamed = preparesAll && this.#forgotten < FORGOTTEN;
+    const sent = statements.map(({ text, values }) => {
       if (!isNamed || values.length === 0) return { name: '', text: numbered(text), values };
       return { ...this.#statements.get(text, () => this.#named(text)), values };
     });
@@ -135,7 +132,7 @@ export class NodePostgres implements Driver {
     } catch (error) {
       const code = driverCodeOf(error);
       if (code === NOT_PREPARED || code === PREPARED_ALREADY) {
-        for (const [text] of statements) this.#statements.delete(text);
+        for (const { text } of statements) this.#statements.delete(text);
         this.#replaced++;
         this.#forgotten++;
       }
@@ -150,7 +147,7 @@ export class NodePostgres implements Driver {
   }
 
   /** The name has a hash of the text, since behind a pooler two versions of this package may share a connection. */
-  #named(text: string): Statement {
+  #named(text: string): Named {
     const hash = createHash('sha256').update(text).digest('hex').slice(0, 16);
     return {
       name: `adk_${hash}${this.#replaced > 0 ? `_${this.#replaced}` : ''}`,
@@ -199,8 +196,7 @@ class Pipeline {
     try {
       for (const { name, text, values } of this.#sent) {
         if (name === '') connection.parse({ name, text, types: [] });
-        const texts = values.map((value) => (typeof value === 'string' ? value : asText(value)));
-        connection.bind({ portal: '', statement: name, values: texts });
+        connection.bind({ portal: '', statement: name, values: values.map(bound) });
         connection.describe({ type: 'P', name: '' });
         connection.execute({ portal: '', rows: 0 });
       }
@@ -237,8 +233,13 @@ class Pipeline {
   }
 }
 
-/** Numbers and booleans as JSON are what the server reads. */
-const asText = (value: unknown) => (value === null || value === undefined ? null : JSON.stringify(value));
+function bound(value: unknown): string | Buffer | null {
+  if (typeof value === 'string') return value;
+  if (value === null || value === undefined) return null;
+  if (ArrayBuffer.isView(value)) return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
+  // Numbers and booleans as JSON are what the server reads.
+  return JSON.stringify(value);
+}
 
 export function numbered(text: string): string {
   let number = 0;

@@ -60,15 +60,13 @@ export async function recordChange(sql: Sql, change: NewChange): Promise<void> {
   const touches = TOUCHING.has(kind);
   let id = uncountedId(change) ?? (await sql.dialect.operations.nextChange?.(sql, { ...session, isNew, touches }));
   // Count in the row that the caller has locked: searching for the last change would lock the gap after it on InnoDB.
-  if (id === undefined && !isNew) await sql.run(...statements(sql)[touches ? 'touch' : 'count'](key));
+  if (id === undefined && !isNew) sql.later(...statements(sql)[touches ? 'touch' : 'count'](key));
   // Only a codec needs the id: without one, no statement is spent on it.
   if (id === undefined && isEncoded(sql.texts, change)) id = await changeIdBy(sql, statements(sql).lastChange(key));
   const data = encodedData(sql.texts, session, { ...change, id });
   if (data !== null) await sql.dialect.limits?.refuseTooLarge(sql, 'An entry of the log', data);
   const values = { ...key, kind, seq, eventSeq, data };
-  await sql.run(
-    ...(id === undefined ? statements(sql).insertCounted(values) : statements(sql).insert({ ...values, id })),
-  );
+  sql.later(...(id === undefined ? statements(sql).insertCounted(values) : statements(sql).insert({ ...values, id })));
 }
 
 /** What somebody does to a session that is in use, so that `prune` leaves it. A nightly trim is not among them. */
@@ -107,7 +105,7 @@ export function stateChanges(
 
 /** Records that a session is gone, and deletes its earlier records, except those of deletions. */
 export async function recordDeletion(sql: Sql, session: SessionKey): Promise<void> {
-  await sql.run(...statements(sql).deleteOthers(keyed(session)));
+  sql.later(...statements(sql).deleteOthers(keyed(session)));
   await recordChange(sql, { session: { ...session, origin: '' }, kind: 'deleted', seq: 0 });
 }
 
@@ -123,10 +121,10 @@ export async function recordTrim(
   state: readonly StateEntry[],
 ): Promise<void> {
   const key = keyed(session);
-  await sql.run(...statements(sql).deleteBefore({ ...key, firstSeq }));
+  sql.later(...statements(sql).deleteBefore({ ...key, firstSeq }));
   const created: NewChange = { session, kind: 'created', seq: 0, data: '{}' };
   const id = isEncoded(sql.texts, created) ? await changeIdBy(sql, statements(sql).created(key)) : undefined;
-  await sql.run(...statements(sql).setCreated({ ...key, data: encodedData(sql.texts, session, { ...created, id }) }));
+  sql.later(...statements(sql).setCreated({ ...key, data: encodedData(sql.texts, session, { ...created, id }) }));
   for (const { set } of piecesOf(sql.texts.codec, byScope(state)))
     await recordChange(sql, { session, kind: 'trimmed', seq, data: stateJson(set) });
 }
@@ -145,11 +143,11 @@ export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Re
 }
 
 /** Copies the changes that the past up to a number needs to a new session, without a codec. */
-export async function copyChanges(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): Promise<void> {
+export function copyChanges(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): void {
   const key = keyed(to);
   const { app: fromApp, user: fromUser, session: fromSession } = keyed(from);
-  await sql.run(...statements(sql).copy({ ...key, fromApp, fromUser, fromSession, upTo }));
-  await sql.run(...statements(sql).setLastChange(key));
+  sql.later(...statements(sql).copy({ ...key, fromApp, fromUser, fromSession, upTo }));
+  sql.later(...statements(sql).setLastChange(key));
 }
 
 /** @returns the same changes for the new session, with a codec. */
@@ -160,15 +158,15 @@ export function copiedChanges(changes: readonly RecordedChange[], session: Known
 }
 
 /** Empties a recorded change; its entry stays in the log. */
-export async function emptyChange(sql: Sql, session: KnownSession, { id, kind, seq }: RecordedChange): Promise<void> {
+export function emptyChange(sql: Sql, session: KnownSession, { id, kind, seq }: RecordedChange): void {
   const data = kind === 'state' ? changeText({ set: [], removed: [] }) : '{}';
   const text = encodedData(sql.texts, session, { id, kind, seq, data });
-  await sql.run(...statements(sql).setData({ ...keyed(session), id, data: text }));
+  sql.later(...statements(sql).setData({ ...keyed(session), id, data: text }));
 }
 
 /** Deletes the changes after an event, and those of later events, whose numbers will be used again. */
-export async function forgetChangesAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-  await sql.run(...statements(sql).deleteAfter({ ...keyed(session), seq }));
+export function forgetChangesAfter(sql: Sql, session: SessionKey, seq: number): void {
+  sql.later(...statements(sql).deleteAfter({ ...keyed(session), seq }));
 }
 
 /** @returns the id of a change that no session's row counts; undefined for other changes. */

@@ -38,7 +38,7 @@ interface TextRows extends Pick<EncodedRows, 'areOfApp'> {
   /** Reads a text that is not in its row. */
   rest?: (sql: Sql, key: TextRow['key']) => Promise<string | null>;
   /** Writes what does not fit into the row. @returns what does. */
-  replaceRest?: (sql: Sql, key: TextRow['key'], text: string) => Promise<string | null>;
+  replaceRest?: (sql: Sql, key: TextRow['key'], text: string) => string | null;
 }
 
 const keyValue = (column: string, value: unknown) =>
@@ -63,7 +63,7 @@ export function encodedTable({
     const lock = `select ${selected} as content from ${table} where ${where}${sql.dialect.sql.skipLocked ?? ''}`;
     const [row] = await sql.all(lock, key);
     if (!row || (await textIn(sql, key, row['content'])) !== read) return false;
-    const data = replaceRest ? await replaceRest(sql, key, text) : text;
+    const data = replaceRest ? replaceRest(sql, key, text) : text;
     await sql.run(`update ${table} set ${content} = ? where ${where}`, [data, ...key]);
     return true;
   };

@@ -29,7 +29,6 @@ import {
 } from '../sql/tables.js';
 import { contentOf, type EventContent } from './session-reader.js';
 import { noteIfBehind } from './sessions.js';
-import type { SessionHead } from './stored-session.js';
 import { encodedState, originIn, type OriginRow } from './state.js';
 
 /** How to append to the tables of `Sql`. */
@@ -48,16 +47,16 @@ export async function appendBatch(sql: Sql, batch: AppendBatch): Promise<number 
  * Replaces the content of a stored event with encoded texts, for the caller that holds the session's lock. The event keeps the time of
  * its first append: it says how long a model or a tool took, which a correction a month later does not change.
  */
-export async function replaceEvent(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
+export function replaceEvent(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): void {
   const { timestamp, json, superseded = null, beginsTurn } = event;
-  const data = await replaceParts(sql, session, seq, json);
+  const data = replaceParts(sql, session, seq, json);
   const content = { timestamp, data, superseded, begins: Number(beginsTurn) };
-  await sql.run(...statements(sql).update({ ...keyed(session), seq, ...content }));
+  sql.later(...statements(sql).update({ ...keyed(session), seq, ...content }));
 }
 
 /** Copies a session's events up to a number to a new session of the same user, without a codec. */
-export async function copyEvents(sql: Sql, from: SessionKey, toSessionId: string, upTo: number): Promise<void> {
-  for (const copy of statements(sql).copy) await sql.run(...copy({ ...keyed(from), to: toSessionId, upTo }));
+export function copyEvents(sql: Sql, from: SessionKey, toSessionId: string, upTo: number): void {
+  for (const copy of statements(sql).copy) sql.later(...copy({ ...keyed(from), to: toSessionId, upTo }));
 }
 
 /** @returns the number of a session's first event with a later timestamp than this, in ms, for the caller that holds its lock. */
@@ -68,19 +67,19 @@ export async function firstLaterThan(sql: Sql, session: SessionKey, timestamp: n
 
 /** Deletes the events after a number, for the caller that holds the session's lock. */
 export async function deleteEventsAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-  await sql.run(...statements(sql).deleteAfter({ ...keyed(session), seq }));
+  sql.later(...statements(sql).deleteAfter({ ...keyed(session), seq }));
   await deletePartsFrom(sql, session, seq + 1);
 }
 
 /**
  * For the caller that holds the session's lock.
  *
- * @returns the highest number of the session's events, including trimmed ones, whatever `last_seq` is; 0 if there was none.
+ * @returns the highest number of the session's stored events, whatever `last_seq` is; 0 if there is none.
  */
-export async function highestSeq(sql: Sql, session: SessionKey, { firstSeq }: SessionHead): Promise<number> {
+export async function highestSeq(sql: Sql, session: SessionKey): Promise<number> {
   const text = statements(sql).selectHighestNumber + underLock(sql, session);
   const [row] = await sql.all<{ seq: number }>(text, sessionValues(session));
-  return Math.max(row ? numberOf(row.seq) : 0, firstSeq - 1);
+  return row ? numberOf(row.seq) : 0;
 }
 
 /**

@@ -123,15 +123,15 @@ export async function setOpenCalls(
   for (const call of stored) {
     const was = valuesOf(call);
     const now = rows.get(placeOf(call));
-    if (!now) await sql.run(...statements(sql).delete({ ...key, ...was }));
+    if (!now) sql.later(...statements(sql).delete({ ...key, ...was }));
     else if (JSON.stringify(now) !== JSON.stringify(was))
-      await sql.run(...statements(sql).update({ ...key, ...now, before: was.openUntil }));
+      sql.later(...statements(sql).update({ ...key, ...now, before: was.openUntil }));
     rows.delete(placeOf(call));
   }
   const added = [...rows.values()].map((values) => ({ ...key, ...values }));
-  for (const insert of statementsFor(sql.dialect, statements(sql).insert, added)) await sql.run(...insert);
+  for (const insert of statementsFor(sql.dialect, statements(sql).insert, added)) sql.later(...insert);
   if (calls.areUnsettled !== new Calls(stored).areUnsettled)
-    await setColumns(sql, session, { has_pending_calls: Number(calls.areUnsettled) });
+    setColumns(sql, session, { has_pending_calls: Number(calls.areUnsettled) });
 }
 
 /** The order of `findOpenCalls`, in which texts are compared by their bytes. */

@@ -58,7 +58,7 @@ export async function insertSession(
   const fork = { forkedFrom: sessionId, forkedSeq: at, forkedRoot: root };
   // Above any change that is left of an earlier session with the id, if somebody deleted its row by a statement of their own.
   const lastChange = Date.now() * 1_000;
-  await sql.run(...statements(sql).insert({ ...keyed(session), ...head, ...fork, lastChange }));
+  sql.later(...statements(sql).insert({ ...keyed(session), ...head, ...fork, lastChange }));
   // Somebody has deleted an earlier session, whose rows the transaction still sees.
   if (seen) sql.behind?.set(sessionIdentity(session), true);
 }
@@ -94,7 +94,8 @@ export async function sessionHeads(
 
 /** Takes the session's lock without assigning a number. @returns undefined if the session is missing. */
 export async function lockSession(sql: Sql, session: SessionKey): Promise<ReadHead | undefined> {
-  await noteIfBehind(sql, session);
+  // Without it, the lock is the first of the statements that are sent with it.
+  if (sql.behind) await noteIfBehind(sql, session);
   const row = await sql.dialect.operations.lockSession<HeadRow>(sql, session, { columns: HEAD, where: IS_THERE });
   return row && headOf(row);
 }
@@ -132,18 +133,18 @@ async function sessionVersion(sql: Sql, session: SessionKey, options?: UnderLock
 }
 
 /** Takes a session back to an event. For handles that were read before, it is then another session (contract E2). */
-export async function setRewound(
+export function setRewound(
   sql: Sql,
   session: SessionKey,
   to: Pick<SessionHead, 'lastSeq' | 'incarnation'> & { lastUpdateTime: number | undefined },
-): Promise<void> {
+): void {
   const { lastUpdateTime = null } = to;
-  await sql.run(...statements(sql).rewind({ ...keyed(session), ...to, lastUpdateTime }));
+  sql.later(...statements(sql).rewind({ ...keyed(session), ...to, lastUpdateTime }));
 }
 
 /** Sets the numbers of a session's first and last event, for the caller that holds its lock. */
-export async function setBounds(sql: Sql, session: SessionKey, firstSeq: number, lastSeq: number): Promise<void> {
-  await sql.run(...statements(sql).setBounds({ ...keyed(session), firstSeq, lastSeq }));
+export function setBounds(sql: Sql, session: SessionKey, firstSeq: number, lastSeq: number): void {
+  sql.later(...statements(sql).setBounds({ ...keyed(session), firstSeq, lastSeq }));
 }
 
 /**
@@ -151,51 +152,39 @@ export async function setBounds(sql: Sql, session: SessionKey, firstSeq: number,
  *
  * @param touches whether the change keeps `prune` from an idle session.
  */
-export async function setColumns(
+export function setColumns(
   sql: Sql,
   session: SessionKey,
   columns: Readonly<Record<string, unknown>>,
   { touches = false } = {},
-): Promise<void> {
+): void {
   const set = Object.keys(columns).map((column) => `${column} = ?`);
   if (touches) set.push(`touched_at = ${sql.dialect.sql.now}`);
   const text = `update ${sql.tables.sessions} set ${set.join(', ')} where ${SESSION_WHERE}`;
-  await sql.run(text, [...Object.values(columns), ...sessionValues(session)]);
+  sql.later(text, [...Object.values(columns), ...sessionValues(session)]);
 }
 
 /**
- * The cascade of the foreign keys deletes events, their parts and session state. Artifacts have no foreign key to the session.
+ * For the caller that holds the session's lock. The cascade of the foreign keys deletes events, their parts and session state.
  *
  * @param options.keepsArtifacts whether the session will be there again.
  */
-export async function deleteSessionRow(
-  sql: Sql,
-  session: SessionKey,
-  incarnation: string,
-  { keepsArtifacts = false } = {},
-): Promise<void> {
-  await deleteWhere(sql, session, keepsArtifacts, 'incarnation = ?', incarnation);
+export async function deleteSessionRow(sql: Sql, session: SessionKey, { keepsArtifacts = false } = {}): Promise<void> {
+  const key = sessionValues(session);
+  sql.later(`delete from ${sql.tables.sessions} where ${SESSION_WHERE}`, key);
+  await deleteBeside(sql, session, keepsArtifacts);
 }
 
 /** Deletes the rows of a session that nobody sees. */
 export async function deleteSoftDeleted(sql: Sql, session: SessionKey): Promise<void> {
-  await deleteWhere(sql, session, false, `status <> 'active'`);
+  const text = `delete from ${sql.tables.sessions} where ${SESSION_WHERE} and status <> 'active'`;
+  if ((await sql.run(text, sessionValues(session))).affectedRows > 0) await deleteBeside(sql, session, false);
 }
 
-async function deleteWhere(
-  sql: Sql,
-  session: SessionKey,
-  keepsArtifacts: boolean,
-  condition: string,
-  ...values: string[]
-): Promise<void> {
-  const { sessions, artifacts } = sql.tables;
-  const key = sessionValues(session);
-  const text = `delete from ${sessions} where ${SESSION_WHERE} and ${condition}`;
-  const { affectedRows } = await sql.run(text, [...key, ...values]);
-  if (affectedRows === 0) return;
-  if (!keepsArtifacts)
-    await sql.run(`${sql.dialect.sql.deleteThrough(artifacts, 'primary')} where ${SESSION_WHERE}`, key);
+/** Artifacts have no foreign key to the session. */
+async function deleteBeside(sql: Sql, session: SessionKey, keepsArtifacts: boolean): Promise<void> {
+  const artifacts = sql.dialect.sql.deleteThrough(sql.tables.artifacts, 'primary');
+  if (!keepsArtifacts) sql.later(`${artifacts} where ${SESSION_WHERE}`, sessionValues(session));
   await recordDeletion(sql, session);
 }
 
@@ -219,7 +208,7 @@ export async function softDeleteRow(
 export async function beginDeletion(sql: Sql, session: StoredSession): Promise<void> {
   const { key, origin, lastSeq: seq, deletedAt } = session;
   const time = deletedAt === undefined ? sql.dialect.sql.now : 'deleted_at';
-  await sql.run(
+  sql.later(
     // With this time of the last update, each `prune` finds the session first, and finishes the deletion.
     `update ${sql.tables.sessions} set deleted_at = ${time}, status = 'ending',
       last_update_time = 0, lease_holder = null, lease_expires = null where ${SESSION_WHERE}`,
@@ -239,7 +228,7 @@ export async function restoreRow(sql: Sql, session: SessionKey): Promise<StoredS
   if (!stored || !isWhole(stored)) return undefined;
   if (stored.status === 'deleted') {
     const text = `update ${sql.tables.sessions} set deleted_at = null, status = 'active' where ${SESSION_WHERE}`;
-    await sql.run(text, sessionValues(session));
+    sql.later(text, sessionValues(session));
     const { origin, lastSeq: seq } = stored;
     await recordChange(sql, { session: { ...session, origin }, kind: 'restored', seq });
   }

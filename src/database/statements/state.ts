@@ -128,15 +128,15 @@ export async function writtenState(sql: Sql, session: SessionKey, scope: Scope):
 }
 
 /** Deletes the session's own state. */
-export async function clearState(sql: Sql, session: SessionKey): Promise<void> {
-  await sql.run(statements(sql).clear, sessionValues(session));
+export function clearState(sql: Sql, session: SessionKey): void {
+  sql.later(statements(sql).clear, sessionValues(session));
 }
 
-export async function removeState(sql: Sql, session: SessionKey, state: StateEntries): Promise<void> {
+export function removeState(sql: Sql, session: SessionKey, state: StateEntries): void {
   for (const scope of SCOPES) {
     const remove = statements(sql).delete[scope];
     const keys = state[scope].map(({ key }) => ({ key }));
-    for (const each of statementsFor(sql.dialect, remove, keys, ownerValues(session, scope))) await sql.run(...each);
+    for (const each of statementsFor(sql.dialect, remove, keys, ownerValues(session, scope))) sql.later(...each);
   }
 }
 

@@ -1,6 +1,5 @@
 import { createEvent, type Event } from '@google/adk';
 import pg from 'pg';
-import type { Bound } from '../../../src/database/drivers/driver.js';
 import { driverOf } from '../../../src/database/drivers/driver-of.js';
 import { MikroOrmSessionService, SessionLeases } from '../../../src/index.js';
 import { HARNESSES } from '../../support/harnesses/index.js';
@@ -123,9 +122,11 @@ describe('on distributed tables', () => {
       connection.on('readyForQuery', () => answers++);
       const write = async (...numbers: number[]) => {
         answers = 0;
-        const inserts = numbers.map((n): Bound => ['insert into packets values (?) returning number', [n]]);
+        const text = 'insert into packets values (?) returning number';
+        const inserts = numbers.map((n) => ({ text, values: [n] }));
         const context = { wants: 'rows', isInTransaction: true, mayPrepare: true, isForeign: false } as const;
-        return (await driver.sendAll!([['begin', []], ...inserts, ['commit', []]], context)).map(({ rows }) => rows);
+        const all = [{ text: 'begin', values: [] }, ...inserts, { text: 'commit', values: [] }];
+        return (await driver.sendAll!(all, { ...context, preparesAll: true })).map(({ rows }) => rows);
       };
       expect(await write(1)).toEqual([[], [{ number: 1 }], []]);
       expect(answers).toBe(3);

@@ -24,7 +24,7 @@ const eventOf = (id: string, stateDelta: Record<string, unknown> = {}): Event =>
   createEvent({ id, author: 'agent', actions: { stateDelta } });
 
 /** Only the end of a message, since the checks of settings contain the word, too. */
-const COMMIT = /commit\0?$/;
+const COMMIT = /\bcommit(\0|;\nend|$)/;
 
 // Jest refuses an empty describe.each, and there may be no server.
 (available.length > 0 ? describe : describe.skip)('under fire', () => {

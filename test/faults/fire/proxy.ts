@@ -14,6 +14,36 @@ const STORM_MESSAGES = 40;
 /** How the connections of a storm end, in turn. */
 const STORM_ENDS = ['at the greeting', 'at the login', 'cut', 'frozen', 'answer lost'] as const;
 
+/** The commands of MySQL and MariaDB that prepare a statement and run it. */
+const PREPARE = 0x16;
+const EXECUTE = 0x17;
+
+/** The texts of a connection's messages. MySQL and MariaDB get that of a prepared statement once, and then only its number. */
+class Texts {
+  readonly #isMysql: boolean;
+  readonly #prepared = new Map<number, string>();
+  #preparing: string | undefined;
+
+  constructor({ protocol }: URL) {
+    this.#isMysql = protocol === 'mysql:' || protocol === 'mariadb:';
+  }
+
+  /** A message that only prepares a statement has none. */
+  of(message: Buffer): string {
+    const text = message.toString('latin1');
+    if (!this.#isMysql || message.length < 9) return text;
+    if (message[4] === EXECUTE) return `${text}${this.#prepared.get(message.readUInt32LE(5)) ?? ''}`;
+    if (message[4] !== PREPARE) return text;
+    this.#preparing = text;
+    return '\0';
+  }
+
+  answered(answer: Buffer): void {
+    if (this.#preparing !== undefined && answer[4] === 0) this.#prepared.set(answer.readUInt32LE(5), this.#preparing);
+    this.#preparing = undefined;
+  }
+}
+
 /** A proxy between a program and its database server that breaks connections as networks and servers do. */
 export class Proxy {
   readonly #server: Server;
@@ -176,6 +206,7 @@ export class Proxy {
     const end = this.#mode === 'storm' ? STORM_ENDS[this.attempts % STORM_ENDS.length] : undefined;
     if (end === 'at the greeting') server.once('data', () => setImmediate(() => client.destroy()));
     let messages = 0;
+    const texts = new Texts(this.#target);
     client.on('data', (message) => {
       if (this.#frozen.has(client)) return;
       messages++;
@@ -187,7 +218,8 @@ export class Proxy {
         this.#frozen.add(client);
         return;
       }
-      const fault = this.#faults.find(({ text }) => text.test(message.toString('latin1')));
+      const said = texts.of(message);
+      const fault = this.#faults.find(({ text }) => text.test(said));
       if (!fault) {
         server.write(message);
         return;
@@ -196,6 +228,7 @@ export class Proxy {
       fault.meet(client, server, message);
     });
     server.on('data', (message) => {
+      texts.answered(message);
       // Latin-1 keeps all bytes: a packet may end within a character.
       const sent = this.rewrite ? Buffer.from(this.rewrite(message.toString('latin1')), 'latin1') : message;
       if (!this.#frozen.has(client)) client.write(sent);

@@ -2,13 +2,13 @@ import { MikroORM, defineEntity, p, type EntityManager, type Options } from '@mi
 import type { SqlEntityManager } from '@mikro-orm/postgresql';
 import { setImmediate } from 'node:timers/promises';
 import { AdkSession, adkEntities } from '../../../entities/index.js';
-import { sqlOf, type Statements } from '../../../src/database/calls/sql.js';
+import { Pipeline } from '../../../src/database/calls/pipeline.js';
+import type { Statements } from '../../../src/database/calls/sql.js';
 import type { Dialect } from '../../../src/database/dialects/dialect.js';
 import type { Driver } from '../../../src/database/drivers/driver.js';
 import { hasEnded } from '../../../src/database/orm/host-transaction.js';
 import type { Tables } from '../../../src/database/sql/tables.js';
 import { MikroOrmSessionService, migrate } from '../../../src/index.js';
-import { StoredTexts, TextCodec } from '../../../src/model/stored-texts.js';
 import { errorOf, saying } from '../../contract/tools.js';
 import { createDatabase, type TestDatabase } from '../../support/servers.js';
 
@@ -16,14 +16,13 @@ const KEY = { appName: 'a', userId: 'u', sessionId: 's' };
 
 describe('a result of an unexpected shape is an error', () => {
   test('numbers of a change: none is 0, and none is rounded', async () => {
-    const texts = new StoredTexts(new TextCodec([]));
     const context = {
-      ...{ texts, prefix: '', dialect: {} as Dialect, tables: () => ({}) as Tables },
+      ...{ prefix: '', behind: undefined, dialect: {} as Dialect, tables: () => ({}) as Tables },
       ...{ isInTransaction: false, isInProcess: false, mayPrepare: false, isForeign: false },
     };
     const change = (result: object) => {
-      const statements = { send: async () => result } as unknown as Statements;
-      return sqlOf(statements, {} as Driver, context).run('');
+      const statements = { sendAll: async () => [result] } as unknown as Statements;
+      return new Pipeline(statements, {} as Driver, context).sql.run('');
     };
     await expect(change({ affectedRows: 1, insertId: 7 })).resolves.toEqual({ affectedRows: 1, insertId: 7 });
     await expect(change({ affectedRows: 0, insertId: undefined })).resolves.toEqual({ affectedRows: 0, insertId: 0 });
