@@ -454,16 +454,17 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const { limit = this.#options.limit ?? 10 } = request;
     const { maxCharacters = this.#options.maxCharacters ?? MOST_CHARACTERS } = request;
     const found: (StoredMemory & { score: number })[] = [];
+    const contents = new Set<string>();
     let characters = 0;
     let isSpent = false;
     for (const part of ranking.ranked(Math.min(Math.max(limit, LEAST_READ), MOST_READ))) {
       if (part.length === 0) break;
-      const contents = new Map<string, MemoryData>();
+      const read = new Map<string, MemoryData>();
       const keys = part.map(({ memory }) => memory);
-      const read = await this.#database.run((sql) => readMemories(sql, keys));
-      for (const { memory, value } of this.#readable(read)) contents.set(memoryIdentity(memory), value);
+      const rows = await this.#database.run((sql) => readMemories(sql, keys));
+      for (const { memory, value } of this.#readable(rows)) read.set(memoryIdentity(memory), value);
       for (const { memory, score } of part) {
-        const data = contents.get(memoryIdentity(memory));
+        const data = read.get(memoryIdentity(memory));
         if (!data || found.length === limit) continue;
         const length = textSaidIn(data.content).length;
         const has = data.customMetadata ?? {};
@@ -471,10 +472,14 @@ export class MikroOrmMemoryService implements BaseMemoryService {
           ([name, value]) => Object.hasOwn(has, name) && isDeepStrictEqual(has[name], value),
         );
         if (!isMeant || (ranking.hasWordsOf(memory) && repeatsQuestion(data, request.query))) continue;
+        // What somebody says in several sessions is one result: the newest, since their ranks are equal.
+        const content = JSON.stringify([data.content, data.author]);
+        if (contents.has(content)) continue;
         if (characters + length > maxCharacters) {
           isSpent ||= length <= maxCharacters;
           continue;
         }
+        contents.add(content);
         characters += length;
         found.push({ ...storedMemory(memory, data), score });
       }

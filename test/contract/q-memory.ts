@@ -180,7 +180,8 @@ memorySuite.own(
       const text = range(3 + (n % 5))
         .map((i) => words[(n + i * i) % words.length])
         .join(' ');
-      return saying(text, { id: `s${String(n).padStart(4, '0')}`, timestamp: 1 + Math.floor(n / 2) });
+      // By an author of its own: otherwise equal texts are one result.
+      return saying(text, { id: `s${String(n).padStart(4, '0')}`, author: `${n}`, timestamp: 1 + Math.floor(n / 2) });
     });
     await service.addEventsToMemory({ ...key, sessionId: 's', events });
     const ask = async (limit: number) =>
@@ -197,7 +198,9 @@ memorySuite.own('Q4', 'of equal matches the newer comes first, then the smaller 
     ['b', 1],
     ['c', 2],
     ['a', 1],
-  ].map(([id, timestamp]) => saying('the same text', { id: String(id), timestamp: Number(timestamp) }));
+  ].map(([id, timestamp]) =>
+    saying('the same text', { id: String(id), author: String(id), timestamp: Number(timestamp) }),
+  );
   await service.addEventsToMemory({ ...key, sessionId: 's', events });
   const { memories } = await service.searchMemory({ ...key, query: 'text' });
   expect(memories.map(({ id }) => id)).toEqual(['c', 'a', 'b']);
@@ -284,6 +287,30 @@ memorySuite.own('Q8', 'without an option a search fits a prompt, and adkServices
     return memories.length;
   };
   expect([await found(), await found(10_000), await found(1_000_000)]).toEqual([2, 1, 10]);
+});
+
+memorySuite.own('Q8', 'what is said again is one result', async (context) => {
+  const { orm, app } = context;
+  const memory = new MikroOrmMemoryService(orm.em);
+  const owner = { appName: app, userId: 'alice' };
+  const add = (sessionId: string, text: string, author: string) => {
+    const event = saying(text, { id: `${sessionId} ${author}`, author, timestamp: 1 + Number(sessionId) });
+    return memory.addEventsToMemory({ ...owner, sessionId, events: [event] });
+  };
+  for (const n of range(4)) await add(`${n}`, 'I like plain tea.', 'user');
+  await add('0', 'I like plain tea.', 'model');
+  await add('5', 'I like plain tea with milk.', 'user');
+  const search = async (limit: number) => {
+    const { memories } = await memory.searchMemory({ ...owner, query: 'who likes plain tea?', limit });
+    return memories.map(({ sessionId, author }) => [sessionId, author]);
+  };
+  const all = [
+    ['3', 'user'],
+    ['0', 'model'],
+    ['5', 'user'],
+  ];
+  expect(await search(10)).toEqual(all);
+  expect(await search(2)).toEqual(all.slice(0, 2));
 });
 
 memorySuite.own('Q8', 'a search reads no more memories than it has characters for', async (context) => {
