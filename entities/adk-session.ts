@@ -35,6 +35,8 @@ export const adkSession = ({ named, table }: Naming) =>
       leaseToken: p.bigint('number').fieldName('lease_token').defaultRaw('0'),
       /** By the database's clock. */
       leaseExpires: time('lease_expires').nullable(),
+      /** When the newest lease was taken, by the database's clock; null if there was none. */
+      leaseSince: time('lease_since').nullable(),
       /** When it was deleted with `deletion: 'soft'`, by the database's clock; null while it is active. */
       deletedAt: time('deleted_at').nullable(),
       /**

@@ -61,6 +61,7 @@ function tablesWith({ key, string, int, unsigned, time, boolean, json, text, byt
         lease_holder ${string(255)} null,
         lease_token bigint not null default 0,
         lease_expires ${time} null,
+        lease_since ${time} null,
         deleted_at ${time} null,
         touched_at ${time} null,
         title ${key(255)} null,

@@ -1,12 +1,20 @@
 import { sessionHead } from '../database/statements/sessions.js';
-import { currentLease, nextToken, releaseLease, renewLease, takeLease } from '../database/statements/leases.js';
+import {
+  currentLease,
+  heldLeases,
+  nextToken,
+  releaseLease,
+  renewLease,
+  takeLease,
+  type StoredLease,
+} from '../database/statements/leases.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { aBoolean, aDuration, aWait, object, rule } from '../model/arguments.js';
+import { aBoolean, aCount, aDuration, aString, aWait, condition, object, rule } from '../model/arguments.js';
 import { now } from '../model/clock.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
-import { checkedSessionKey, isLonger, isStorable, type SessionKey } from '../model/keys.js';
+import { checkKeys, checkedSessionKey, isLonger, isStorable, type SessionKey } from '../model/keys.js';
 import { SERVICE_OPTIONS, serviceOptions, type MikroOrmSessionServiceOptions } from '../model/options.js';
 import type { Fence } from '../sessions/lease-guard.js';
 import { pause } from '../model/signals.js';
@@ -148,6 +156,8 @@ export class SessionLeases {
     | {
         holder: string;
         token: number;
+        /** When it was taken, in ms since 1970, by the database's clock. */
+        since: number;
         /** When it expires if it is not renewed, in ms since 1970, by the database's clock. */
         expiresAt: number;
       }
@@ -159,6 +169,41 @@ export class SessionLeases {
 
   #current(key: SessionKey) {
     return this.#database.run((sql) => heldLease(sql, key));
+  }
+
+  /**
+   * Lists the leases that somebody holds. It reads the row of every session of the app or of the user.
+   *
+   * @returns those that were taken first at the beginning, at most `limit` (100 by default).
+   * @throws InvalidArgumentError if an option is unknown or its value is invalid.
+   */
+  async held(
+    options: { appName?: string; userId?: string; limit?: number } = {},
+  ): Promise<(SessionKey & NonNullable<Awaited<ReturnType<SessionLeases['current']>>>)[]> {
+    const { limit = 100, ...owner } = checkHeld(options, 'The options of held');
+    checkKeys(owner);
+    const leases = await this.#database.call({ operation: 'held', key: owner }, () =>
+      this.#database.run((sql) => heldLeases(sql, owner, limit)),
+    );
+    return leases.flatMap(({ appName, userId, sessionId, ...lease }) => {
+      const held = heldOf(lease);
+      return held ? [{ appName, userId, sessionId, ...held }] : [];
+    });
+  }
+
+  /**
+   * Ends a session's lease, whoever holds it. Its holder learns it from the next renewal or append, which fails with
+   * `LeaseLostError`; what a tool of the run does elsewhere meanwhile nobody can stop.
+   *
+   * @returns whether there was a lease.
+   */
+  async release(session: SessionKey): Promise<boolean> {
+    const key = checkedSessionKey(session);
+    return this.#database.call({ operation: 'release', key }, async () => {
+      const held = await this.#current(key);
+      if (held) await this.#database.statement((sql) => releaseLease(sql, key, held.token));
+      return held !== undefined;
+    });
   }
 
   async #checkExists(key: SessionKey): Promise<void> {
@@ -185,8 +230,14 @@ export class SessionLeases {
 
 async function heldLease(sql: Sql, key: SessionKey) {
   const found = await currentLease(sql, key);
-  return found?.isHeld ? { holder: found.holder, token: found.token, expiresAt: found.expiresAt } : undefined;
+  return found && heldOf(found);
 }
+
+const checkHeld = object<{ appName?: string; userId?: string; limit?: number }>({
+  ...{ appName: condition(aString), userId: condition(aString), limit: aCount },
+});
+
+const heldOf = ({ isHeld, ...lease }: StoredLease) => (isHeld ? lease : undefined);
 
 /** What a lease needs to end in time. */
 interface LeaseParts {

@@ -120,7 +120,7 @@ function leaseTest(
   leaseSuite.own(rule, title, withLeases, where);
 }
 
-const takesLease = (text: string) => text.includes('set lease_holder = ?');
+const takesLease = (text: string) => text.includes('lease_holder = ?');
 const renewsLease = (text: string) => text.includes('set lease_expires = ');
 
 leaseTest(
@@ -132,10 +132,15 @@ leaseTest(
 
     const lease = await acquire(session, { holder: 'host 1' });
     const { leftMs, ...held } = await row(session);
-    expect(held).toEqual({ holder: 'host 1', token: lease.token, expiresAt: expect.any(Number) });
+    expect(held).toEqual({
+      holder: 'host 1',
+      token: lease.token,
+      expiresAt: expect.any(Number),
+    });
     expect(leftMs).toBeLessThanOrEqual(LONG_MS);
     expect(leftMs).toBeGreaterThan(LONG_MS - 60_000);
-    for (const each of [leases, others]) expect(await each.current(keyOf(session))).toEqual(held);
+    for (const each of [leases, others])
+      expect(await each.current(keyOf(session))).toEqual({ ...held, since: expect.any(Number) });
     expect(lease.session).toEqual(keyOf(session));
 
     await lease.release();
@@ -514,7 +519,7 @@ leaseTest(
 
 leaseTest('H1', 'errors of lease statements hold nothing of them', async ({ orm, create, leases, row }) => {
   const session = await create();
-  for (const part of ['select lease_holder', 'adk_counters', 'set lease_holder = ?', 'set lease_holder = null']) {
+  for (const part of ['select lease_holder', 'adk_counters', 'lease_holder = ?', 'set lease_holder = null']) {
     const faults = { statement: (text: string) => text.includes(part), error: () => new Error(`${part} of hunter2`) };
     const error = await errorOf(
       new SessionLeases(faulty(orm.em, faults), { ttlMs: LONG_MS })
@@ -1109,4 +1114,36 @@ leaseSuite.own('K4', 'a rewind beside a held lease is refused unless it includes
   await query('update adk_sessions set lease_expires = 1000 where session_id = ?', [session.id]);
   expect((await service.rewindSession(key, { at: 0 })).events).toEqual([]);
   await lease.release();
+});
+
+leaseTest('H1', 'the holders of leases are listed, with the time since when', async (context) => {
+  const { acquire, leases, others, create, app, expire, harness, query } = context;
+  const sessions = [await create(), await create({ userId: 'bob' }), await create()];
+  const [{ now: before } = { now: NaN }] = await query<{ now: number }>(`select ${harness.columns.now} as now`);
+  const taken = [];
+  for (const session of sessions) taken.push(await acquire(session));
+  const names = (held: Awaited<ReturnType<typeof leases.held>>) => held.map(({ sessionId }) => sessionId);
+  const held = await others.held({ appName: app });
+  expect(names(held)).toEqual(sessions.map(({ id }) => id));
+  const current = await others.current(keyOf(sessions[0]!));
+  expect(held[0]).toEqual({ ...keyOf(sessions[0]!), ...current });
+  expect(current?.since).toBeGreaterThanOrEqual(before);
+  expect(current?.since).toBeLessThanOrEqual(held[1]!.since);
+  expect(names(await others.held({ appName: app, userId: 'bob' }))).toEqual([sessions[1]!.id]);
+  expect(names(await others.held({ appName: app, limit: 1 }))).toEqual([sessions[0]!.id]);
+  await expectCode(leases.held({ limit: 0 }), 'ADK_INVALID_ARGUMENT');
+  await expire(sessions[2]!);
+  await taken[0]!.release();
+  expect(names(await others.held({ appName: app }))).toEqual([sessions[1]!.id]);
+});
+
+leaseTest('H2', 'a lease that somebody else has ended writes nothing', async (context) => {
+  const { acquire, others, create, fresh } = context;
+  const session = await create();
+  const lease = await acquire(session);
+  const handle = (await lease.sessionService.getSession(keyOf(session)))!;
+  expect(await others.release(keyOf(session))).toBe(true);
+  expect(await others.release(keyOf(session))).toBe(false);
+  await expectCode(lease.sessionService.appendEvent({ session: handle, event: eventOf() }), 'ADK_LEASE_LOST');
+  expect((await fresh(session)).events).toEqual([]);
 });

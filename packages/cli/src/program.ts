@@ -4,6 +4,7 @@ import { doctor } from './commands/doctor.js';
 import { runDistribution } from './commands/distribute.js';
 import { fork, rewind } from './commands/history.js';
 import { list, show, stats, tail, waiting } from './commands/inspect.js';
+import { list as listLeases, release } from './commands/leases.js';
 import { forget, rebuild, search } from './commands/memory.js';
 import { runMigrations } from './commands/migrate.js';
 import { eraseUser, prune, trim } from './commands/remove.js';
@@ -178,6 +179,8 @@ function program(): Command {
 
   memory(command('memory', 'what agents remember of a user', "memory search support ada 'Which allergies?'"));
 
+  leases(command('leases', 'who runs which session', 'leases list --app support'));
+
   command('export', 'writes sessions and state as lines of JSON', 'export --app support support.jsonl')
     .argument('[file]', 'the standard output by default')
     .option('--app <name>', 'one app')
@@ -280,6 +283,21 @@ function memory(memory: Command): void {
     .option('--dry-run', 'only count')
     .option('--yes', 'do not ask')
     .action(action(rebuild));
+}
+
+function leases(leases: Command): void {
+  leases
+    .command('list')
+    .description('lists the leases that somebody holds, the oldest first')
+    .option('--app <name>', 'one app')
+    .option('--user <id>', 'one user')
+    .option('--limit <n>', 'how many at most (default: 100)', wholeNumber)
+    .action(action(listLeases));
+  leases
+    .command('release <app> <user> <session>')
+    .description('ends a lease, whoever holds it; its holder can write no more')
+    .option('--yes', 'do not ask')
+    .action(sessionAction(release));
 }
 
 /** For the commands that delete in batches. */

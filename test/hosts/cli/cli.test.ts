@@ -268,6 +268,14 @@ describe.each(databases)('on %s', (name) => {
       holder: 'worker 7',
       events: [{ seq: 1, appendTime: expect.any(Number) }],
     });
+    expect((await run(['leases', 'list', '--app', 'support', '--url', url])).out).toMatch(
+      new RegExp(`^support +ada +${id} +worker 7 +\\d+ s ago +in \\d+ s$`, 'm'),
+    );
+    expect(await run(['leases', 'release', 'support', 'ada', id, '--url', url])).toMatchObject({ code: 2 });
+    const release = ['leases', 'release', 'support', 'ada', id, '--yes', '--url', url];
+    expect(await run(release)).toMatchObject({ code: 0, out: 'The lease of worker 7 has ended.\n' });
+    expect(await run(release)).toMatchObject({ code: 1 });
+    expect(await json(['leases', 'list', '--url', url])).toEqual([]);
     await lease.release();
 
     // What finds nothing does not ask, and errors speak of the command.
@@ -1006,7 +1014,7 @@ describe('in general', () => {
     expect(code).toBe(0);
     const commands = [...out.matchAll(/^ {2}([a-z][a-z-]*) .*  [a-z]/gm)].map(([, command]) => command!);
     expect(commands).toEqual(
-      'doctor migrate distribute check-engine stats usage list waiting show tail studio prune trim erase-user memory export import repair reencode fork rewind web help'.split(
+      'doctor migrate distribute check-engine stats usage list waiting show tail studio prune trim erase-user memory leases export import repair reencode fork rewind web help'.split(
         ' ',
       ),
     );
