@@ -26,4 +26,5 @@ export { IMPORT_OPTIONS } from './maintenance/options.js';
 export { countProjected } from './memory/memory-projection.js';
 export { findSummaries } from './sessions/stored-summaries.js';
 export { Import } from './transfer/import.js';
+export { OWNED_ROWS } from './transfer/owned-kinds.js';
 export type { EventRecord, ExportRecord, SessionRecord, StateRecord } from './model/records.js';

@@ -1,6 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { leaseIsFree } from '../database/dialects/session-rows.js';
-import { ARTIFACT_WHERE, isSameSession, textOf } from '../database/sql/tables.js';
+import { ARTIFACT_WHERE, SESSION_KEY, isSameSession, textOf } from '../database/sql/tables.js';
 import {
   ownedTable,
   type EncodedRows,
@@ -32,6 +32,11 @@ const rows = ownedTable({
 
 const texts: EncodedRows<VersionKey> = {
   together: 1,
+  place: ({ tables }) => ({
+    table: tables.artifactVersions,
+    selected: tables.select.info,
+    order: [...SESSION_KEY, 'filename', 'version'],
+  }),
   page: versionPage,
   recoded: ({ read, isLenient }, keys) =>
     Promise.all(keys.map((key) => read((sql) => recodedVersion(sql, key, isLenient)))),

@@ -1,4 +1,5 @@
 import type { Sql } from '../database/dialects/dialect.js';
+import { SESSION_KEY } from '../database/sql/tables.js';
 import { mapTexts, Undecodable } from '../model/stored-texts.js';
 import {
   ownedTable,
@@ -24,6 +25,11 @@ import {
 } from './stored-memories.js';
 
 const texts: EncodedRows<TransferredMemory> = {
+  place: ({ tables }) => ({
+    table: tables.memories,
+    selected: tables.select.data,
+    order: [...SESSION_KEY, 'memory_id'],
+  }),
   page: (sql, owner, after, limit) => memoryPage(sql, owner, after?.key, limit),
   recoded: ({ code, isLenient }, memories) =>
     code((texts) =>

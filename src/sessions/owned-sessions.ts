@@ -18,6 +18,7 @@ export const ownedSessions: OwnedRows = {
       of: ({ tables }) => ({
         table: tables.events,
         columns: [...SESSION_KEY, 'seq'],
+        newestLast: ['position'],
         content: 'data',
         selected: tables.select.data,
         more: `, event_id, ${originOf(tables, 't')} as origin`,

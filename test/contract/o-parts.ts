@@ -110,9 +110,10 @@ partsSuite.own('O1', 'a reencode that fails after some transactions says what it
   const { done } = await whole.reencode({ ...owner, dryRun: true });
   expect(await errorOf(failing.reencode(owner))).toMatchObject({
     outcome: 'partial',
-    result: { done: { texts: 10 }, batches: 2 },
+    // One of the user's state, which comes first.
+    result: { done: { texts: 6 }, batches: 2 },
   });
-  expect(await whole.reencode(owner)).toMatchObject({ done: { texts: done.texts - 10 } });
+  expect(await whole.reencode(owner)).toMatchObject({ done: { texts: done.texts - 6 } });
 });
 
 partsSuite.own('O1', 'an error that ends an import midway says what was written', async (context) => {

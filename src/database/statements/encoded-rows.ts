@@ -21,6 +21,8 @@ interface TextTable {
   table: string;
   /** The primary key, by which pages are ordered. */
   columns: readonly string[];
+  /** Another order, in which the last rows are the newest ones. */
+  newestLast?: readonly string[];
   content: string;
   /** The expression that selects it. */
   selected: string;
@@ -69,6 +71,10 @@ export function encodedTable({
   };
   return {
     ...more,
+    place(sql) {
+      const { table, selected, columns, newestLast = columns } = of(sql);
+      return { table, selected, order: newestLast };
+    },
     page: async (sql, owner, after, limit) => {
       const { table, columns, selected, where, more = '' } = of(sql);
       const page = ownedAfter(owner, columns.slice(1), after?.key.slice(1));

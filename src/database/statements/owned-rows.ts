@@ -62,6 +62,8 @@ export interface EncodedRows<Row = unknown> {
   /** @returns the rows of an owner after one, in the order of their keys. */
   page(sql: Sql, owner: Owner, after: Row | undefined, limit: number): Promise<readonly Row[]>;
   recoded(recoding: Recoding, rows: readonly Row[]): Promise<readonly Recoded[]>;
+  /** Where the texts are, and by what their rows are ordered: `doctor` looks at the beginnings of the first and the last ones. */
+  place(sql: Sql): { table: string; selected: string; order: readonly string[] };
 }
 
 /** How an export reads. */

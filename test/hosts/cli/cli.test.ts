@@ -505,9 +505,9 @@ describe.each(databases)('on %s', (name) => {
     expect(await json([...counting, '--adopt-plain'])).toMatchObject({ done: { unreadable: 0, texts: unreadable } });
 
     const first = await json(['reencode', '--url', url, '--codec', codec, '--batch-size', '2', '--max-batches', '1']);
-    expect(first).toMatchObject({ done: { texts: 2, unreadable: 0 }, skipped: 0, batches: 1, more: true });
+    expect(first).toMatchObject({ done: { texts: 1, unreadable: 0 }, skipped: 0, batches: 1, more: true });
     expect(await json(['reencode', '--url', url, '--codec', codec])).toMatchObject({
-      ...{ done: { texts: unreadable - 2, unreadable: 0 }, skipped: 0, more: false },
+      ...{ done: { texts: unreadable - 1, unreadable: 0 }, skipped: 0, more: false },
     });
 
     const key = ['support', 'ada', session.id, '--url', url];

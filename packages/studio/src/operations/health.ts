@@ -1,9 +1,8 @@
-import type { Sql, ServerSetting } from '../../../../src/internal.js';
+import { OWNED_ROWS, type Sql, type ServerSetting } from '../../../../src/internal.js';
 import { keysetAfter } from '../../../../src/database/sql/keyset.js';
 import {
   SESSION_COLUMNS,
   SESSION_KEY,
-  STATE_KEYS,
   isSameSession,
   sessionColumnsOf,
   sessionKeyOf,
@@ -70,18 +69,6 @@ export async function largestMemories(sql: Sql, least: number, limit: number): P
   }));
 }
 
-/** Where texts with contents are, and by what their rows are ordered. */
-const ENCODED = [
-  ['events', 'data', ['position']],
-  ['sessionStates', 'value', STATE_KEYS.session],
-  ['userStates', 'value', STATE_KEYS.user],
-  ['appStates', 'value', STATE_KEYS.app],
-  ['changes', 'data', [...SESSION_KEY, 'change_id']],
-  ['artifactVersions', 'info', [...SESSION_KEY, 'filename', 'version']],
-  ['memories', 'data', [...SESSION_KEY, 'memory_id']],
-  ['credentials', 'data', ['app_name', 'user_id', 'credential_key']],
-] as const;
-
 /** How much of a text names its codecs and keys, in characters. */
 const HEAD = 500;
 
@@ -95,10 +82,11 @@ export const SAMPLED = 1_000;
  */
 export async function storedEncodings(sql: Sql): Promise<Map<string, boolean>> {
   const found = new Map<string, boolean>();
-  for (const [table, column, key] of ENCODED)
+  const places = OWNED_ROWS.flatMap(({ texts = [] }) => texts.map((each) => each.place(sql)));
+  for (const { table, selected, order: columns } of places)
     for (const way of ['', ' desc']) {
-      const order = key.map((each) => `${each}${way}`).join(', ');
-      const text = `select substr(${sql.tables.select[column]}, 1, ${HEAD}) as head from ${sql.tables[table]} order by ${order} limit ?`;
+      const order = columns.map((each) => `${each}${way}`).join(', ');
+      const text = `select substr(${selected}, 1, ${HEAD}) as head from ${table} order by ${order} limit ?`;
       for (const { head } of await sql.all<{ head: unknown }>(text, [SAMPLED])) {
         const encoding = sql.texts.codec.encodingIn(optionalTextOf(head) ?? '');
         if (encoding) found.set(encoding.shown, encoding.isKnown);
