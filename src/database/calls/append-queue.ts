@@ -5,9 +5,9 @@ import { perTables, processWidePerTables } from '../sql/tables.js';
 import { appendBatch, appendsOf } from '../statements/events.js';
 import { Deadline, type AttemptConnection } from './connection.js';
 import type { Database } from './database.js';
-import type { Pipeline } from './pipeline.js';
 import { isOwn } from './public-error.js';
 import type { Attempt, AttemptOptions } from './retry.js';
+import type { Pipeline } from './sql.js';
 
 export type NonEmpty<T> = readonly [T, ...T[]];
 

@@ -6,8 +6,7 @@ import { beginningWith } from '../orm/host-transaction.js';
 import type { Sql } from '../dialects/dialect.js';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import type { ReservedConnection } from '../orm/reserved-connection.js';
-import type { Pipeline, SqlContext } from './pipeline.js';
-import type { Statements } from './sql.js';
+import type { Pipeline, SqlContext, Statements } from './sql.js';
 
 /** How long an attempt may still take after its signal has fired: if the connection answers in time, the pool can keep it. */
 const GRACE_MS = 1_000;

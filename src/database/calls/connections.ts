@@ -15,8 +15,7 @@ import { perTables, type Tables } from '../sql/tables.js';
 import { refuseDriver, refuseServer } from './driver-check.js';
 import { failureOf } from './failure-of.js';
 import { isOwn } from './public-error.js';
-import { Pipeline } from './pipeline.js';
-import { Statements } from './sql.js';
+import { Pipeline, Statements } from './sql.js';
 
 /** The prefix of statements, by the ORM's connection; see `clusterPrefix`. */
 const prefixes = new WeakMap<object, string>();

@@ -9,7 +9,7 @@ import type { Driver } from '../drivers/driver.js';
 import { beforeEnd, hasEnded, keepingTo, physicalOf, statementsOf } from '../orm/host-transaction.js';
 import { COMMAND, rolledBack } from './connection.js';
 import type { Connections } from './connections.js';
-import type { Pipeline } from './pipeline.js';
+import type { Pipeline } from './sql.js';
 
 /** The queues of calls, one for each physical transaction. */
 const calls = new Queues<object>('calls of transactions');

@@ -2,8 +2,7 @@ import { MikroORM, defineEntity, p, type EntityManager, type Options } from '@mi
 import type { SqlEntityManager } from '@mikro-orm/postgresql';
 import { setImmediate } from 'node:timers/promises';
 import { AdkSession, adkEntities } from '../../../entities/index.js';
-import { Pipeline } from '../../../src/database/calls/pipeline.js';
-import type { Statements } from '../../../src/database/calls/sql.js';
+import { Pipeline, type Statements } from '../../../src/database/calls/sql.js';
 import type { Dialect } from '../../../src/database/dialects/dialect.js';
 import type { Driver } from '../../../src/database/drivers/driver.js';
 import { hasEnded } from '../../../src/database/orm/host-transaction.js';
