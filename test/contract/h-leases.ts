@@ -1119,7 +1119,9 @@ leaseSuite.own('K4', 'a rewind beside a held lease is refused unless it includes
 leaseTest('H1', 'the holders of leases are listed, with the time since when', async (context) => {
   const { acquire, leases, others, create, app, expire, harness, query } = context;
   const sessions = [await create(), await create({ userId: 'bob' }), await create()];
-  const [{ now: before } = { now: NaN }] = await query<{ now: number }>(`select ${harness.columns.now} as now`);
+  const [{ now: before } = { now: NaN }] = await query<{ now: number | string }>(
+    `select ${harness.columns.now} as now`,
+  );
   const taken = [];
   for (const session of sessions) taken.push(await acquire(session));
   const names = (held: Awaited<ReturnType<typeof leases.held>>) => held.map(({ sessionId }) => sessionId);
@@ -1127,7 +1129,7 @@ leaseTest('H1', 'the holders of leases are listed, with the time since when', as
   expect(names(held)).toEqual(sessions.map(({ id }) => id));
   const current = await others.current(keyOf(sessions[0]!));
   expect(held[0]).toEqual({ ...keyOf(sessions[0]!), ...current });
-  expect(current?.since).toBeGreaterThanOrEqual(before);
+  expect(current?.since).toBeGreaterThanOrEqual(Number(before));
   expect(current?.since).toBeLessThanOrEqual(held[1]!.since);
   expect(names(await others.held({ appName: app, userId: 'bob' }))).toEqual([sessions[1]!.id]);
   expect(names(await others.held({ appName: app, limit: 1 }))).toEqual([sessions[0]!.id]);
