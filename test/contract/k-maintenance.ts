@@ -439,7 +439,10 @@ maintenanceSuite.own(
     });
     let seen = 0;
     const result = await new SessionMaintenance(em).trim({ appName: app, keepLast: 0 });
-    expect([isOpen, result]).toMatchObject([true, { sessions: 3, events: 60, batches: 1, skipped: 0, more: false }]);
+    expect([isOpen, result]).toMatchObject([
+      true,
+      { done: { sessions: 3, events: 60 }, batches: 1, skipped: 0, more: false },
+    ]);
   },
   (harness) => onServers(harness) && withConnections(harness),
 );

@@ -447,7 +447,7 @@ const COMMIT = /\bcommit(\0|;\nend|$)/;
         // A trimmed session stays.
         expect(await stored()).toEqual({ sessions: userId === 'trim' ? 0 : 2, events: 4 });
         proxy.open();
-        expect(await calls[userId]!(by, records, () => undefined)).toMatchObject({ sessions: 2, events: 4 });
+        expect(await calls[userId]!(by, records, () => undefined)).toMatchObject({ done: { sessions: 2, events: 4 } });
       });
 
       test.each(Object.keys(calls))('%s: the answer to a commit is lost', async (userId) => {
@@ -458,7 +458,7 @@ const COMMIT = /\bcommit(\0|;\nend|$)/;
           if (done['sessions'] === 2) lost = lost.then(() => proxy.loseAnswer(COMMIT));
         });
         await lost;
-        expect(done).toMatchObject({ sessions: 4, events: 8 });
+        expect(done).toMatchObject({ done: { sessions: 4, events: 8 } });
         expect(await stored()).toEqual({ sessions: userId === 'trim' ? 0 : 4, events: 8 });
       });
 
