@@ -281,7 +281,8 @@ export interface DialectSql {
   readonly joinByNumber?: (table: string, alias: string, on: string) => string;
 
   /**
-   * An `update` that assigns places in the log to events or changes. Its values are, for each, app name, user id, session id, its
+   * An `update` that assigns places in the log to events or changes that have none: a row may be another one than was read, and
+   * hidden by an import. Its values are, for each, app name, user id, session id, its
    * number in the session, and the columns to set. It must lock only these rows: appends to the same sessions would wait for a
    * larger lock.
    */

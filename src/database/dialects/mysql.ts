@@ -285,7 +285,7 @@ export const mysql: Dialect = {
          select ? as app_name, ? as user_id, ? as session_id, ${[numberedBy, ...set].map((column) => `? as ${column}`).join(', ')}
          ${`union all select ?, ?, ?, ?${', ?'.repeat(set.length)} `.repeat(count - 1)}) as given
        straight_join ${table} as e force index (primary)
-         on ${isSameSession('e', 'given')} and e.${numberedBy} = given.${numberedBy}
+         on ${isSameSession('e', 'given')} and e.${numberedBy} = given.${numberedBy} and e.position is null
        set ${set.map((column) => `e.${column} = given.${column}`).join(', ')}`,
 
     fromIndex: (index) => `force index (${index})`,

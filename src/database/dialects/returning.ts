@@ -32,7 +32,7 @@ export const returningSql = {
     const row = `(?, ?, ?${', cast(? as bigint)'.repeat(set.length + 1)})`;
     return `with given (${[SESSION_COLUMNS, numberedBy, ...set].join(', ')}) as (values ${Array(count).fill(row).join(', ')})
      update ${table} as e set ${set.map((column) => `${column} = given.${column}`).join(', ')} from given
-       where ${isSameSession('e', 'given')} and e.${numberedBy} = given.${numberedBy}
+       where ${isSameSession('e', 'given')} and e.${numberedBy} = given.${numberedBy} and e.position is null
          and ${isFromNumber('e.', 'given.session_id', `given.${numberedBy}`, numberedBy)}`;
   },
 } satisfies Partial<DialectSql>;

@@ -535,6 +535,27 @@ const servers = availableDatabases().filter((name) => DATABASES[name].server);
       },
     );
 
+    test('J2 what an import has hidden stays hidden if it comes before positions are written', async () => {
+      const [target, peer] = await sharedStore(name as DatabaseName, 2);
+      const service = new MikroOrmSessionService(peer!.em);
+      const session = await service.createSession(KEY);
+      await service.appendEvents({
+        session,
+        events: ['a', 'b', 'c', 'd'].map((id) => createEvent({ id, timestamp: 1 })),
+      });
+      const lines = await linesOf(peer!);
+      const em = once(target!, /^(with given|update \()\s[^]*position/, async () => {
+        await service.deleteSession(KEY);
+        // The end of the file is missing.
+        await expect(importInto(peer!, lines.slice(0, -1), { batchSize: 2 })).rejects.toThrow(InvalidArgumentError);
+      });
+      const log = new EventLog(em);
+      await log.head();
+      await log.head();
+      const rows = await peer!.em.getConnection().execute('select position from adk_events');
+      expect(rows.map(({ position }: { position: unknown }) => Number(position ?? -1))).toEqual([0, 0]);
+    });
+
     test('L1 a session that somebody creates after the import has looked for it is taken for the one that is here', async () => {
       const [source, target, peer] = [await emptyStore('sqlite'), ...(await sharedStore(name as DatabaseName, 2))];
       const session = await new MikroOrmSessionService(source.em).createSession({
