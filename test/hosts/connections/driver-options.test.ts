@@ -71,7 +71,9 @@ async function round(orm: MikroORM, { spoilsMigrator = false }: Partial<DriverSe
   const see = async (value: unknown) => {
     const read = Symbol.asyncIterator in Object(value) ? await listed(value as AsyncIterable<unknown>) : await value;
     const text = JSON.stringify(read, (name, each: unknown) =>
-      /^(appendTime|createTime|expiresAt|deletedAt|epoch|history|incarnation|oldestUpdate|newestUpdate)$/.test(name)
+      /^(appendTime|createTime|expiresAt|deletedAt|epoch|history|incarnation|oldestUpdate|newestUpdate|since)$/.test(
+        name,
+      )
         ? typeof each
         : each,
     );
