@@ -4,8 +4,6 @@ import type { ChangeKind, Sql } from '../../../src/internal.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
-  allOf,
-  ifGiven,
   isSameSession,
   originOf,
   perTables,
@@ -59,15 +57,6 @@ export interface WritingEvent {
   timestamp: number;
   /** Null if the event is too large to read for the name of its author. */
   json: string | null;
-}
-
-/** A lease that somebody holds. */
-export interface HeldLease {
-  session: SessionKey;
-  holder: string;
-  token: number;
-  /** In ms, by the database's clock. */
-  remainsMs: number;
 }
 
 /** The app and the user whose rows a visitor may see; all if undefined. */
@@ -205,25 +194,6 @@ async function elsewhere(
     `${statements(sql).selectElsewhere(ofUser !== undefined)} and e.event_id in (${placeholders(eventIds.length)})`,
     [appName, ...(ofUser === undefined ? [] : [ofUser]), ...eventIds],
   );
-}
-
-/** Reads the row of every visible session. @returns at most `limit` leases, those that expire first at the beginning. */
-export async function heldLeases(sql: Sql, { appName, userId }: VisibleRows, limit: number): Promise<HeldLease[]> {
-  const { now } = sql.dialect.sql;
-  const { where, values } = allOf(ifGiven('app_name = ?', appName), ifGiven('user_id = ?', userId), [
-    `lease_expires > ${now}`,
-  ]);
-  const rows = await sql.all<Row>(
-    `select ${SESSION_COLUMNS}, lease_holder, lease_token, lease_expires as expires, ${now} as now
-      from ${sql.tables.sessions} where ${where} order by lease_expires limit ?`,
-    [...values, limit],
-  );
-  return rows.map((row) => ({
-    session: sessionKeyOf(row),
-    holder: textOf(row['lease_holder']),
-    token: numberOf(row['lease_token']),
-    remainsMs: numberOf(row['expires']) - numberOf(row['now']),
-  }));
 }
 
 /** @returns how many calls of a session wait. */

@@ -14,6 +14,7 @@ import {
 } from '../../../src/internal.js';
 import { NO_TOKENS, addTokens, tokensOf } from '../../../src/conversation/tokens.js';
 import {
+  SessionLeases,
   EventLog,
   MikroOrmArtifactService,
   InvalidArgumentError,
@@ -40,11 +41,9 @@ import {
   changesElsewhere,
   changesOf,
   countWaiting,
-  heldLeases,
   sampledSizes,
   usersAfter,
   writersOf,
-  type HeldLease,
   type NamedUpdate,
   type Size,
   type TimedChange,
@@ -130,6 +129,7 @@ export class Reading {
   readonly lastDay: LastDay;
   readonly database: Database;
   readonly options: Pick<CommonOptions, 'onError' | 'telemetry'> & CodecOptions;
+  readonly #leases: SessionLeases;
   readonly #read: Run;
   readonly #toolApps: readonly string[] | undefined;
   readonly #onAnswer: StudioOptions['onAnswer'];
@@ -155,6 +155,7 @@ export class Reading {
     });
     this.artifacts = new MikroOrmArtifactService(em, options);
     this.log = new EventLog(em, options);
+    this.#leases = new SessionLeases(em, given({ onError: options.onError, telemetry: options.telemetry }));
     this.lastDay = new LastDay(this.log);
     this.database = new Database(em, options);
     this.#read = this.database.reader('studio');
@@ -351,8 +352,9 @@ export class Reading {
     return times;
   }
 
-  heldLeases(scope: StudioScope, limit: number): Promise<HeldLease[]> {
-    return this.#read((sql) => heldLeases(sql, scope, limit));
+  /** @returns at most `limit` leases, those that were taken first at the beginning. */
+  heldLeases({ appName, userId }: StudioScope, limit: number): ReturnType<SessionLeases['held']> {
+    return this.#leases.held({ ...given({ appName, userId }), limit });
   }
 
   /** @returns the calls that wait in some apps, the oldest first, at most `limit` of each. */

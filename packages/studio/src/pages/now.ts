@@ -4,7 +4,6 @@ import type { SessionKey } from '../../../../src/index.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
 import { beginsTurn } from '../../../../src/model/turn.js';
 import { number } from '../operations/words.js';
-import type { HeldLease } from '../browsing.js';
 import { html, type Content, type Html } from '../html.js';
 import { HOURS, type Activity } from '../last-day.js';
 import { firstOf, ago, chip, codeOf, empty, lasted, nextLink, page, table, time } from './layout.js';
@@ -27,7 +26,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
   const failures = reading.lastDay.failures(scope);
   const titleOf = await titlesOf(visit, [
     ...waiting.slice(0, MOST),
-    ...leases.slice(0, MOST).map(({ session }) => session),
+    ...leases.slice(0, MOST),
     ...failures.slice(0, MOST).map(({ session }) => session),
   ]);
   const link = (key: SessionKey) =>
@@ -53,9 +52,10 @@ export async function nowPage(visit: Visit): Promise<Response> {
   const runs = table(
     leases.slice(0, MOST).map((lease, i) => ({ ...lease, does: doing[i] })),
     {
-      Session: ({ session }) => link(session),
+      Session: link,
       Does: ({ does }) => does,
       'Held by': ({ holder }) => html`<bdi>${holder}</bdi>`,
+      '#For': ({ since }) => time(since, lasted(Math.max(0, Date.now() - since))),
     },
     none('No session runs with a lease.'),
   );
@@ -145,7 +145,7 @@ async function titlesOf({ reading }: Visit, keys: readonly SessionKey[]) {
 }
 
 /** What a session that is held does now: it waits for a tool, for its model, or has not begun. */
-async function doingOf({ reading, links }: Visit, { session }: HeldLease): Promise<Html> {
+async function doingOf({ reading, links }: Visit, session: SessionKey): Promise<Html> {
   const events = await reading.newestEvents(session);
   const last = events.at(-1);
   if (!last) return html`has no events`;

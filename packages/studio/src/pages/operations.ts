@@ -14,7 +14,7 @@ import { dayBars, sumOf, type Series } from '../chart.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import { notFound, type Visit } from '../visit.js';
-import { ago, chip, empty, page, table } from './layout.js';
+import { ago, chip, empty, lasted, page, table, time } from './layout.js';
 
 /** How many leases are shown, and how many damaged events and values of a session. */
 const MOST = 100;
@@ -45,11 +45,11 @@ export async function leasesPage(visit: Visit): Promise<Response> {
   const list = table(
     leases,
     {
-      Session: ({ session }) => sessionLink(links, session),
-      'App / user': ({ session }) => ownerOf(session),
+      Session: (key) => sessionLink(links, key),
+      'App / user': ownerOf,
       Holder: ({ holder }) => html`<bdi>${holder}</bdi>`,
       '#Token': ({ token }) => number(token),
-      '#Expires in': ({ remainsMs }) => html`${number(Math.round(remainsMs / 1_000))} s`,
+      '#Held for': ({ since }) => time(since, lasted(Math.max(0, Date.now() - since))),
     },
     none,
   );
