@@ -1,4 +1,4 @@
-import { QueryOrder, serialize, type EntityManager, type EntityMetadata } from '@mikro-orm/core';
+import { QueryOrder, raw, serialize, type EntityManager, type EntityMetadata } from '@mikro-orm/core';
 import { entityNamed } from '../../entities/mikro-orm.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { allOf, ifGiven, optionalTextOf, quotedTable } from '../database/sql/tables.js';
@@ -36,39 +36,56 @@ function kindOf(em: EntityManager, { entity, appName, userId }: OwnedEntity): Ow
   if (!meta) throw new SchemaError(`The ORM does not know ${name}, which is in owned.`);
   const [app, user] = [columnOf(em, meta, appName), columnOf(em, meta, userId)];
   const table = quotedTable(em, meta);
-  const rowsOf = (owner: Owner) => {
-    const { where, values } = allOf([`${app} = ?`, owner.appName], ifGiven(`${user} = ?`, owner.userId));
-    return { from: `${table} where ${where}`, values };
+  // A host's column may have a collation for which `alice` is `Alice` (contract D6): the bytes are compared, too.
+  const rowsOf = ({ dialect }: Sql, owner: Partial<Owner>, after?: string) => {
+    const hex = (column: string) => `lower(${dialect.sql.hex(column)})`;
+    const { where, values } = allOf(
+      ifGiven(`${app} = ?`, owner.appName),
+      ifGiven(`${hex(app)} = ?`, hexOf(owner.appName)),
+      ifGiven(`${user} = ?`, owner.userId),
+      ifGiven(`${hex(user)} = ?`, hexOf(owner.userId)),
+      ifGiven(`${hex(app)} > ?`, hexOf(after)),
+    );
+    return { from: `${table} where ${where}`, values, firstApp: `min(${hex(app)})` };
   };
   return {
     name,
     isCounted: true,
     async nextApp(sql: Sql, after: string, ofUser?: string) {
-      const { where, values } = allOf([`${app} > ?`, after], ifGiven(`${user} = ?`, ofUser));
-      const [row] = await sql.all(`select min(${app}) as name from ${table} where ${where}`, values);
-      return (row && optionalTextOf(row['name'])) ?? undefined;
+      // Nobody asks for the rows of all people.
+      if (ofUser === undefined) return undefined;
+      const { from, values, firstApp } = rowsOf(sql, { userId: ofUser }, after);
+      const [row] = await sql.all(`select ${firstApp} as name from ${from}`, values);
+      const name = row && optionalTextOf(row['name']);
+      return typeof name === 'string' ? Buffer.from(name, 'hex').toString() : undefined;
     },
     rows: {
       precedeSessions: true,
       count(sql, selection) {
-        const { from, values } = rowsOf(selection);
+        const { from, values } = rowsOf(sql, selection);
         return countRows(sql, from, values);
       },
       // All at once: their keys may have any type, and not every driver gives back what it takes.
       async page(sql, selection) {
-        const { from, values } = rowsOf(selection);
+        const { from, values } = rowsOf(sql, selection);
         return (await sql.all(`select 1 as found from ${from} limit 1`, values)).length > 0 ? [[]] : [];
       },
       async erase(sql, selection) {
-        const { from, values } = rowsOf(selection);
+        const { from, values } = rowsOf(sql, selection);
         return (await sql.run(`delete from ${from}`, values)).affectedRows;
       },
     },
     records: {
-      async *read({ call }, owner): AsyncGenerator<HostRecord> {
+      async *read({ run, call }, owner): AsyncGenerator<HostRecord> {
         // Only a person's: the other rows are the host's to copy.
         if (owner.userId === undefined) return;
-        const where = { [appName]: owner.appName, [userId]: owner.userId };
+        const { sql } = await run(({ dialect }) => Promise.resolve(dialect));
+        const bytesOf = (column: string) => rawKey((alias) => `lower(${sql.hex(`${alias}.${column}`)})`);
+        const where = {
+          ...{ [appName]: owner.appName, [userId]: owner.userId },
+          [bytesOf(app)]: hexOf(owner.appName),
+          [bytesOf(user)]: hexOf(owner.userId),
+        };
         const orderBy = meta.primaryKeys.map((key) => ({ [key]: QueryOrder.ASC }));
         const found = await call(() => em.fork().find(meta.class, where, { orderBy, filters: false }));
         for (const row of found) {
@@ -82,6 +99,11 @@ function kindOf(em: EntityManager, { entity, appName, userId }: OwnedEntity): Ow
     },
   };
 }
+
+/** A condition's key in SQL. MikroORM 6 and 7 order its type arguments differently. */
+const rawKey: (text: (alias: string) => string) => PropertyKey = raw;
+
+const hexOf = (text: string | undefined) => (text === undefined ? undefined : Buffer.from(text).toString('hex'));
 
 function columnOf(em: EntityManager, meta: EntityMetadata, property: string): string {
   const { fieldNames = [] } = (meta.properties as Record<string, { fieldNames?: string[] }>)[property] ?? {};

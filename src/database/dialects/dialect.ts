@@ -253,7 +253,7 @@ export interface DialectSql {
    */
   readonly inOrderOfKey?: (table: string) => string;
 
-  /** The bytes of a text or JSON column as hexadecimal digits, to read damaged content. */
+  /** The bytes of a text or JSON column in UTF-8 as hexadecimal digits, to read damaged content, or to compare without a collation. */
   hex(column: string): string;
 
   /** How many bytes of UTF-8 a text or JSON column has. */

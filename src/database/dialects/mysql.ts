@@ -265,7 +265,7 @@ export const mysql: Dialect = {
 
     inOrderOfKey: (table) => `${table} use index (primary)`,
 
-    hex: (column) => `hex(${column})`,
+    hex: (column) => `hex(convert(${column} using utf8mb4))`,
 
     byteLength: (column) => `length(${column})`,
 
