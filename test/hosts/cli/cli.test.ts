@@ -668,7 +668,7 @@ describe.each(databases)('on %s', (name) => {
     await writeFile(misspelt, 'export default { servce: {} };');
     expect(await run([...rebuild, '--options', misspelt, '--yes'])).toMatchObject({ code: 2 });
     const sunny = await json(['memory', 'search', 'support', 'ada', 'sunny and', '--url', url]);
-    expect(sunny).toMatchObject({ memories: Array(3).fill({ sessionId: session.id }) });
+    expect(sunny).toMatchObject({ memories: Array(2).fill({ sessionId: session.id }) });
 
     const forget = ['memory', 'forget', 'support', 'ada', '--url', url];
     expect(await run(forget)).toMatchObject({ code: 2, err: expect.stringContaining('--all') });

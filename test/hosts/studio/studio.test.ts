@@ -438,7 +438,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     const costly = createEvent({ modelVersion: 'costly', usageMetadata: { promptTokenCount: 3_000_000 } });
     await service.appendEvent({ session: await service.createSession({ ...KEY, sessionId: 'costly' }), event: costly });
     const priced = await served.studio({ prices: { costly: { input: 2, output: 9 } } });
-    expect((await priced.get('/operations/stats?count=1')).body).toMatch(/aria-label="Cost a day, [^:]*: support 6"/);
+    expect((await priced.get('/operations/stats?count=1')).body).toMatch(/aria-label="Cost a day, [^"]* support 6[,"]/);
     expect(shown(await site.get('/operations/doctor'))).toMatch(/connection ok answered in/);
 
     const session = await service.createSession({ ...KEY, sessionId: 'damaged' });
