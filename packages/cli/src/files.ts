@@ -5,7 +5,8 @@ import { pathToFileURL } from 'node:url';
 import { aString, object } from '../../../src/model/arguments.js';
 import { TOOL_APPS } from '../../../src/model/options.js';
 import { decode, isObject, isRecord } from '../../../src/model/json.js';
-import { somePrices, type Prices } from '../../studio/src/operations/prices.js';
+import type { Prices } from '../../studio/src/index.js';
+import { somePrices } from '../../studio/src/operations/prices.js';
 import { UsageError } from './errors.js';
 
 /** The system's error codes for files, in words. */

@@ -5,5 +5,4 @@
  */
 export { createStudio } from './studio.js';
 export type { StudioScope } from './guard.js';
-export type { Price, Prices } from './operations/prices.js';
-export type { LogReaders, Studio, StudioOptions } from './options.js';
+export type { LogReaders, Price, Prices, Studio, StudioOptions } from './options.js';

@@ -1,7 +1,21 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { CommonOptions, ErrorContext, LogCursor, SessionKey } from '../../../src/index.js';
 import type { StudioScope } from './guard.js';
-import type { Prices } from './operations/prices.js';
+
+/** What a million tokens of a model cost, in a currency of the host's choice. */
+export interface Price {
+  /** Of what is sent to the model. */
+  input: number;
+  /** The cached part of that; `input` by default. */
+  cached?: number;
+  /** Of its answers. */
+  output: number;
+  /** Of its thoughts; `output` by default. */
+  thoughts?: number;
+}
+
+/** Prices by model. The name may end before the version: `gemini-x` is also the price of `gemini-x-001`. */
+export type Prices = Readonly<Record<string, Price>>;
 
 /** The positions of readers of the event log, by names that the host chooses. */
 export type LogReaders = Readonly<Record<string, LogCursor | number>>;

@@ -6,8 +6,7 @@ import { MAX_SEQ } from '../../../src/model/seq-ranges.js';
 import { Refusal, formToken, type StudioScope } from './guard.js';
 import { fieldValue, html, type Html } from './html.js';
 import { Links } from './links.js';
-import type { Prices } from './operations/prices.js';
-import type { LogReaders } from './options.js';
+import type { LogReaders, Prices } from './options.js';
 import type { Reading } from './reading.js';
 
 /** A request, and what its sender may see. */

@@ -2,21 +2,7 @@ import { NO_TOKENS, addTokens, type TokenCounts } from '../../../../src/conversa
 import { recordOf } from '../../../../src/model/json.js';
 import type { Usage } from '../../../../src/index.js';
 import { aRecord, object, rule } from '../../../../src/model/arguments.js';
-
-/** What a million tokens of a model cost, in a currency of the host's choice. */
-export interface Price {
-  /** Of what is sent to the model. */
-  input: number;
-  /** The cached part of that; `input` by default. */
-  cached?: number;
-  /** Of its answers. */
-  output: number;
-  /** Of its thoughts; `output` by default. */
-  thoughts?: number;
-}
-
-/** Prices by model. The name may end before the version: `gemini-x` is also the price of `gemini-x-001`. */
-export type Prices = Readonly<Record<string, Price>>;
+import type { Price, Prices } from '../options.js';
 
 const aPrice = rule('a number from 0', (value) => Number.isFinite(value) && Number(value) >= 0);
 const onePrice = object<Price>({ input: aPrice, cached: aPrice, output: aPrice, thoughts: aPrice }, 'input', 'output');
