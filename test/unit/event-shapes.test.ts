@@ -4,6 +4,7 @@ import { eventLines } from '../../packages/cli/src/conversation.js';
 import { Terminal } from '../../packages/cli/src/terminal.js';
 import { Links } from '../../packages/studio/src/links.js';
 import { eventList } from '../../packages/studio/src/pages/event-view.js';
+import { turnsOf } from '../../packages/studio/src/waterfall.js';
 import { Hues } from '../../packages/studio/src/pages/layout.js';
 import { callsIn, concernsCalls } from '../../src/conversation/calls.js';
 import { toMessages } from '../../src/conversation/messages.js';
@@ -152,6 +153,7 @@ test('H5 no reader of events throws for an event of any shape', () =>
       events.forEach(concernsCalls);
       for (const event of events) memoryOfEvent(event, saidByEvent(event), { ...key, ttlMs: undefined });
       eventList(numbered, { links: new Links(''), session: key, hues: new Hues([]), isNewest: true, mayAnswer: true });
+      turnsOf(numbered, 0);
       for (const { seq, event } of numbered) eventLines(new Terminal(false), seq, event);
       sessionMatchers.toHaveEvents.call({ equals: () => true, utils: { diff: () => '' } }, session, []);
     },

@@ -54,7 +54,7 @@ export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
     const { seq, event } = numbered;
     let turn = turns.at(-1);
     if (!turn || beginsTurn(event)) {
-      const { timestamp } = event;
+      const timestamp = stampOf(event);
       turn = { first: numbered, lanes: [], start: timestamp, end: timestamp, shownUntil: timestamp };
       turns.push(turn);
     }
@@ -103,8 +103,10 @@ function endsOf(events: readonly NumberedEvent[]): Map<number, number> {
   for (const lane of lanes.values()) {
     let isLate = false;
     for (const [i, { seq, event, appendTime }] of lane.entries()) {
-      const { timestamp, author } = event;
-      const next = lane[i + 1]?.event.timestamp;
+      const { author } = event;
+      const timestamp = stampOf(event);
+      const following = lane[i + 1];
+      const next = following && stampOf(following.event);
       // Events that were stored long after they were made: nobody knows how long they took.
       if (next !== undefined) isLate = appendTime !== undefined && appendTime - CLOCKS_MS > next;
       const isKnown = author !== 'user' && appendTime !== undefined && !isLate;
@@ -113,6 +115,11 @@ function endsOf(events: readonly NumberedEvent[]): Map<number, number> {
   }
   return ends;
 }
+
+/** Zero for what is no time, as other programs may store it. */
+const stampOf = ({ timestamp }: NumberedEvent['event']) => (Number.isFinite(timestamp) ? timestamp : 0);
+
+const nameOf = (name: unknown) => (typeof name === 'string' ? name : '');
 
 function blocksOf(
   { seq, event }: NumberedEvent,
@@ -125,9 +132,9 @@ function blocksOf(
   const isModel =
     author !== 'user' && (usageMetadata || errorCode || parts.some((part) => part['functionResponse'] === undefined));
   if (!isModel) return [];
-  const end = ends.get(seq) ?? event.timestamp;
+  const end = ends.get(seq) ?? stampOf(event);
   const model: Block = {
-    ...{ kind: 'model', seq, name: String(author), start: event.timestamp, end },
+    ...{ kind: 'model', seq, name: nameOf(author), start: stampOf(event), end },
     ...{ hasFailed: Boolean(errorCode), isOpen: false },
   };
   const calls = parts.filter((part) => part['functionCall'] !== undefined);
@@ -138,7 +145,7 @@ function blocksOf(
     const until = open ? now : answer ? (ends.get(answer.seq) ?? end) : end;
     return {
       ...{ kind: call?.isLongRunning === true ? 'wait' : 'tool', seq, start: end, end: Math.max(end, until) },
-      ...{ name: String(recordOf(functionCall)['name']), answer: open ? undefined : answer?.seq },
+      ...{ name: nameOf(recordOf(functionCall)['name']), answer: open ? undefined : answer?.seq },
       ...{ hasFailed: !open && isFailedResponse(answer?.response), isOpen: open },
     };
   });

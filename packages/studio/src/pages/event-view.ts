@@ -181,10 +181,11 @@ export class Pairs {
   took(call: Call, answer: number): number | undefined {
     const [made, answered] = [this.#entries.get(call.seq), this.#entries.get(answer)];
     if (!made?.event || !answered?.event) return undefined;
-    const { appendTime = 0, event } = answered;
+    const { appendTime = 0 } = answered;
+    const [asked = 0, given = 0] = [made, answered].map(({ event }) => numberOf(event?.timestamp));
     // ADK stamps an answer when the tool has ended. If it was stored much later, only the stamps say how long it took.
-    const isLate = made.appendTime === undefined || appendTime - event.timestamp > CLOCKS_MS;
-    return Math.max(0, isLate ? event.timestamp - made.event.timestamp : appendTime - (made.appendTime ?? 0));
+    const since = appendTime - given > CLOCKS_MS ? undefined : made.appendTime;
+    return Math.max(0, since === undefined ? given - asked : appendTime - since);
   }
 
   isShown(call: Call | undefined): call is Call {
