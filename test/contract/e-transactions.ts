@@ -5,7 +5,7 @@ import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
 import { HostNote } from '../support/harnesses/host-note.js';
 import { following, read } from './log-tools.js';
 import { Suite, onServers, type OwnContext } from './rule.js';
-import { LONG_LEASE, errorOf, expectCode, faulty, remember, saying, textsOf, until } from './tools.js';
+import { LONG_LEASE, errorOf, expectCode, faulty, range, remember, saying, textsOf, until } from './tools.js';
 
 /** What a call inside a host's transaction does that it does not join (E7), and handles that were used inside. */
 export const transactionSuite = new Suite();
@@ -80,6 +80,21 @@ transactionSuite.own('T1', 'nothing of statements that travel together stays if 
   await database.transaction(async (sql) => sql.later(insert, [`${app} g`]));
   expect(await rows()).toHaveLength(1);
 });
+
+transactionSuite.own(
+  'D1',
+  'an id that exists is refused with much state, too',
+  async ({ orm, service, create, app }) => {
+    await create({ sessionId: 's' });
+    // So much that some of it is sent before the rest is there.
+    const state = Object.fromEntries(range(12).map((i) => [`k${i}`, 'x'.repeat(100_000)]));
+    const request = { appName: app, userId: 'alice', sessionId: 's', state };
+    await expectCode(service.createSession(request), 'ADK_SESSION_EXISTS');
+    await orm.em.transactional((tx) =>
+      expectCode(service.withEntityManager(tx).createSession(request), 'ADK_SESSION_EXISTS'),
+    );
+  },
+);
 
 async function expectRefused(calls: ReturnType<typeof callsOf>): Promise<void> {
   for (const [name, call] of calls) {

@@ -3,7 +3,7 @@ import { DeadlockException, type Options } from '@mikro-orm/core';
 import { DatabaseError, EventLog, MikroOrmSessionService, SessionLeases, type ErrorContext } from '../../src/index.js';
 import { keyOf, type OwnHarness } from '../support/harnesses/harness.js';
 import { isMikroOrm7 } from '../support/mikro-orm.js';
-import { following, OFTEN_MS, onPostgresql, read } from './log-tools.js';
+import { following, OFTEN_MS, onMysql, onPostgresql, read } from './log-tools.js';
 import { onServers, onSqlite, Suite, withConnections } from './rule.js';
 import {
   LONG_LEASE,
@@ -261,6 +261,23 @@ failureSuite.own(
     expect(other).toMatchObject({ outcome: 'none', message: expect.stringContaining('Nothing was written.') });
     expect(idsOf((await stored(keyOf(session)))!)).toEqual(['x']);
   },
+);
+
+failureSuite.own(
+  'O1',
+  'a transaction whose commit was not sent has stored nothing',
+  async ({ orm, create, stored }) => {
+    const session = await create();
+    const refused = faulty(orm.em, {
+      statement: (text) => text.startsWith('insert') && text.includes('adk_app_states'),
+      error: lost,
+    });
+    const event = saying('x', { actions: { ...saying('x').actions, stateDelta: { 'app:a': 1 } } });
+    const error = await errorOf(new MikroOrmSessionService(refused, ONCE).appendEvent({ session, event }));
+    expect(error).toMatchObject({ code: 'ADK_DATABASE', outcome: 'none', driverCode: 'ECONNRESET' });
+    expect((await stored(keyOf(session)))!.events).toEqual([]);
+  },
+  onMysql,
 );
 
 failureSuite.own(

@@ -6,7 +6,7 @@ import { EventLog, adkEntities, migrate, MikroOrmSessionService, SessionLeases }
 import { isStorable } from '../../src/model/keys.js';
 import type { Database } from '../support/harnesses/database.js';
 import { DATABASES } from '../support/harnesses/databases.js';
-import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
+import { keyOf, type OwnHarness, type OwnStore } from '../support/harnesses/harness.js';
 import { isCheck } from '../support/harnesses/statement-log.js';
 import { expectOfRandom } from '../support/random.js';
 import { idsIn, onMysql, read } from './log-tools.js';
@@ -285,6 +285,28 @@ valueSuite.own(
     await Promise.allSettled(calls.map((call) => call()));
     expect(checks).toBeGreaterThan(0);
     expect(checks).toBeLessThanOrEqual(onServers(harness) ? 3 : 1);
+  },
+  withConnections,
+);
+
+valueSuite.own(
+  'O7',
+  "what the host's onQuery adds to a statement changes nothing",
+  async ({ connect, app, query }) => {
+    for (const onQuery of [
+      (text: string) => `/* app */ ${text}`,
+      (text: string) => `${text} -- app`,
+      (text: string) => `${text};`,
+    ]) {
+      const { em } = await connect({ onQuery });
+      const service = new MikroOrmSessionService(em);
+      const session = await service.createSession({ appName: app, userId: 'alice', state: { 'app:a': 1 } });
+      await service.appendEvent({ session, event: saying('x') });
+      await service.updateState({ ...keyOf(session), set: { a: 2 } });
+      expect((await service.getSession(keyOf(session)))?.state).toEqual({ 'app:a': 1, a: 2 });
+      await service.deleteSession(keyOf(session));
+      expect(await query('select * from adk_sessions where app_name = ?', [app])).toEqual([]);
+    }
   },
   withConnections,
 );

@@ -123,9 +123,14 @@ export class AttemptConnection {
   /** Runs statements that need no transaction around them. @param prefix see `clusterPrefix`. */
   async run<T>(work: (sql: Sql) => Promise<T>, prefix: string): Promise<T> {
     const pipeline = this.#source.pipeline(this.driver, { prefix });
-    const result = await work(pipeline.sql);
-    await pipeline.flush();
-    return result;
+    try {
+      const result = await work(pipeline.sql);
+      await pipeline.flush();
+      return result;
+    } catch (error) {
+      await pipeline.discard();
+      throw error;
+    }
   }
 
   /**
@@ -144,8 +149,7 @@ export class AttemptConnection {
       const result = await work(pipeline.sql, pipeline);
       if (!pipeline.isUsed) return result;
       if (pipeline.hasBegun && this.driver.isInTransaction === false) throw rolledBack();
-      beforeCommit?.();
-      pipeline.later('commit');
+      pipeline.later('commit', [], beforeCommit);
       await pipeline.flush();
       return result;
     } catch (error) {

@@ -87,13 +87,16 @@ export class Statements {
     const together = togetherOn(driver, all, context);
     if (!together) {
       const results: DriverResult[] = [];
-      for (const { prefix = '', text, values, wants = 'change' } of all)
+      for (const { prefix = '', text, values, wants = 'change', sending } of all) {
+        sending?.();
         results.push(await this.send(driver, prefix + text, values, { ...context, wants }));
+      }
       return results;
     }
     context.refuse?.();
     const onQuery = this.#config.get('onQuery');
     const sent = all.map((each) => ({ ...each, text: onQuery?.(each.text, [...each.values]) ?? each.text }));
+    for (const { sending } of sent) sending?.();
     const start = now();
     try {
       const results = await together(sent);
@@ -245,7 +248,10 @@ export class Pipeline {
     this.#driver = driver;
     this.#context = context;
     const last = beginning.length - 1;
-    this.#beginning = beginning.map((text, i) => ({ text, values: [], prefix: i === last ? context.prefix : '' }));
+    this.#beginning = beginning.map((text, i) => ({
+      ...{ text, values: [], begins: text === 'begin' },
+      prefix: i === last ? context.prefix : '',
+    }));
     this.sql = sqlOf(this, context);
   }
 
@@ -268,9 +274,9 @@ export class Pipeline {
     });
   }
 
-  /** Adds a statement to those that are sent next. If it fails, those fail. */
-  later(text: string, values: readonly unknown[] = []): void {
-    this.#waiting.push({ text, values });
+  /** Adds a statement to those that are sent next. If it fails, those fail. @param sending see `Statement`. */
+  later(text: string, values: readonly unknown[] = [], sending?: () => void): void {
+    this.#waiting.push({ text, values, ...(sending && { sending }) });
     this.#length += textLength(values);
     if (this.#length > MOST_LENGTH) void this.flush().catch(() => undefined);
   }
@@ -287,7 +293,8 @@ export class Pipeline {
   }
 
   /**
-   * Forgets what waits, after a failure, and waits for what is under way.
+   * Forgets what waits, after a failure, and waits for what is under way. Work that goes on in parallel must not send after the
+   * rollback: it would write outside of the transaction.
    *
    * @returns whether the transaction has begun.
    */
@@ -295,8 +302,8 @@ export class Pipeline {
     const forgotten = this.#waiting;
     this.#waiting = [];
     await this.#sending.catch(() => undefined);
-    for (const { reject } of forgotten) reject?.(this.#failed?.error ?? new Error('The transaction was rolled back'));
-    this.#failed = undefined;
+    const { error } = (this.#failed ??= { error: new Error('The transaction was rolled back') });
+    for (const { reject } of forgotten) reject?.(error);
     return this.hasBegun;
   }
 
@@ -313,6 +320,7 @@ export class Pipeline {
       await this.flush();
     } catch (error) {
       await this.discard();
+      this.#failed = undefined;
       try {
         await this.send('rollback to adk', [], 'change');
       } catch {
@@ -324,7 +332,11 @@ export class Pipeline {
   }
 
   async #send(batch: readonly Waiting[]): Promise<void> {
-    if (this.#failed) throw this.#failed.error;
+    if (this.#failed) {
+      const { error } = this.#failed;
+      for (const { reject } of batch) reject?.(error);
+      throw error;
+    }
     if (batch.length === 0) return;
     const { prefix, isInTransaction } = this.#context;
     const beginning = this.#beginning;

@@ -32,6 +32,10 @@ export interface Statement {
   wants?: StatementContext['wants'];
   /** See `clusterPrefix`. */
   prefix?: string;
+  /** Whether it begins a transaction, whatever the host's `onQuery` makes of its text. */
+  begins?: boolean;
+  /** Called just before it is sent, alone or with others. */
+  sending?: () => void;
 }
 
 /** One connection of a driver. It binds values, whatever the host has set for its driver and the server. */
