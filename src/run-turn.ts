@@ -13,7 +13,7 @@ export interface RunTurnRequest
   extends
     Partial<AcquireOptions>,
     Pick<Parameters<Runner['runAsync']>[0], 'stateDelta' | 'runConfig' | 'customMetadata'> {
-  /** The session; it is created if there is none. */
+  /** The session; `newMessage` creates it if there is none. */
   key: SessionKey;
   agent: NonNullable<RunnerConfig['agent']>;
   newMessage?: Event['content'] | undefined;
@@ -49,6 +49,7 @@ const checkRequest = object<RunTurnRequest>(
  * @param services those of `adkServices`; the Runner gets all of them.
  * @param request `holder` is the host name and process id by default; `waitMs` as for `SessionLeases.acquire`.
  * @returns the events of the runs, as `runAsync` gives them. They end early if `signal` fires.
+ * @throws SessionNotFoundError if there is no such session, without `newMessage` or with `autoCreateSession: false`.
  * @throws LeaseHeldError if another worker still runs the session after `waitMs`.
  * @throws LeaseLostError if the lease is lost; nothing of the run is written after that.
  * @throws CallAnsweredError with `onAnsweredCall: 'reject'`, if `newMessage` answers a call that does not wait.
@@ -64,7 +65,9 @@ export async function* runTurn(services: AdkServices, request: RunTurnRequest): 
     resumabilityConfig,
     ...rest
   } = checkRequest(request, 'The request of runTurn');
-  const { holder = `${hostname()}:${process.pid}`, waitMs = 0, autoCreateSession = true, ...parameters } = rest;
+  // To continue a session that was deleted meanwhile would create it again, which purges a soft-deleted one.
+  const autoCreates = newMessage !== undefined;
+  const { holder = `${hostname()}:${process.pid}`, waitMs = 0, autoCreateSession = autoCreates, ...parameters } = rest;
   const lease = await services.leases.acquire(key, { holder, waitMs, autoCreateSession });
   const { session: ofLease, sessionService } = lease;
   const abortSignal = signal ? AbortSignal.any([signal, lease.signal]) : lease.signal;

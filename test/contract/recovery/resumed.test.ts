@@ -12,7 +12,7 @@ import {
 } from '@google/adk';
 import { z } from 'zod';
 import type { Part } from '../../../examples/scripted-model.js';
-import { adkServices, runTurn, type AdkServicesOptions } from '../../../src/index.js';
+import { SessionNotFoundError, adkServices, runTurn, type AdkServicesOptions } from '../../../src/index.js';
 import { KEY, call, model, summary, text, useDatabase } from '../runner/support.js';
 
 const CONFIRMATION = 'adk_request_confirmation';
@@ -73,6 +73,17 @@ describe('an answer that somebody has stored', () => {
       ...['user Paint it.', 'clerk calls ask'],
       ...['user ask → {"color":"red"}', 'clerk Red it is.'],
     ]);
+  });
+
+  test('H7 in a session that was deleted meanwhile is not run, and the session can be restored', async () => {
+    const clerk = new LlmAgent({ name: 'clerk', model: model(call('ask'), text('Red.')), tools: [asking()] });
+    await run(clerk, 'Paint it.');
+    await store({ color: 'red' });
+    const services = open({ ...STRICT, deletion: 'soft' });
+    await services.sessionService.deleteSession(KEY);
+    await expect(run(clerk, undefined, services)).rejects.toThrow(SessionNotFoundError);
+    await services.sessionService.restoreSession(KEY);
+    expect(await history()).toEqual(['user Paint it.', 'clerk calls ask', 'user ask → {"color":"red"}']);
   });
 
   /** A clerk whose tools need a confirmation. */
