@@ -9,7 +9,7 @@ import {
 import { scriptedModel } from '../../src/testing/index.js';
 import { read } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
-import { LONG_LEASE, expectCode, range } from './tools.js';
+import { LONG_LEASE, expectCode, range, until } from './tools.js';
 
 /** The sessions that an `AgentTool` keeps in the app of its agent's name. */
 export const toolSessionSuite = new Suite({ isOfDialect: true });
@@ -31,8 +31,12 @@ function withTool({ app, orm, query }: OwnContext, options: AdkServicesOptions['
     });
     await services.sessionService.getOrCreateSession(key);
     const runner = new Runner({ appName: app, agent, ...services });
-    for await (const event of runner.runAsync({ ...key, newMessage: { role: 'user', parts: [{ text: 'Ask.' }] } }))
+    for await (const event of runner.runAsync({ ...key, newMessage: { role: 'user', parts: [{ text: 'Ask.' }] } })) {
       expect(event.errorMessage).toBeUndefined();
+      // What the tool says is found by its time, so it comes later than the call, in ms.
+      const then = Date.now();
+      await until(() => Date.now() > then);
+    }
     return JSON.stringify(model.requests);
   };
   /** The apps that have a row of the session, soft-deleted or not. */

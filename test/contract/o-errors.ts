@@ -3,7 +3,7 @@ import { DeadlockException, type Options } from '@mikro-orm/core';
 import { DatabaseError, EventLog, MikroOrmSessionService, SessionLeases, type ErrorContext } from '../../src/index.js';
 import { keyOf, type OwnHarness } from '../support/harnesses/harness.js';
 import { isMikroOrm7 } from '../support/mikro-orm.js';
-import { following, OFTEN_MS, onMysql, onPostgresql, read } from './log-tools.js';
+import { following, OFTEN_MS, onPostgresql, read } from './log-tools.js';
 import { onServers, onSqlite, Suite, withConnections } from './rule.js';
 import {
   LONG_LEASE,
@@ -277,7 +277,7 @@ failureSuite.own(
     expect(error).toMatchObject({ code: 'ADK_DATABASE', outcome: 'none', driverCode: 'ECONNRESET' });
     expect((await stored(keyOf(session)))!.events).toEqual([]);
   },
-  onMysql,
+  ({ dialect }) => dialect === 'mysql',
 );
 
 failureSuite.own(
