@@ -293,7 +293,7 @@ export class Pipeline {
   }
 
   /**
-   * Forgets what waits, after a failure, and waits for what is under way. Work that goes on in parallel must not send after the
+   * Forgets what waits, after a failure, and waits for what is under way. Work that continues in parallel must not send after the
    * rollback: it would write outside of the transaction.
    *
    * @returns whether the transaction has begun.

@@ -11,8 +11,9 @@ import type { Work } from '../run.js';
 export const runMigrations: Work<[{ dryRun?: true }]> = async ({ orm, em, terminal }, { dryRun: isDryRun = false }) => {
   if (isDryRun) makeNoFile(orm);
   const { pending, statements } = await throughOutages(em, isDryRun, async () => {
-    const { pending, statements } = await migrationStatus(orm);
-    if (isDryRun) return { pending, statements: await statements() };
+    const status = await migrationStatus(orm);
+    const { pending } = status;
+    if (isDryRun) return { pending, statements: await status.statements() };
     await migrate(orm);
     return { pending };
   });
