@@ -552,8 +552,8 @@ const servers = availableDatabases().filter((name) => DATABASES[name].server);
       const log = new EventLog(em);
       await log.head();
       await log.head();
-      const rows = await peer!.em.getConnection().execute('select position from adk_events');
-      expect(rows.map(({ position }: { position: unknown }) => Number(position ?? -1))).toEqual([0, 0]);
+      const rows: unknown = await peer!.em.getConnection().execute('select position from adk_events');
+      expect((rows as { position: unknown }[]).map(({ position }) => Number(position ?? -1))).toEqual([0, 0]);
     });
 
     test('L1 a session that somebody creates after the import has looked for it is taken for the one that is here', async () => {
