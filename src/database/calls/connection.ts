@@ -123,14 +123,9 @@ export class AttemptConnection {
   /** Runs statements that need no transaction around them. @param prefix see `clusterPrefix`. */
   async run<T>(work: (sql: Sql) => Promise<T>, prefix: string): Promise<T> {
     const pipeline = this.#source.pipeline(this.driver, { prefix });
-    try {
-      const result = await work(pipeline.sql);
-      await pipeline.flush();
-      return result;
-    } catch (error) {
-      await pipeline.discard();
-      throw error;
-    }
+    const result = await work(pipeline.sql);
+    await pipeline.flush();
+    return result;
   }
 
   /**
