@@ -46,7 +46,7 @@ interface ConnectionSource {
 }
 
 export interface TransactionHooks {
-  /** Called before the commit. Until then a lost connection makes the server roll back; afterwards the writes may be stored. */
+  /** Called just before the commit is sent, alone or with others. Until then a lost connection makes the server roll back; afterwards the writes may be stored. */
   beforeCommit?: () => void;
   /** Called with the error of the rollback. */
   rollbackFailed?: (error: unknown) => void;
@@ -121,11 +121,8 @@ export class AttemptConnection {
   }
 
   /** Runs statements that need no transaction around them. @param prefix see `clusterPrefix`. */
-  async run<T>(work: (sql: Sql) => Promise<T>, prefix: string): Promise<T> {
-    const pipeline = this.#source.pipeline(this.driver, { prefix });
-    const result = await work(pipeline.sql);
-    await pipeline.flush();
-    return result;
+  run<T>(work: (sql: Sql) => Promise<T>, prefix: string): Promise<T> {
+    return this.#source.pipeline(this.driver, { prefix }).run(work);
   }
 
   /**

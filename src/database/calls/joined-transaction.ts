@@ -89,12 +89,7 @@ export class JoinedTransaction {
 
   /** Runs statements. `work` only waits for them, so it cannot wait for itself. */
   run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return this.#run(async (connection) => {
-      const pipeline = await this.#pipeline(connection);
-      const result = await work(pipeline.sql);
-      await pipeline.flush();
-      return result;
-    });
+    return this.#run(async (connection) => (await this.#pipeline(connection)).run(work));
   }
 
   #pipeline({ transaction, driver, refuseEnded: refuse }: JoinedConnection): Promise<Pipeline> {

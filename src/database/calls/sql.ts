@@ -281,6 +281,13 @@ export class Pipeline {
     if (this.#length > MOST_LENGTH) void this.flush().catch(() => undefined);
   }
 
+  /** Runs statements, and sends those that nobody has waited for. */
+  async run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    const result = await work(this.sql);
+    await this.flush();
+    return result;
+  }
+
   /** Sends what waits. */
   flush(): Promise<void> {
     const batch = this.#waiting;
@@ -332,22 +339,18 @@ export class Pipeline {
   }
 
   async #send(batch: readonly Waiting[]): Promise<void> {
-    if (this.#failed) {
-      const { error } = this.#failed;
-      for (const { reject } of batch) reject?.(error);
-      throw error;
-    }
-    if (batch.length === 0) return;
     const { prefix, isInTransaction } = this.#context;
-    const beginning = this.#beginning;
-    this.#beginning = [];
-    const all: readonly Waiting[] =
-      beginning.length > 0
-        ? [...beginning, ...batch]
-        : prefix && !isInTransaction
-          ? batch.map((statement) => ({ ...statement, prefix }))
-          : batch;
     try {
+      if (this.#failed) throw this.#failed.error;
+      if (batch.length === 0) return;
+      const beginning = this.#beginning;
+      this.#beginning = [];
+      const all: readonly Waiting[] =
+        beginning.length > 0
+          ? [...beginning, ...batch]
+          : prefix && !isInTransaction
+            ? batch.map((statement) => ({ ...statement, prefix }))
+            : batch;
       const results = await this.#statements.sendAll(this.#driver, all, this.#context);
       for (const [i, { resolve }] of all.entries()) resolve?.(results[i] ?? NOTHING);
     } catch (error) {
