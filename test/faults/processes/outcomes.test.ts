@@ -1,32 +1,13 @@
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
-import { fork, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { adkEntities } from '../../../entities/index.js';
 import { MikroOrmSessionService, migrate, unansweredFunctionCalls } from '../../../src/index.js';
 import { range } from '../../contract/tools.js';
 import { availableDatabases, createDatabase } from '../../support/servers.js';
-import { WorkerBundle } from '../../support/worker-bundle.js';
+import { firstReports } from './first-report.js';
 import type { Job, Report } from './outcome-worker.js';
 
-const bundle = new WorkerBundle('test/faults/processes/outcome-worker.ts');
-const children: ChildProcess[] = [];
-
-beforeAll(() => bundle.build());
-
-afterAll(async () => {
-  for (const child of children) child.kill('SIGKILL');
-  await bundle.remove();
-});
-
-/** Starts a process. @returns the process and its first report. */
-async function run(job: Job): Promise<{ child: ChildProcess; report: Report }> {
-  const child = fork(bundle.path, { execArgv: [] });
-  children.push(child);
-  child.send(job);
-  const [report] = (await once(child, 'message')) as [Report];
-  return { child, report };
-}
+const run = firstReports<{ job: Job; report: Report }>('test/faults/processes/outcome-worker.ts');
 
 test.each(availableDatabases())(
   'H6 of sixteen processes that run one call, of which the first is killed in its work, one does it on %s',

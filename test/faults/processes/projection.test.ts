@@ -1,32 +1,14 @@
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
-import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { adkEntities } from '../../../entities/index.js';
 import { MikroOrmSessionService, SessionProjection, migrate } from '../../../src/index.js';
 import { range } from '../../contract/tools.js';
 import { availableDatabases, createDatabase } from '../../support/servers.js';
+import { firstReports } from './first-report.js';
 import type { Job, Report } from './projection-worker.js';
-import { WorkerBundle } from '../../support/worker-bundle.js';
 
-const bundle = new WorkerBundle('test/faults/processes/projection-worker.ts');
-const children: ChildProcess[] = [];
-
-beforeAll(() => bundle.build());
-
-afterAll(async () => {
-  for (const child of children) child.kill('SIGKILL');
-  await bundle.remove();
-});
-
-/** Starts a process. @returns the process and its first report. */
-async function run(job: Job): Promise<{ child: ChildProcess; report: Report }> {
-  const child = fork(bundle.path, { execArgv: [] });
-  children.push(child);
-  child.send(job);
-  const [report] = (await once(child, 'message')) as [Report];
-  return { child, report };
-}
+const run = firstReports<{ job: Job; report: Report }>('test/faults/processes/projection-worker.ts');
 
 test.each(availableDatabases())(
   'J5 a projection that is killed in a transaction continues after the last one on %s',

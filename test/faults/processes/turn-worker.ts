@@ -10,7 +10,7 @@ export interface Job {
   hangs: boolean;
 }
 
-/** `hangs`, in the middle of the run; what the agent has said; or an error. */
+/** What a worker reports: that its run hangs, what the agent has said, or an error. */
 export type Report = 'hangs' | { said: string[] } | { error: string };
 
 async function work({ database, hangs }: Job): Promise<void> {
