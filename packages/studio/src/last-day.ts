@@ -43,8 +43,8 @@ interface Counted extends TokenCounts {
 type Entry = ReturnType<EventLog['since']> extends AsyncIterable<infer Each> ? Each : never;
 
 /**
- * Counts the events of the last 24 hours. Each event is read once: the counts are kept, and a page adds what the log has got
- * since the page before it. Copies of forks are not counted.
+ * Counts the events of the last 24 hours. Each event is read once: the counts are kept, and a page adds the entries that the log
+ * has gained since the page before it. Copies of forks are not counted.
  */
 export class LastDay {
   #cursor: LogCursor | number | undefined;
