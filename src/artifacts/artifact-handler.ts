@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { fileResponse } from '../http/file-response.js';
-import { NOTHING_TO_SHOW, listenerOf } from '../http/listener.js';
+import { handlerOf, refusal } from '../http/handler.js';
 import { aFunction, object } from '../model/arguments.js';
-import { AdkMikroOrmError, InvalidArgumentError, InvalidKeyError } from '../model/errors.js';
+import { InvalidArgumentError, InvalidKeyError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import type { ArtifactAddress, MikroOrmArtifactService } from './artifact-service.js';
 
@@ -48,20 +48,11 @@ export function createArtifactHandler(
     const content = await artifacts.openArtifact(artifact);
     return content ? fileResponse(request, content, artifact.filename, report) : refusal(404);
   };
-  const fetch = async (request: Request): Promise<Response> => {
-    try {
-      return await answer(request);
-    } catch (error) {
-      if (error instanceof InvalidKeyError || error instanceof InvalidArgumentError) return refusal(404);
-      report(error);
-      return refusal(error instanceof AdkMikroOrmError ? 503 : 500);
-    }
-  };
-  return { fetch, listener: listenerOf(fetch) };
+  return handlerOf(answer, statusOf, report);
 }
 
-const refusal = (status: number, headers = {}) =>
-  new Response(null, { status, headers: { ...NOTHING_TO_SHOW, ...headers } });
+const statusOf = (error: unknown) =>
+  error instanceof InvalidKeyError || error instanceof InvalidArgumentError ? 404 : undefined;
 
 function artifactOf(query: URLSearchParams): Parameters<ArtifactHandlerOptions['authorize']>[1] | undefined {
   const [appName, userId, sessionId, filename] = ['appName', 'userId', 'sessionId', 'filename'].map((name) =>

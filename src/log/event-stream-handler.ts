@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { NOTHING_TO_SHOW, listenerOf } from '../http/listener.js';
+import { handlerOf, refusal } from '../http/handler.js';
+import { NOTHING_TO_SHOW } from '../http/listener.js';
 import { aFunction, anAbortSignal, object } from '../model/arguments.js';
-import { AdkMikroOrmError, InvalidArgumentError, InvalidKeyError, LogWentBackError } from '../model/errors.js';
+import { InvalidArgumentError, InvalidKeyError, LogWentBackError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { decode } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
@@ -60,21 +61,11 @@ export function createEventStreamHandler(
     const stream = streamOf(messages, () => closed.abort(), report);
     return new Response(stream, { headers: { ...NOTHING_TO_SHOW, 'content-type': 'text/event-stream' } });
   };
-  const fetch = async (request: Request): Promise<Response> => {
-    try {
-      return await answer(request);
-    } catch (error) {
-      if (error instanceof InvalidKeyError) return refusal(404);
-      if (error instanceof InvalidArgumentError) return refusal(400);
-      report(error);
-      return refusal(error instanceof AdkMikroOrmError ? 503 : 500);
-    }
-  };
-  return { fetch, listener: listenerOf(fetch) };
+  return handlerOf(answer, statusOf, report);
 }
 
-const refusal = (status: number, headers = {}) =>
-  new Response(null, { status, headers: { ...NOTHING_TO_SHOW, ...headers } });
+const statusOf = (error: unknown) =>
+  error instanceof InvalidKeyError ? 404 : error instanceof InvalidArgumentError ? 400 : undefined;
 
 type Entries = AsyncIterable<SessionLogEntry>;
 
