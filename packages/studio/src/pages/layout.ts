@@ -117,6 +117,9 @@ const UNITS: readonly [ms: number, unit: string][] = [
   [1_000, 's'],
 ];
 
+/** How long something has lasted that began at this time; the clocks of the database and of this process may differ. */
+export const lastedSince = (ms: number): string => lasted(Math.max(0, Date.now() - ms));
+
 /** How long ago something happened; after a month, the date. */
 export function ago(ms: number | undefined): Html {
   if (ms === undefined) return time(ms);

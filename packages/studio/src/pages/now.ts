@@ -6,7 +6,7 @@ import { beginsTurn } from '../../../../src/model/turn.js';
 import { number } from '../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import { HOURS, type Activity } from '../last-day.js';
-import { firstOf, ago, chip, codeOf, empty, lasted, nextLink, page, table, time } from './layout.js';
+import { firstOf, ago, chip, codeOf, empty, lastedSince, nextLink, page, table, time } from './layout.js';
 import { question } from './answer.js';
 import { inLine, tokensText } from './event-view.js';
 import type { Visit } from '../visit.js';
@@ -39,7 +39,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
       Question: ({ name, args, seq, ...call }) =>
         html`<a href="${links.ofSession('/session', call, { at: seq })}#e${seq}">${question(name, args)}</a>`,
       Session: link,
-      '#Waits': ({ timestamp }) => time(timestamp, lasted(Date.now() - timestamp)),
+      '#Waits': ({ timestamp }) => time(timestamp, lastedSince(timestamp)),
       '>Answer':
         visit.mayChange &&
         (({ seq, id, ...call }) =>
@@ -55,7 +55,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
       Session: link,
       Does: ({ does }) => does,
       'Held by': ({ holder }) => html`<bdi>${holder}</bdi>`,
-      '#For': ({ since }) => time(since, lasted(Math.max(0, Date.now() - since))),
+      '#For': ({ since }) => time(since, lastedSince(since)),
     },
     none('No session runs with a lease.'),
   );
@@ -151,7 +151,7 @@ async function doingOf({ reading, links }: Visit, session: SessionKey): Promise<
   if (!last) return html`has no events`;
   const since = (seq: number) => {
     const found = events.find((each) => each.seq === seq) ?? last;
-    return lasted(Math.max(0, Date.now() - (found.appendTime ?? found.event.timestamp)));
+    return lastedSince(found.appendTime ?? found.event.timestamp);
   };
   const call = callsIn(events).open.findLast(({ isMissing }) => !isMissing);
   const turn = events.findLast(({ event }) => beginsTurn(event));

@@ -14,7 +14,7 @@ import { dayBars, sumOf, type Series } from '../chart.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import { notFound, type Visit } from '../visit.js';
-import { ago, chip, empty, lasted, page, table, time } from './layout.js';
+import { ago, chip, empty, lastedSince, page, table, time } from './layout.js';
 
 /** How many leases are shown, and how many damaged events and values of a session. */
 const MOST = 100;
@@ -49,7 +49,7 @@ export async function leasesPage(visit: Visit): Promise<Response> {
       'App / user': ownerOf,
       Holder: ({ holder }) => html`<bdi>${holder}</bdi>`,
       '#Token': ({ token }) => number(token),
-      '#Held for': ({ since }) => time(since, lasted(Math.max(0, Date.now() - since))),
+      '#Held for': ({ since }) => time(since, lastedSince(since)),
     },
     none,
   );
