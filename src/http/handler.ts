@@ -2,7 +2,7 @@ import { AdkMikroOrmError } from '../model/errors.js';
 import { NOTHING_TO_SHOW, listenerOf } from './listener.js';
 
 /** A response without content. */
-export const refusal = (status: number, headers = {}) =>
+export const refusal = (status: number, headers = {}): Response =>
   new Response(null, { status, headers: { ...NOTHING_TO_SHOW, ...headers } });
 
 /**
