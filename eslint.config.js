@@ -16,6 +16,7 @@ const ROOMS = [
   ['migrations'],
   ['src/log'],
   ['src/artifacts'],
+  ['src/owned'],
   ['src/database/calls'],
   ['src/database/statements'],
   ['src/database/dialects'],
@@ -39,7 +40,11 @@ const EXPORTED = {
   src: ['index.ts', 'internal.ts', 'model', 'conversation', 'http', 'database/sql'],
   entities: ['dialect-name.ts'],
   migrations: ['index.ts'],
-  'packages/studio': ['src/index.ts', 'src/internal.ts', 'src/operations/prices.ts', 'src/operations/words.ts'],
+  'packages/studio': [
+    'index.ts',
+    'internal.ts',
+    ...['days', 'prices', 'words'].map((name) => `operations/${name}.ts`),
+  ].map((name) => `src/${name}`),
   'packages/import': ['src/index.ts', 'src/exact-json.ts'],
   'packages/session-contract': ['src/index.ts'],
 };
@@ -104,6 +109,22 @@ export default defineConfig(
             ':matches(TSParameterProperty, PropertyDefinition, MethodDefinition[kind="method"])[accessibility="private"]',
           message: 'Write #name.',
         },
+      ],
+    },
+  },
+  {
+    files: ['src/**', 'packages/*/src/**'],
+    // A page has the clock of its browser; rules are judged by the clock of the host that runs them.
+    ignores: ['src/model/clock.ts', 'packages/studio/src/{browser,assets}/**', 'packages/session-contract/**'],
+    rules: {
+      'no-restricted-globals': [
+        'error',
+        ...['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'setImmediate', 'performance'].map(
+          (name) => ({
+            name,
+            message: 'Import it from src/model/clock.ts: tests of a host may replace the global one.',
+          }),
+        ),
       ],
     },
   },

@@ -20,6 +20,7 @@ export const USAGE = `${COMMAND} -- [options]
   --workload <names>      create, append, history, state, concurrency, read, list, delete, batch, log;
                           and, only if named, codecs and maintenance, which takes minutes for each database
   --rounds <n>            the number of rounds
+  --rtt <ms>              on servers that are so far away: how long a question and its answer are under way
   --out <folder>          where to write results and charts; by default ${path.relative('.', RESULTS_FOLDER)} for a complete run,
                           otherwise a temporary folder
 More measurements have their own help: ${COMMAND} -- growth --help for calls with many events, studio --help for the
@@ -33,6 +34,8 @@ export interface BenchOptions {
   workloads: readonly string[] | undefined;
   effort: Effort;
   scale: Scale;
+  /** The time between a question and its answer that the network takes, in ms. */
+  rttMs: number;
   /** Whether everything is run in full. */
   isComplete: boolean;
   out: string;
@@ -47,25 +50,28 @@ export function benchOptions(args: string[]): BenchOptions {
       only: { type: 'string' },
       workload: { type: 'string' },
       rounds: { type: 'string' },
+      rtt: { type: 'string', default: '0' },
       out: { type: 'string' },
       help: { type: 'boolean', default: false },
     },
   });
-  const { quick, only, workload, rounds, out, help } = values;
+  const { quick, only, workload, rounds, rtt, out, help } = values;
+  const rttMs = Number(rtt);
   const chosenDatabases = namesOf('only', only, [...FILE_DATABASES, ...SERVERS]);
   const effort: Effort = quick
     ? { rounds: 3, roundMs: 30, warmMs: 60, peerMs: 250 }
     : { rounds: 5, roundMs: 250, warmMs: 500, peerMs: 3_000 };
   if (rounds !== undefined) effort.rounds = Math.max(1, Number.parseInt(rounds, 10) || 1);
-  const isComplete = !quick && only === undefined && workload === undefined && rounds === undefined;
+  const isComplete = !quick && only === undefined && workload === undefined && rounds === undefined && rttMs === 0;
   return {
-    databases: chosenDatabases ?? (quick ? ['better-sqlite', 'postgresql'] : undefined),
+    databases: chosenDatabases ?? (rttMs > 0 ? SERVERS : quick ? ['better-sqlite', 'postgresql'] : undefined),
     workloads: namesOf(
       'workload',
       workload,
       WORKLOADS.map(({ name }) => name),
     ),
     effort,
+    rttMs,
     scale: quick ? QUICK_SCALE : FULL_SCALE,
     isComplete,
     out: path.resolve(out ?? (isComplete ? RESULTS_FOLDER : path.join(tmpdir(), 'adk-mikro-orm-bench'))),

@@ -69,12 +69,12 @@ async function run(options: BenchOptions): Promise<void> {
 async function runWorkload(
   database: DatabaseName,
   workload: Workload,
-  { scale, effort }: BenchOptions,
+  { scale, effort, rttMs }: BenchOptions,
   results: Results,
 ): Promise<void> {
   const opened: Contenders[] = [];
   const open: Open = async (names) => {
-    const contenders = await openContenders(database, names);
+    const contenders = await openContenders(database, names, rttMs);
     opened.push(contenders);
     return contenders;
   };

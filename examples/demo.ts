@@ -16,8 +16,9 @@ import { fileURLToPath } from 'node:url';
 import { databaseOptions } from '../mikro-orm.config.js';
 import { adkEntities, adkServices, migrate } from '../src/index.js';
 import * as print from './print.js';
-import type { Content } from './scripted-model.js';
 import { travelAgent } from './travel-agent.js';
+
+type Content = LlmRequest['contents'][number];
 
 const APP = { appName: 'travel', userId: 'ada' };
 const QUESTION = 'I need a flight from Vienna to Lisbon on Friday.';

@@ -1,14 +1,14 @@
-import { FunctionTool, LlmAgent } from '@google/adk';
+import { FunctionTool, LlmAgent, type LlmRequest } from '@google/adk';
 import { z } from 'zod';
+import { scriptedModel, type ScriptedAnswer } from '../src/testing/index.js';
 import type { Bank } from './bank.js';
-import { ScriptedModel, type Content, type Part } from './scripted-model.js';
 
 /** An agent with a tool that must not do its work twice. */
 export function officeAgent(bank: Bank): LlmAgent {
   return new LlmAgent({
     name: 'office',
-    model: new ScriptedModel(script),
-    instruction: 'Pay invoices with pay_invoice. Where you do not know whether one is paid, ask find_payment first.',
+    model: scriptedModel(script),
+    instruction: 'Pay invoices with pay_invoice. If you do not know whether one is paid, ask find_payment first.',
     tools: [
       new FunctionTool({
         name: 'pay_invoice',
@@ -30,17 +30,15 @@ export function officeAgent(bank: Bank): LlmAgent {
 }
 
 /** What a model would say. It knows nothing but the conversation. */
-function script(conversation: Content[]): Part[] {
-  const parts = conversation.flatMap((content) => content.parts ?? []);
+function script({ contents }: LlmRequest): ScriptedAnswer {
+  const parts = contents.flatMap((content) => content.parts ?? []);
   const calls = parts.flatMap(({ functionCall }) => functionCall ?? []);
   const responses = parts.flatMap(({ functionResponse }) => functionResponse ?? []);
   // Models refuse this, too. Without the repair, a session whose worker was killed in a tool could not continue.
   if (calls.length !== responses.length) throw new Error('A call has no response.');
 
   const { response } = responses.at(-1) ?? {};
-  if (response?.error) return [{ functionCall: { name: 'find_payment', args: { invoice: '17' } } }];
-  if (!response || response.paid === false) {
-    return [{ functionCall: { name: 'pay_invoice', args: { invoice: '17', euros: 240 } } }];
-  }
-  return [{ text: 'Invoice 17 is paid: 240 euros.' }];
+  if (response?.error) return { name: 'find_payment', args: { invoice: '17' } };
+  if (!response || response.paid === false) return { name: 'pay_invoice', args: { invoice: '17', euros: 240 } };
+  return 'Invoice 17 is paid: 240 euros.';
 }

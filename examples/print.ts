@@ -1,7 +1,9 @@
-import { getFunctionCalls, type Event, type Session } from '@google/adk';
+import { getFunctionCalls, type Event, type LlmRequest, type Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { AdkAppState, AdkEvent, AdkSessionState, AdkUserState } from '../entities/index.js';
-import type { Content, Part } from './scripted-model.js';
+
+type Content = LlmRequest['contents'][number];
+type Part = NonNullable<Content['parts']>[number];
 
 const WIDTH = 79;
 

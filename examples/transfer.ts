@@ -4,7 +4,16 @@
  * An agent moves money between two accounts, which are rows of the host's own table. Its process is killed again and again,
  * each time at another statement. The next process tells the model what has happened, and the model decides what to repeat.
  */
-import { FunctionTool, LlmAgent, LogLevel, Runner, isFinalResponse, setLogLevel, type Event } from '@google/adk';
+import {
+  FunctionTool,
+  LlmAgent,
+  LogLevel,
+  Runner,
+  isFinalResponse,
+  setLogLevel,
+  type Event,
+  type LlmRequest,
+} from '@google/adk';
 import { LockMode, MikroORM, defineEntity, p, type EntityManager } from '@mikro-orm/core';
 import assert from 'node:assert/strict';
 import { fork } from 'node:child_process';
@@ -24,9 +33,9 @@ import {
   type AdkServices,
   type Lease,
 } from '../src/index.js';
+import { scriptedModel, type ScriptedAnswer } from '../src/testing/index.js';
 import * as print from './print.js';
 import { onceAbandoned } from './processes.js';
-import { ScriptedModel, type Content, type Part } from './scripted-model.js';
 
 const KEY = { appName: 'bank', userId: 'ada', sessionId: 'savings' };
 const REQUEST = 'Move 10 euros to my savings, please.';
@@ -74,19 +83,17 @@ function teller({ exactlyOnce }: AdkServices): LlmAgent {
     execute: ({ euros }, toolContext) => exactlyOnce(toolContext, (tx) => move(tx, euros)),
   });
   const thank = new FunctionTool({ name: 'thank', description: 'Writes a card.', execute: () => 'Thank you.' });
-  return new LlmAgent({ name: 'teller', model: new ScriptedModel(script), tools: [moveMoney, thank] });
+  return new LlmAgent({ name: 'teller', model: scriptedModel(script), tools: [moveMoney, thank] });
 }
 
 /** What a model would say. It knows nothing but the conversation. */
-function script(conversation: Content[]): Part[] {
-  const parts = conversation.flatMap((content) => content.parts ?? []);
+function script({ contents }: LlmRequest): ScriptedAnswer {
+  const parts = contents.flatMap((content) => content.parts ?? []);
   const since = parts.slice(parts.findLastIndex(({ text }) => text === REQUEST));
   const isMoved = since.some(({ functionResponse: of }) => of?.name === 'move_money' && of.response?.moved === EUROS);
-  if (isMoved) return [{ text: 'Your money is in your savings.' }];
-  return [
-    { functionCall: { name: 'move_money', args: { euros: EUROS } } },
-    { functionCall: { name: 'thank', args: {} } },
-  ];
+  if (isMoved) return 'Your money is in your savings.';
+  const calls = [{ name: 'move_money', args: { euros: EUROS } }, { name: 'thank' }];
+  return { parts: calls.map((functionCall) => ({ functionCall })) };
 }
 
 /** Answers one question after the other, or only what is open. */

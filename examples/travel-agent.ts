@@ -1,6 +1,6 @@
 import { FunctionTool, LlmAgent, LongRunningFunctionTool, PRELOAD_MEMORY, type LlmRequest } from '@google/adk';
 import { z } from 'zod';
-import { ScriptedModel, type Content, type Part } from './scripted-model.js';
+import { scriptedModel, type ScriptedAnswer } from '../src/testing/index.js';
 
 const FLIGHTS = [
   { flight: 'TP 1271', departs: '06:25', price: 189 },
@@ -43,31 +43,26 @@ const bookFlight = new FunctionTool({
   },
 });
 
-/** Answers like a model. It knows only the conversation, so it can finish only if all of it was stored. */
-function script(conversation: Content[], instruction: string): Part[] {
-  const parts = conversation.flatMap((content) => content.parts ?? []);
-  if (parts[0]?.text?.startsWith('Which seat')) {
-    return [{ text: /window seat/.test(instruction) ? 'A window seat.' : 'I do not know.' }];
-  }
+/** Answers like a model. It knows only its request, so it can finish only if the whole conversation was stored. */
+function script({ contents, config }: LlmRequest): ScriptedAnswer {
+  const parts = contents.flatMap((content) => content.parts ?? []);
+  if (parts[0]?.text?.startsWith('Which seat'))
+    return JSON.stringify(config?.systemInstruction).includes('window seat') ? 'A window seat.' : 'I do not know.';
   const has = (tool: string) => parts.some((part) => part.functionResponse?.name === tool);
 
-  if (has('book_flight') && has('ask_user') && has('find_flights')) {
-    return [{ text: 'Booked: OS 351 on Friday at 09:40, a window seat. Reference K7QX2M.' }];
-  }
-  if (has('ask_user') && has('find_flights')) {
-    return [{ functionCall: { name: 'book_flight', args: { flight: 'OS 351', seat: 'window' } } }];
-  }
-  if (has('find_flights')) {
-    return [{ functionCall: { name: 'ask_user', args: { question: 'At 06:25, 09:40 or 17:55?' } } }];
-  }
-  return [{ functionCall: { name: 'find_flights', args: { from: 'VIE', to: 'LIS', day: 'Friday' } } }];
+  if (has('book_flight') && has('ask_user') && has('find_flights'))
+    return 'Booked: OS 351 on Friday at 09:40, a window seat. Reference K7QX2M.';
+  if (has('ask_user') && has('find_flights'))
+    return { name: 'book_flight', args: { flight: 'OS 351', seat: 'window' } };
+  if (has('find_flights')) return { name: 'ask_user', args: { question: 'At 06:25, 09:40 or 17:55?' } };
+  return { name: 'find_flights', args: { from: 'VIE', to: 'LIS', day: 'Friday' } };
 }
 
 /** @param onModelRequest called with each request to the model, whichever model it is. */
 export function travelAgent(onModelRequest: (request: LlmRequest) => void): LlmAgent {
   return new LlmAgent({
     name: 'travel',
-    model: process.env.GEMINI_API_KEY ? 'gemini-2.5-flash' : new ScriptedModel(script),
+    model: process.env.GEMINI_API_KEY ? 'gemini-2.5-flash' : scriptedModel(script),
     instruction:
       'Find flights with find_flights, then ask the user which one with ask_user, then book it with book_flight and ' +
       'confirm. Ask questions only with ask_user, never in your own words. What you remember of the user answers other questions.',

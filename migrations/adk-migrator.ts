@@ -3,14 +3,14 @@ import { Migrator } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
 import { entityNamed } from '../entities/mikro-orm.js';
 import { adkMigrations } from './adk-migrations.js';
-import { changeMethod, changeSchema, executedNames, lastKnown, pendingMigrations, type Schema } from './mikro-orm.js';
+import { executedNames } from './executed-names.js';
+import { changeMethod, changeSchema, lastKnown, pendingMigrations, type Schema } from './mikro-orm.js';
 import { LEAVES_OUT_ADK_TABLES, isSkipped } from './refuse-config.js';
 import { withoutForeignKeys } from './sqlite-references.js';
 import { standIn } from '../src/database/orm/stand-in.js';
 import {
   adkTables,
-  checkTables,
-  locationFor,
+  findingsOf,
   locationOf,
   refuseDifferent,
   refuseGone,
@@ -122,7 +122,7 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
   }
 
   override async down(options?: Parameters<Migrator['down']>[0]) {
-    const known = await lastKnown(this, options);
+    const known = await lastKnown(this.#em, this, options);
     return this.#migrate(true, () => super.down(known));
   }
 
@@ -148,14 +148,6 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
     tables.splice(0, tables.length, ...tables.filter(({ name }) => !isSkipped(name, skipTables)));
   }
 
-  #checkTables() {
-    const connection = this.#em.getConnection();
-    return checkTables(
-      (sql, values) => connection.execute<{ name: string }[]>(sql, values),
-      locationFor(this.#em.config, this.#location),
-    );
-  }
-
   /** @throws SchemaError if one of our tables is missing or another program's, but not if the database cannot be reached. */
   async #refuseMissing(): Promise<void> {
     // Not `checkConnection`: on MikroORM 7 it does not connect, and reports that there is no connection.
@@ -167,7 +159,7 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
         () => false,
       );
     if (!isReached) return;
-    const findings = await this.#checkTables();
+    const findings = await findingsOf(this.#em);
     refuseMissing(findings);
     refuseDifferent(findings);
   }
@@ -176,9 +168,9 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
   async #refuseDamage(): Promise<void> {
     const { dialect, ...options } = this.#location;
     const names = adkMigrations(dialect, options).map(({ name }) => name);
-    const executed = await executedNames(this);
+    const executed = new Set(await executedNames(this.#em));
     if (names.some((name) => !executed.has(name))) return;
-    const findings = await this.#checkTables();
+    const findings = await findingsOf(this.#em);
     refuseGone(findings, this.#em.config, names);
     refuseDifferent(findings);
   }

@@ -1,4 +1,4 @@
-import { namesOf, numberOf, textOf } from '../src/database/sql/tables.js';
+import { namesOf, numberOf, textOf, type Row } from '../src/database/sql/tables.js';
 import { HAS_CITUS } from '../src/database/dialects/citus.js';
 import type { Sql } from '../src/database/dialects/dialect.js';
 
@@ -10,16 +10,9 @@ export type Placement = 'by user' | 'on every node' | 'with the schema';
 /** Also `otherwise`; undefined if the table is not placed. */
 export type FoundPlacement = Placement | 'otherwise' | undefined;
 
-interface PlacementRow {
-  partmethod: string;
-  repmodel: string;
-  colocation: number | string;
-  by: string | null;
-}
-
 /** @param table its quoted name. */
 export async function placementOf(sql: Sql, table: string): Promise<FoundPlacement> {
-  const [row] = await sql.all<PlacementRow>(
+  const [row] = await sql.all<Row<'partmethod' | 'repmodel' | 'colocation' | 'by'>>(
     `select partmethod::text as partmethod, repmodel::text as repmodel, colocationid as colocation,
       column_to_column_name(logicalrelid, partkey) as by from pg_dist_partition where logicalrelid = to_regclass(?)`,
     [table],

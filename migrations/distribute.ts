@@ -18,7 +18,7 @@ import type { Sql } from '../src/database/dialects/dialect.js';
 import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection.js';
 import { aBoolean, aCount, object, oneOf } from '../src/model/arguments.js';
 import { InvalidArgumentError, SchemaError } from '../src/model/errors.js';
-import { checkTables, locationFor, locationOf, refuseMissing, adkTables, type TableLocation } from './tables.js';
+import { adkTables, findingsOf, locationIn, refuseMissing, type TableLocation } from './tables.js';
 
 export interface DistributeOptions {
   /**
@@ -82,10 +82,9 @@ export async function distribute(orm: MikroORM, options: DistributeOptions = {})
   if (dialect !== 'postgresql')
     throw new SchemaError(`Only Citus, on PostgreSQL, distributes tables. This is ${dialect}.`);
   await ormConnectionOf(em).open();
-  const location = locationFor(orm.config, { dialect, ...locationOf(orm.getMetadata()) });
+  const location = locationIn(em);
   const { schema } = location;
-  const connection = em.getConnection();
-  refuseMissing(await checkTables((sql, values) => connection.execute(sql, values), location));
+  refuseMissing(await findingsOf(em));
   // Moving rows takes as long as it takes.
   const database = new Database(em, { timeoutMs: 0, retry: { attempts: 1 } });
   const places = await database.run((sql) => placesOf(sql, location, by));

@@ -20,12 +20,9 @@ export const TRANSACTION_LOCKS = {
 } as const satisfies Record<DialectName, readonly string[] | undefined>;
 
 /** Statements to run before the transaction. */
-export const BEFORE_MIGRATIONS: Readonly<Record<DialectName, string | undefined>> = {
+export const BEFORE_MIGRATIONS: Readonly<Partial<Record<DialectName, string>>> = {
   // SQLite refuses this inside a transaction. The file keeps the mode.
   sqlite: 'pragma journal_mode = wal',
-  postgresql: undefined,
-  mysql: undefined,
-  mariadb: undefined,
 };
 
 /** How long the lease of a killed process makes others wait; less than their limit. */

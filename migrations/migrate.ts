@@ -31,7 +31,6 @@ export async function migrate(orm: MikroORM): Promise<void> {
   refuseInside(em);
   const { MigrationStorage, adkMigrations, refuseDroppingConfig, tables } = await loadMigrations();
   const options = tables.locationOf(orm.getMetadata());
-  const location = tables.locationFor(orm.config, { dialect, ...options });
   refuseDroppingConfig(orm.config, orm.getMetadata(), options);
 
   await ormConnectionOf(em).open();
@@ -49,7 +48,7 @@ export async function migrate(orm: MikroORM): Promise<void> {
 
   const names = all.map(({ name }) => name);
   if ((await pending.list()).length > 0) await pending.run();
-  const findings = await tables.checkTables((sql, values) => connection.execute(sql, values), location);
+  const findings = await tables.findingsOf(em);
   tables.refuseGone(findings, orm.config, names);
   tables.refuseDifferent(findings);
 }

@@ -1,7 +1,9 @@
 import { types } from 'node:util';
+import type { EntityManager } from '@mikro-orm/core';
 import type { Migrator } from '@mikro-orm/migrations';
 import { SchemaError } from '../src/model/errors.js';
 import { isObject } from '../src/model/json.js';
+import { executedNames } from './executed-names.js';
 
 /**
  * What differs between MikroORM 6 and 7 in `@mikro-orm/migrations`; `src/database/orm` has the rest. The major version is recognised by
@@ -11,7 +13,6 @@ import { isObject } from '../src/model/json.js';
 /** Methods of `Migrator`, by the names that 6 and 7 give them. */
 const METHODS = {
   check: ['checkMigrationNeeded', 'checkSchema'],
-  getExecuted: ['getExecutedMigrations', 'getExecuted'],
   getPending: ['getPendingMigrations', 'getPending'],
   getSchemaFromSnapshot: ['getSchemaFromSnapshot'],
 } as const;
@@ -50,12 +51,6 @@ export function changeMethod<M extends Migrator>(
   });
 }
 
-/** @returns the names of the executed migrations. Creates MikroORM's table for them if there is none. */
-export async function executedNames(migrator: Migrator): Promise<Set<string>> {
-  await methodOf(migrator, METHODS.getExecuted).method.call(migrator);
-  return new Set(await migrator.getStorage().executed());
-}
-
 /** @returns the migrations that `up` would run. */
 export function pendingMigrations(migrator: Migrator): Promise<object[]> {
   return methodOf(migrator, METHODS.getPending).method.call(migrator) as Promise<object[]>;
@@ -67,13 +62,13 @@ type Selection = Parameters<Migrator['down']>[0];
  * @returns what `down` must revert. Without a selection, MikroORM 7 reverts the last recorded migration, or nothing if this migrator does
  *   not have it, for example after `migrate(orm)`. MikroORM 6 reverts the last one that it has.
  */
-export async function lastKnown(migrator: Migrator, selection: Selection): Promise<Selection> {
+export async function lastKnown(em: EntityManager, migrator: Migrator, selection: Selection): Promise<Selection> {
   const isEmpty = selection === undefined || Object.keys(selection).length === 0;
   if (!('discoverMigrations' in migrator) || !isEmpty) return selection;
-  const executed = await executedNames(migrator);
+  const executed = await executedNames(em);
   const discover = Reflect.get(migrator, 'discoverMigrations') as (this: Migrator) => Promise<{ name: string }[]>;
   const known = new Set((await discover.call(migrator)).map(({ name }) => name));
-  const last = [...executed].findLast((name) => known.has(name));
+  const last = executed.findLast((name) => known.has(name));
   return last === undefined ? selection : { migrations: [last] };
 }
 

@@ -9,13 +9,11 @@ import { driverCodeOf } from '../src/model/errors.js';
 import { passingOf } from '../src/model/failures.js';
 import { pause } from '../src/model/signals.js';
 import type { AdkMigration } from './adk-migrations.js';
+import { executedNames } from './executed-names.js';
 import { MigrationLease, Overtaken, TRANSACTION_LOCKS } from './lock.js';
 
 /** How often conflicts between the nodes of a cluster are retried. */
 const ATTEMPTS = 10;
-
-/** MikroORM's table of migrations, or its database, does not exist (MySQL and MariaDB). */
-const NOT_MADE: ReadonlySet<string | undefined> = new Set(['ER_NO_SUCH_TABLE', 'ER_BAD_DB_ERROR']);
 
 /** @returns a migration with its statements, not yet executed. @throws SchemaError if they would do harm. */
 export async function readyToRun(
@@ -53,21 +51,9 @@ export class PendingMigrations {
     if (this.#lock) await this.#ensureNotes();
   }
 
-  async list(): Promise<AdkMigration[]> {
-    const executed = new Set(await this.#executed());
+  async list(transaction?: Transaction): Promise<AdkMigration[]> {
+    const executed = new Set(await executedNames(this.#em, transaction));
     return this.#all.filter(({ name }) => !executed.has(name));
-  }
-
-  async #executed(): Promise<string[]> {
-    try {
-      return await this.#storage.executed();
-    } catch (error) {
-      const code = driverCodeOf(error);
-      if (NOT_MADE.has(code)) return [];
-      // MikroORM 7 makes the table before it reads it, and another process may have made it in between.
-      if (code === 'ER_TABLE_EXISTS_ERROR') return await this.#storage.executed();
-      throw error;
-    }
   }
 
   /** Retries if another process creates the schema or the table at the same time. */
@@ -96,12 +82,10 @@ export class PendingMigrations {
           for (const sql of lock) pipeline.later(sql);
           await pipeline.flush();
           const transaction: unknown = connection.context;
-          await this.#noting(transaction, async (note) => {
-            for (const migration of await this.list()) {
-              await this.#execute(migration, transaction);
-              await note(migration);
-            }
-          });
+          for (const migration of await this.list(transaction)) {
+            await this.#execute(migration, transaction);
+            await this.#note(migration, transaction);
+          }
         }),
       ),
     );
@@ -145,7 +129,7 @@ export class PendingMigrations {
       await this.#execute(migration, context);
       await connection.transaction(async (sql) => {
         await lease.hold(sql);
-        await this.#noting(context, (note) => note(migration));
+        await this.#note(migration, context);
       });
     }
   }
@@ -155,18 +139,13 @@ export class PendingMigrations {
     for (const sql of migration.getQueries()) await migration.execute(sql);
   }
 
-  /** @param work reads and writes MikroORM's list of executed migrations in a transaction. */
-  async #noting(
-    transaction: Transaction,
-    work: (note: (migration: AdkMigration) => Promise<void>) => Promise<void>,
-  ): Promise<void> {
+  /** Adds a migration to MikroORM's list of executed ones. */
+  async #note({ name }: AdkMigration, transaction: Transaction): Promise<void> {
     this.#storage.setMasterMigration(transaction);
     try {
-      await work(({ name }) => {
-        // The type of MikroORM 6 requires `context`, that of MikroORM 7 does not have it.
-        const entry = { name, context: null };
-        return this.#storage.logMigration(entry);
-      });
+      // The type of MikroORM 6 requires `context`, that of MikroORM 7 does not have it.
+      const entry = { name, context: null };
+      await this.#storage.logMigration(entry);
     } finally {
       this.#storage.unsetMasterMigration();
     }

@@ -2,8 +2,7 @@ import type { Migration } from '@mikro-orm/migrations';
 import { mariadb } from '../src/database/dialects/mariadb.js';
 import { mysql } from '../src/database/dialects/mysql.js';
 import { postgresql } from '../src/database/dialects/postgresql.js';
-import { refuseSettings } from '../src/database/dialects/settings.js';
-import { SchemaError } from '../src/model/errors.js';
+import { refuseConnection } from '../src/database/dialects/settings.js';
 
 const DIALECTS = { postgresql, mysql, mariadb };
 
@@ -17,9 +16,5 @@ const DIALECTS = { postgresql, mysql, mariadb };
  * @throws SchemaError with the right driver, or with the setting and how to change it.
  */
 export async function requireServer(migration: Migration, driver: keyof typeof DIALECTS): Promise<void> {
-  const [row] = (await migration.execute('select version() as version')) as { version: string }[];
-  const { settings, wrongServer } = DIALECTS[driver].connections;
-  const wrong = wrongServer?.(row?.version ?? '');
-  if (wrong !== undefined) throw new SchemaError(wrong);
-  await refuseSettings(settings, (text) => migration.execute(text) as Promise<{ wrong?: unknown }[]>);
+  await refuseConnection(DIALECTS[driver].connections, (text) => migration.execute(text) as Promise<object[]>);
 }

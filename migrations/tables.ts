@@ -62,10 +62,13 @@ export function locationFor(config: Configuration, location: TableLocation): Tab
   return { ...location, schema };
 }
 
+/** Where the tables of an `EntityManager` are. @throws SchemaError as `locationOf` and `locationFor`. */
+export const locationIn = (em: EntityManager): TableLocation =>
+  locationFor(em.config, { dialect: supportedDialect(em.getPlatform()), ...locationOf(em.getMetadata()) });
+
 /** The schema, if the database has schemas and one was named, and the entities of our tables. */
 export function ourTables(em: EntityManager): { schema: string | undefined; entities: EntityMetadata[] } {
-  const dialect = supportedDialect(em.getPlatform());
-  const { schema } = locationFor(em.config, { dialect, ...locationOf(em.getMetadata()) });
+  const { dialect, schema } = locationIn(em);
   return {
     schema: TRAITS[dialect].hasSchemas ? schema : undefined,
     entities: [...em.getMetadata()].filter(({ className }) => adkTables().some(({ entity }) => entity === className)),
@@ -115,6 +118,10 @@ export async function checkTables(
   }
   return findings;
 }
+
+/** Checks the tables of an `EntityManager`. */
+export const findingsOf = (em: EntityManager): Promise<Findings> =>
+  checkTables((sql, values) => em.getConnection().execute(sql, values), locationIn(em));
 
 /** @throws SchemaError if a table lacks a column: it is another program's, or older than this version. */
 export function refuseDifferent({ different }: Findings): void {

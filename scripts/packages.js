@@ -23,7 +23,9 @@ export const PURE = [
   'entities/mikro-orm.ts',
   'entities/naming.ts',
   'packages/import/src/exact-json.ts',
+  'packages/studio/src/operations/days.ts',
   'packages/studio/src/operations/prices.ts',
+  'packages/studio/src/operations/tokens.ts',
   'packages/studio/src/operations/words.ts',
 ];
 

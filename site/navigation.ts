@@ -27,6 +27,7 @@ export const NAVIGATION: readonly { title: string; pages: readonly string[] }[] 
     pages: [
       'where-it-runs.md',
       'production.md',
+      'row-level-security.md',
       'migrations.md',
       'guides/upgrade.md',
       'operations.md',

@@ -3,7 +3,7 @@
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { tablesOfDiagram } from './diagram.js';
+import { pageOfDiagram } from './diagram.js';
 import { entriesOf } from '../scripts/packages.js';
 import { NAVIGATION, navigationProblems } from './navigation.js';
 
@@ -34,7 +34,8 @@ const sources = new Set<string>();
 for (const page of [...pages.map((file) => `docs/${file}`), ...ROOT_PAGES]) {
   const target = placeOf(page);
   const frontMatter = target === 'index.md' ? '---\nsidebar: false\naside: false\npageClass: front\n---\n\n' : '';
-  write(target, frontMatter + markup(linked(read(page), page, target)));
+  const text = markup(linked(read(page), page, target));
+  write(target, frontMatter + (page === 'docs/errors.md' ? withHeadings(text) : text));
 }
 for (const file of sources) {
   const language = path.extname(file).slice(1);
@@ -79,7 +80,7 @@ function markup(markdown: string): string {
   const text = outsideOfCode(markdown, (each) => each.replace(CITED_RULE, '(contract [$1](/contract#$1))'));
   return (
     text
-      .replace(/^```mermaid\n(erDiagram\n.*?)^```$/gms, (_block, diagram: string) => tablesOfDiagram(diagram))
+      .replace(/^```mermaid\n(erDiagram\n.*?)^```$/gms, (_block, diagram: string) => pageOfDiagram(diagram))
       // The site has a switch between light and dark, which `prefers-color-scheme` does not know.
       .replace(
         /<picture>\s*<source [^>]*srcset="([^"]*)">\s*<img alt="([^"]*)" src="([^"]*)">\s*<\/picture>/g,
@@ -87,6 +88,15 @@ function markup(markdown: string): string {
       )
       .replace(/^- \*\*([A-Z]\d+)(?=\. )/gm, (_start, rule: string) => `- <span id="${rule}"></span>**${rule}`)
   );
+}
+
+/** Gives each error a heading with its code, which the search finds and a link can lead to, in place of a row. */
+function withHeadings(markdown: string): string {
+  return markdown.replace(/<!-- errors -->.*<!-- \/errors -->/s, (table) => {
+    const rows = [...table.matchAll(/^\| (`\w+`) \| `(ADK_\w+)` \| (.*) \|$/gm)];
+    if (rows.length === 0) throw new Error('docs/errors.md has no table of errors');
+    return rows.map(([, name, code, when]) => `## ${code}\n\n${name}: ${when}`).join('\n\n');
+  });
 }
 
 function outsideOfCode(markdown: string, change: (text: string) => string): string {

@@ -1,5 +1,5 @@
 /**
- * Rules that docstrings cite as `(contract D8)` are in `docs/contract.md` of this package; its README lists the other pages.
+ * Rules that docstrings cite as `(contract D8)` are in `docs/contract.md` of the repository. The README lists the other pages.
  *
  * @module adk-mikro-orm
  */
@@ -48,11 +48,9 @@ export type {
   PruneOptions,
   ReencodeOptions,
   TrimOptions,
-  UsageOptions,
 } from './maintenance/options.js';
 export { SessionMaintenance } from './maintenance/session-maintenance.js';
 export type { SessionStats } from './maintenance/stats.js';
-export type { Usage } from './maintenance/usage.js';
 export { migrate } from '../migrations/migrate.js';
 export type { ForkedFrom, SessionKey } from './model/keys.js';
 export type { MaintenanceResult } from './model/results.js';

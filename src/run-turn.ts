@@ -1,9 +1,10 @@
 import { Runner, type BasePlugin, type Event, type RunnerConfig } from '@google/adk';
 import { hostname } from 'node:os';
 import { responsesBeforeRun, unfinishedTurn, unrunAnswers } from './conversation/recovery.js';
-import { isToolJournal, toolJournal } from './conversation/tool-journal.js';
+import { isToolJournal, journalFailure, toolJournal } from './conversation/tool-journal.js';
 import type { AcquireOptions } from './leases/session-leases.js';
 import { aBoolean, aRecord, aString, aWait, anAbortSignal, object, objects } from './model/arguments.js';
+import { InvalidArgumentError } from './model/errors.js';
 import type { SessionKey } from './model/keys.js';
 import type { AdkServices } from './services.js';
 import { messageOf } from './sessions/resumed.js';
@@ -17,7 +18,7 @@ export interface RunTurnRequest
   key: SessionKey;
   agent: NonNullable<RunnerConfig['agent']>;
   newMessage?: Event['content'] | undefined;
-  /** Stops the run. */
+  /** Stops the run, or the wait for the lease. */
   signal?: AbortSignal | undefined;
   /** The plugins of the Runner, after `toolJournal()`, unless that is among them. */
   plugins?: BasePlugin[];
@@ -48,7 +49,8 @@ const checkRequest = object<RunTurnRequest>(
  *
  * @param services those of `adkServices`; the Runner gets all of them.
  * @param request `holder` is the host name and process id by default; `waitMs` as for `SessionLeases.acquire`.
- * @returns the events of the runs, as `runAsync` gives them. They end early if `signal` fires.
+ * @returns the events of the runs, as `runAsync` gives them. They end early if `signal` fires. If you stop reading, the run is aborted.
+ * @throws InvalidArgumentError if the request is invalid, or has `stateDelta` without `newMessage`.
  * @throws SessionNotFoundError if there is no such session, without `newMessage` or with `autoCreateSession: false`.
  * @throws LeaseHeldError if another worker still runs the session after `waitMs`.
  * @throws LeaseLostError if the lease is lost; nothing of the run is written after that.
@@ -65,12 +67,21 @@ export async function* runTurn(services: AdkServices, request: RunTurnRequest): 
     resumabilityConfig,
     ...rest
   } = checkRequest(request, 'The request of runTurn');
+  if (stateDelta && !newMessage)
+    throw new InvalidArgumentError(
+      'The stateDelta of runTurn is stored with newMessage, and there is none. Nothing was run.',
+    );
   // To continue a session that was deleted meanwhile would create it again, which purges a soft-deleted one.
   const autoCreates = newMessage !== undefined;
   const { holder = `${hostname()}:${process.pid}`, waitMs = 0, autoCreateSession = autoCreates, ...parameters } = rest;
-  const lease = await services.leases.acquire(key, { holder, waitMs, autoCreateSession });
+  const waiting = services.leases.acquire(key, { holder, waitMs, signal, autoCreateSession });
+  const lease = await waiting.catch((error: unknown) => {
+    if (!signal?.aborted) throw error;
+  });
+  if (!lease) return;
   const { session: ofLease, sessionService } = lease;
-  const abortSignal = signal ? AbortSignal.any([signal, lease.signal]) : lease.signal;
+  const left = new AbortController();
+  const abortSignal = AbortSignal.any([...(signal ? [signal] : []), lease.signal, left.signal]);
   const run = (
     service: typeof sessionService,
     message: Pick<Parameters<Runner['runAsync']>[0], 'newMessage' | 'stateDelta'>,
@@ -86,12 +97,28 @@ export async function* runTurn(services: AdkServices, request: RunTurnRequest): 
     const events = responsesBeforeRun(session);
     if (events.length > 0) await sessionService.appendEvents({ session, events });
     const stored = newMessage ? unrunAnswers(session) : unfinishedTurn(session);
-    if (stored.length > 0) yield* run(sessionService.resuming(stored), { newMessage: messageOf(stored) });
-    if (newMessage && !abortSignal.aborted) yield* run(sessionService, { newMessage, stateDelta });
+    if (stored.length > 0)
+      yield* untilLeft(run(sessionService.resuming(stored), { newMessage: messageOf(stored) }), left);
+    if (newMessage && !abortSignal.aborted) yield* untilLeft(run(sessionService, { newMessage, stateDelta }), left);
     // A Runner whose signal has fired ends without an error.
     lease.signal.throwIfAborted();
+  } catch (error) {
+    throw journalFailure(abortSignal) ?? error;
   } finally {
     // Not thrown: the caller needs the events or the error of the run, and the lease will expire.
     await lease.release().catch(() => undefined);
+  }
+}
+
+/** A Workflow runs on after its reader has left, and would wait for calls to be stored that nobody stores. */
+async function* untilLeft(events: AsyncIterable<Event>, left: AbortController): AsyncGenerator<Event, void> {
+  for await (const event of events) {
+    let isTaken = false;
+    try {
+      yield event;
+      isTaken = true;
+    } finally {
+      if (!isTaken) left.abort();
+    }
   }
 }

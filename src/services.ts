@@ -98,10 +98,10 @@ export interface AdkServices<Em extends EntityManager = EntityManager> {
 export function adkServices<Em extends EntityManager>(em: Em, options: AdkServicesOptions = {}): AdkServices<Em> {
   const checked = checkOptions(options, 'The options of adkServices');
   const { sessions, artifacts, memory, leases, log, postgresql = {}, owned, ...rest } = checked;
-  const { preparedStatements, notify, listen } = postgresql;
-  const common = { ...rest, postgresql: { preparedStatements } };
-  const writing = { ...common, ...sessions, postgresql: { preparedStatements, notify } };
-  const following = { ...common, postgresql: { preparedStatements, listen } };
+  const { notify, listen, ...ofAll } = postgresql;
+  const common = { ...rest, postgresql: ofAll };
+  const writing = { ...common, ...sessions, postgresql: { ...ofAll, notify } };
+  const following = { ...common, postgresql: { ...ofAll, listen } };
   // A list may be empty, for example in a program that encrypts only in production.
   const isEmpty = [common.codec ?? []].flat().length === 0;
   return {
@@ -114,11 +114,14 @@ export function adkServices<Em extends EntityManager>(em: Em, options: AdkServic
     maintenance: new SessionMaintenance(em, { ...common, toolApps: sessions?.toolApps, owned }),
     async exactlyOnce(toolContext, work) {
       const sessionService = toolContext?.invocationContext.sessionService;
-      if (toolContext && sessionService instanceof MikroOrmSessionService)
-        return sessionService.exactlyOnce(em, toolContext, work);
+      if (toolContext && runsOnce(sessionService)) return sessionService.exactlyOnce(em, toolContext, work);
       throw new InvalidArgumentError(
         'exactlyOnce needs the toolContext of a run with a MikroOrmSessionService. Nothing was written.',
       );
     },
   };
 }
+
+/** Without `instanceof`: the Runner's service may be of another copy of this package. */
+const runsOnce = (service: object | undefined): service is Pick<MikroOrmSessionService, 'exactlyOnce'> =>
+  service !== undefined && 'exactlyOnce' in service;

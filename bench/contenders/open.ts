@@ -3,6 +3,7 @@ import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../entities/index.js';
 import { migrate } from '../../src/index.js';
 import { distribute } from '../../migrations/index.js';
+import { Distance } from '../../test/support/distance.js';
 import { citusLayout } from '../../test/support/harnesses/on-server.js';
 import { createDatabase, type DatabaseName, type TestDatabase } from '../../test/support/servers.js';
 import { CONTENDERS, type Contender, type ContenderName, type Contenders } from './contender.js';
@@ -15,14 +16,19 @@ import { Floor } from './floor.js';
 import { Ours, type Service } from './ours.js';
 import { Peer } from './peer.js';
 
-/** Opens contenders on one kind of database, each in a new database of its own. */
+/**
+ * Opens contenders on one kind of database, each in a new database of its own.
+ *
+ * @param rttMs how far away the server is, in ms for a question and its answer.
+ */
 export async function openContenders(
   name: DatabaseName,
   names: readonly ContenderName[] = CONTENDERS,
+  rttMs = 0,
 ): Promise<Contenders> {
   const opened: Partial<Contenders> = {};
   try {
-    for (const contender of names) opened[contender] = await openContender(name, contender);
+    for (const contender of names) opened[contender] = await openContender(name, contender, rttMs);
     return opened as Contenders;
   } catch (error) {
     await closeContenders(opened);
@@ -34,14 +40,24 @@ export async function closeContenders(contenders: Partial<Contenders>): Promise<
   for (const contender of Object.values(contenders)) await contender.close();
 }
 
-async function openContender(name: DatabaseName, contender: ContenderName): Promise<Contender> {
-  const database = await createDatabase(name);
+async function openContender(name: DatabaseName, contender: ContenderName, rttMs: number): Promise<Contender> {
+  const created = await createDatabase(name);
+  const database = rttMs > 0 ? await farAway(created, rttMs) : created;
   try {
     return await OPENERS[contender](database);
   } catch (error) {
     await database.drop();
     throw error;
   }
+}
+
+async function farAway(database: TestDatabase, rttMs: number): Promise<TestDatabase> {
+  const distance = await Distance.to(database.url, rttMs);
+  const drop = async () => {
+    await distance.close();
+    await database.drop();
+  };
+  return { ...database, url: distance.url, options: { ...database.options, clientUrl: distance.url }, drop };
 }
 
 const OPENERS: Record<ContenderName, (database: TestDatabase) => Promise<Contender>> = {

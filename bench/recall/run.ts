@@ -9,6 +9,7 @@ import { printHeading, printTable, showProgress } from '../report.js';
 import { indexesOf, inMemory, ours, withStems, type Finder } from './finders.js';
 import { labelledSet, type LabelledSet } from './labelled-set.js';
 import { LANGUAGES } from './languages.js';
+import { qualityOf } from './quality.js';
 import { runSpeed } from './speed.js';
 
 const USAGE = `${COMMAND} -- memory [--only <databases>] [--speed]
@@ -62,23 +63,9 @@ const LANGUAGE_NAMES = Object.keys(LANGUAGES);
 /** Prints, in percent, recall@10 and MRR of all questions, and MRR of each language. */
 async function printQuality(finders: readonly Finder[], { questions }: LabelledSet): Promise<void> {
   const rows: string[][] = [];
-  for (const { name, find } of finders) {
-    const ranks: { language: string; rank: number }[] = [];
-    for (const { language, text, answer } of questions)
-      ranks.push({ language, rank: (await find(text)).indexOf(answer) });
-    const share = (of: readonly { rank: number }[], worth: (rank: number) => number) =>
-      ((100 * of.reduce((sum, { rank }) => sum + (rank < 0 ? 0 : worth(rank)), 0)) / of.length).toFixed(1);
-    rows.push([
-      name,
-      share(ranks, () => 1),
-      share(ranks, (rank) => 1 / (rank + 1)),
-      ...LANGUAGE_NAMES.map((language) =>
-        share(
-          ranks.filter((each) => each.language === language),
-          (rank) => 1 / (rank + 1),
-        ),
-      ),
-    ]);
+  for (const finder of finders) {
+    const { recall, mrr, ofLanguages } = await qualityOf(finder, questions);
+    rows.push([finder.name, ...[recall, mrr, ...ofLanguages.values()].map((share) => share.toFixed(1))]);
   }
   showProgress('');
   printTable([['', 'recall@10', 'MRR', ...LANGUAGE_NAMES], ...rows]);

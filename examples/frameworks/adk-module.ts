@@ -10,13 +10,15 @@ import {
   type AdkServices,
 } from 'adk-mikro-orm';
 
-const SERVICES = Symbol('the services of the process');
+/** All of them, as `runTurn` takes them. */
+export const ADK_SERVICES = Symbol('the services of the process');
 
 function provide<T>(type: Type<T>, useFactory: (services: AdkServices) => T): FactoryProvider<T> {
-  return { provide: type, useFactory, inject: [SERVICES] };
+  return { provide: type, useFactory, inject: [ADK_SERVICES] };
 }
 
 const providers = [
+  { provide: ADK_SERVICES, useFactory: ({ em }: MikroORM) => adkServices(em), inject: [MikroORM] },
   provide(MikroOrmSessionService, ({ sessionService }) => sessionService),
   provide(MikroOrmArtifactService, ({ artifactService }) => artifactService),
   provide(MikroOrmMemoryService, ({ memoryService }) => memoryService),
@@ -26,11 +28,5 @@ const providers = [
 
 /** Our services for every module, made once, with the options of all of them in one place. */
 @Global()
-@Module({
-  providers: [
-    { provide: SERVICES, useFactory: ({ em }: MikroORM) => adkServices(em), inject: [MikroORM] },
-    ...providers,
-  ],
-  exports: providers,
-})
+@Module({ providers, exports: providers })
 export class AdkModule {}

@@ -2,15 +2,16 @@ import { MikroORM } from '@mikro-orm/postgresql';
 import { adkServices } from 'adk-mikro-orm';
 import express from 'express';
 import path from 'node:path';
-import { appName, ask } from './agent.js';
+import { appName, ask, type Said } from './agent.js';
 import { chatPart } from './chat.js';
 import { eventStream, stopping } from './event-stream.js';
 import config from './mikro-orm.config.js';
-import { send } from './send.js';
 
 const orm = await MikroORM.init(config);
 // One of each for the whole process. They fork the EntityManager for each call, so requests need no RequestContext.
-const { sessionService, log } = adkServices(orm.em);
+// Of two answers to a question, as from two windows, the first counts.
+const services = adkServices(orm.em, { sessions: { onAnsweredCall: 'reject' } });
+const { sessionService, log } = services;
 
 /** The user from your login, never from the URL. */
 const keyOf = (sessionId: string) => ({ appName, userId: 'ada', sessionId });
@@ -27,10 +28,6 @@ const PAGE = `<!doctype html>
 </script>
 `;
 
-const queryOf = (url: string) => new URL(url, 'http://localhost').searchParams;
-/** The event after which a page begins to follow. Later, the browser sends the last id that it received. */
-const after = (url: string) => queryOf(url).get('after') ?? undefined;
-
 const app = express();
 app.use(express.json());
 
@@ -39,14 +36,12 @@ app.get('/health', async (_request, response) => {
   response.json({ status: 'ok' });
 });
 app.post('/sessions/:id/messages', async (request, response) => {
-  const { text } = request.body as { text: string };
-  response.json(await ask(sessionService, keyOf(request.params.id), text));
+  response.json(await ask(services, keyOf(request.params.id), request.body as Said));
 });
-app.get('/sessions/:id/events', (request, response) =>
-  send(eventStream(log, keyOf(request.params.id), request.get('last-event-id') ?? after(request.url)), response),
-);
+app.get('/sessions/:id/events', eventStream(log, keyOf).listener);
 app.get('/sessions/:id/part', async (request, response) => {
-  const part = await chatPart(sessionService, keyOf(request.params.id), queryOf(request.url));
+  const { searchParams } = new URL(request.url, 'http://localhost');
+  const part = await chatPart(sessionService, keyOf(request.params.id), searchParams);
   response.status(part ? 200 : 400).json(part ?? null);
 });
 // The routes of an endless chat page.

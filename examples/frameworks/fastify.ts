@@ -1,12 +1,13 @@
 import { MikroORM } from '@mikro-orm/postgresql';
 import { adkServices } from 'adk-mikro-orm';
 import fastify from 'fastify';
-import { appName, ask } from './agent.js';
+import { appName, ask, type Said } from './agent.js';
 import { eventStream, stopping } from './event-stream.js';
 import config from './mikro-orm.config.js';
 
 const orm = await MikroORM.init(config);
-const { sessionService, log } = adkServices(orm.em);
+const services = adkServices(orm.em);
+const { sessionService, log } = services;
 
 /** The user from your login, never from the URL. */
 const keyOf = (sessionId: string) => ({ appName, userId: 'ada', sessionId });
@@ -18,13 +19,14 @@ app.get('/health', async () => {
   await sessionService.getAppState({ appName }); // the server answers, and has our tables
   return { status: 'ok' };
 });
-app.post<{ Params: { id: string }; Body: { text: string } }>('/sessions/:id/messages', ({ params, body }) =>
-  ask(sessionService, keyOf(params.id), body.text),
+app.post<{ Params: { id: string }; Body: Said }>('/sessions/:id/messages', ({ params, body }) =>
+  ask(services, keyOf(params.id), body),
 );
-app.get<{ Params: { id: string }; Headers: { 'last-event-id'?: string } }>(
-  '/sessions/:id/events',
-  async ({ params, headers }) => eventStream(log, keyOf(params.id), headers['last-event-id']),
-);
+const events = eventStream(log, keyOf);
+app.get('/sessions/:id/events', ({ raw }, reply) => {
+  reply.hijack();
+  events.listener(raw, reply.raw);
+});
 
 await app.listen({ port: Number(process.env.PORT ?? 8080), host: '0.0.0.0' });
 console.log('listening', app.server.address());

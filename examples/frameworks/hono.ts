@@ -2,12 +2,13 @@ import { serve } from '@hono/node-server';
 import { MikroORM } from '@mikro-orm/postgresql';
 import { adkServices } from 'adk-mikro-orm';
 import { Hono } from 'hono';
-import { appName, ask } from './agent.js';
+import { appName, ask, type Said } from './agent.js';
 import { eventStream, stopping } from './event-stream.js';
 import config from './mikro-orm.config.js';
 
 const orm = await MikroORM.init(config);
-const { sessionService, log } = adkServices(orm.em);
+const services = adkServices(orm.em);
+const { sessionService, log } = services;
 
 /** The user from your login, never from the URL. */
 const keyOf = (sessionId: string) => ({ appName, userId: 'ada', sessionId });
@@ -18,10 +19,11 @@ app.get('/health', async (context) => {
   return context.json({ status: 'ok' });
 });
 app.post('/sessions/:id/messages', async (context) => {
-  const { text } = await context.req.json<{ text: string }>();
-  return context.json(await ask(sessionService, keyOf(context.req.param('id')), text));
+  const said = await context.req.json<Said>();
+  return context.json(await ask(services, keyOf(context.req.param('id')), said));
 });
-app.get('/sessions/:id/events', ({ req }) => eventStream(log, keyOf(req.param('id')), req.header('last-event-id')));
+const events = eventStream(log, keyOf);
+app.get('/sessions/:id/events', ({ req }) => events.fetch(req.raw));
 
 const server = serve({ fetch: app.fetch, port: Number(process.env.PORT ?? 8080) }, (address) =>
   console.log('listening', address),

@@ -1,43 +1,28 @@
 import 'reflect-metadata';
 import { MikroOrmModule } from '@mikro-orm/nestjs';
-import {
-  Body,
-  Controller,
-  Get,
-  Headers,
-  HttpCode,
-  Inject,
-  Injectable,
-  Module,
-  Param,
-  Post,
-  Res,
-  Scope,
-} from '@nestjs/common';
+import { Body, Controller, Get, HttpCode, Inject, Injectable, Module, Param, Post, Res, Scope } from '@nestjs/common';
 import { NestFactory, REQUEST } from '@nestjs/core';
-import { EventLog, MikroOrmSessionService, type Message } from 'adk-mikro-orm';
+import { MikroOrmSessionService, type AdkServices, type Message } from 'adk-mikro-orm';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { AdkModule } from './adk-module.js';
-import { appName, ask } from './agent.js';
+import { ADK_SERVICES, AdkModule } from './adk-module.js';
+import { appName, ask, type Said } from './agent.js';
 import { eventStream } from './event-stream.js';
 import config from './mikro-orm.config.js';
-import { send } from './send.js';
 
 /** Created for each request, which says whose sessions they are. */
 @Injectable({ scope: Scope.REQUEST })
 class Conversations {
   constructor(
     @Inject(REQUEST) private readonly request: IncomingMessage,
-    private readonly sessionService: MikroOrmSessionService,
-    private readonly log: EventLog,
+    @Inject(ADK_SERVICES) private readonly services: AdkServices,
   ) {}
 
-  ask(sessionId: string, text: string): Promise<Message[]> {
-    return ask(this.sessionService, this.key(sessionId), text);
+  ask(sessionId: string, said: Said): Promise<Message[]> {
+    return ask(this.services, this.key(sessionId), said);
   }
 
-  events(sessionId: string, lastEventId?: string): Response {
-    return eventStream(this.log, this.key(sessionId), lastEventId);
+  events(response: ServerResponse): void {
+    eventStream(this.services.log, (sessionId) => this.key(sessionId)).listener(this.request, response);
   }
 
   private key(sessionId: string) {
@@ -52,13 +37,13 @@ class SessionsController {
 
   @Post(':id/messages')
   @HttpCode(200)
-  ask(@Param('id') id: string, @Body('text') text: string): Promise<Message[]> {
-    return this.conversations.ask(id, text);
+  ask(@Param('id') id: string, @Body() said: Said): Promise<Message[]> {
+    return this.conversations.ask(id, said);
   }
 
   @Get(':id/events')
-  events(@Param('id') id: string, @Headers('last-event-id') last: string | undefined, @Res() response: ServerResponse) {
-    return send(this.conversations.events(id, last), response);
+  events(@Res() response: ServerResponse) {
+    this.conversations.events(response);
   }
 }
 

@@ -26,6 +26,9 @@ export default defineConfig({
   themeConfig: {
     nav: [
       { text: 'Recipes', link: '/recipes' },
+      { text: 'Memory', link: '/memory' },
+      { text: 'Operations', link: '/operations' },
+      { text: 'Studio', link: '/studio' },
       { text: 'Contract', link: '/contract' },
       { text: 'Reference', link: '/reference/' },
       { text: 'Changes', link: '/CHANGELOG' },
@@ -44,6 +47,16 @@ export default defineConfig({
       },
     ],
     outline: [2, 3],
-    search: { provider: 'local' },
+    search: {
+      provider: 'local',
+      options: {
+        miniSearch: {
+          searchOptions: {
+            // Guides come before the pages of the reference and of sources, which have each word more often.
+            boostDocument: (page: string) => (/\/(reference|source)\//.test(page) ? 0.1 : 1),
+          },
+        },
+      },
+    },
   },
 });

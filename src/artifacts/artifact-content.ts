@@ -184,7 +184,7 @@ const MOST_IN_PART = Math.floor(constants.MAX_STRING_LENGTH / 4) * 3;
 /** @throws ArtifactTooLargeError if the base64 text would be longer than JavaScript allows: it was saved from a stream. */
 export function refuseLong({ content }: ArtifactInfo): void {
   if (content?.of === 'inlineData' && content.size > MOST_IN_PART)
-    throw new ArtifactTooLargeError(content.size, `the ${MOST_IN_PART} that a Part can have. Use read()`);
+    throw new ArtifactTooLargeError(content.size, `the ${MOST_IN_PART} that a Part can have. Use openArtifact`);
 }
 
 const tooLarge = (bytes: number | string, maxBytes: number): ArtifactTooLargeError =>

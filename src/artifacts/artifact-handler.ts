@@ -1,8 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
 import { fileResponse } from '../http/file-response.js';
 import { handlerOf, refusal } from '../http/handler.js';
+import { NOTHING_TO_SHOW } from '../http/listener.js';
 import { aFunction, object } from '../model/arguments.js';
-import { InvalidArgumentError, InvalidKeyError } from '../model/errors.js';
+import { ArtifactTooLargeError, InvalidArgumentError, InvalidKeyError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import type { ArtifactAddress, MikroOrmArtifactService } from './artifact-service.js';
 
@@ -12,15 +14,26 @@ export interface ArtifactHandlerOptions {
     request: Request,
     artifact: Omit<ArtifactAddress, 'version'> & { version?: number },
   ) => boolean | Promise<boolean>;
+  /**
+   * Whether the sender of a `PUT` may save its body as a new version of the file. Called before any of the body is read. Only `true`
+   * allows it; without this option nobody may.
+   */
+  authorizeUpload?: (request: Request, artifact: Omit<ArtifactAddress, 'version'>) => boolean | Promise<boolean>;
   /** Gets errors that are answered with 500 or 503, and those that end a response that has begun. */
   onError?: (error: unknown) => void;
 }
 
-const checkOptions = object<ArtifactHandlerOptions>({ authorize: aFunction, onError: aFunction }, 'authorize');
+const checkOptions = object<ArtifactHandlerOptions>(
+  { authorize: aFunction, authorizeUpload: aFunction, onError: aFunction },
+  'authorize',
+);
 
 /**
  * Serves artifacts by HTTP, a part at a time, with ranges and an ETag. Browsers display images and download everything else; nothing
  * in a file is executed. The query of a request has `appName`, `userId`, `sessionId`, `filename` and optionally `version`.
+ *
+ * With `authorizeUpload` a `PUT` saves its body, of the type of its header `Content-Type`, and is answered with 201 and the new
+ * version as JSON, `{ "version": 0 }`; with 413 if it is larger than `maxBytes` of the service, and 415 without a type.
  *
  * ```ts
  * app.use('/files', createArtifactHandler(artifactService, { authorize }).listener);
@@ -37,22 +50,45 @@ export function createArtifactHandler(
   /** Answers a request of `http.createServer` or Express. */
   listener(this: void, request: IncomingMessage, response: ServerResponse): void;
 } {
-  const { authorize, onError } = checkOptions(options, 'The options of createArtifactHandler');
+  const { authorize, authorizeUpload, onError } = checkOptions(options, 'The options of createArtifactHandler');
   const report = (error: unknown) => callHost(onError, error);
   const answer = async (request: Request): Promise<Response> => {
-    if (request.method !== 'GET' && request.method !== 'HEAD') return refusal(405, { allow: 'GET, HEAD' });
+    const isUpload = authorizeUpload !== undefined && request.method === 'PUT';
+    if (!isUpload && request.method !== 'GET' && request.method !== 'HEAD')
+      return refusal(405, { allow: authorizeUpload ? 'GET, HEAD, PUT' : 'GET, HEAD' });
     const artifact = artifactOf(new URL(request.url).searchParams);
     if (!artifact) return refusal(404);
+    if (isUpload) {
+      const { version, ...names } = artifact;
+      if (version !== undefined) return refusal(400);
+      const mayUpload: unknown = await authorizeUpload(request, { ...names });
+      return mayUpload === true ? save(request, names) : refusal(403);
+    }
     const isAllowed: unknown = await authorize(request, { ...artifact });
     if (isAllowed !== true) return refusal(403);
     const content = await artifacts.openArtifact(artifact);
     return content ? fileResponse(request, content, artifact.filename, report) : refusal(404);
   };
+  const save = async (request: Request, names: Omit<ArtifactAddress, 'version'>): Promise<Response> => {
+    const mimeType = request.headers.get('content-type');
+    if (!mimeType) return refusal(415);
+    try {
+      const content = request.body ?? Readable.from([]);
+      const version = await artifacts.saveArtifactStream({ ...names, mimeType, content });
+      return Response.json({ version }, { status: 201, headers: NOTHING_TO_SHOW });
+    } catch (error) {
+      // The sender has left.
+      if (request.signal.aborted) return refusal(400);
+      throw error;
+    }
+  };
   return handlerOf(answer, statusOf, report);
 }
 
-const statusOf = (error: unknown) =>
-  error instanceof InvalidKeyError || error instanceof InvalidArgumentError ? 404 : undefined;
+function statusOf(error: unknown): number | undefined {
+  if (error instanceof ArtifactTooLargeError) return 413;
+  return error instanceof InvalidKeyError || error instanceof InvalidArgumentError ? 404 : undefined;
+}
 
 function artifactOf(query: URLSearchParams): Parameters<ArtifactHandlerOptions['authorize']>[1] | undefined {
   const [appName, userId, sessionId, filename] = ['appName', 'userId', 'sessionId', 'filename'].map((name) =>

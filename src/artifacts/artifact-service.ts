@@ -53,7 +53,7 @@ import {
   versionNumbers,
   type OpenedVersion,
 } from './artifact-store.js';
-import { Damaged, type ArtifactKey, type StoredVersion } from './stored-version.js';
+import { Damaged, whole, type ArtifactKey, type StoredVersion } from './stored-version.js';
 
 /** One version of an artifact. */
 export interface ArtifactAddress extends SessionKey {
@@ -234,11 +234,9 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   async saveArtifact(request: SaveArtifactRequest): Promise<number> {
     const { artifact, customMetadata, ...names } = checkRequest.saveArtifact(request, 'The request of saveArtifact');
     const key = keyOf(names);
-    const { maxBytes = MAX_BYTES } = this.#options;
     // Before the first await: later changes by the caller must not reach the database.
-    const given = newVersion({ artifact, customMetadata }, { maxBytes, isEncoded: !this.#database.codec.isNone });
-    const context = { operation: 'saveArtifact', key: sessionOf(key) };
-    return this.#database.call(context, () => once(this.#database, (sql) => saveVersion(sql, key, given)));
+    const given = newVersion({ artifact, customMetadata }, this.#storage);
+    return this.#write('saveArtifact', key, (sql) => saveVersion(sql, key, given));
   }
 
   /**
@@ -256,14 +254,17 @@ export class MikroOrmArtifactService implements BaseArtifactService {
       'The request of saveArtifactStream',
     );
     const key = keyOf(names);
-    const { maxBytes = MAX_BYTES } = this.#options;
     // Before anything is read from the stream.
     this.#database.refuseTransaction();
-    const isEncoded = !this.#database.codec.isNone;
     // Outside of the call: the stream may itself come from calls of this service, which must not wait for this one.
-    const given = await versionOfStream(content, { mimeType, customMetadata }, { maxBytes, isEncoded });
-    const context = { operation: 'saveArtifactStream', key: sessionOf(key) };
-    return this.#database.call(context, () => once(this.#database, (sql) => saveVersion(sql, key, given)));
+    const given = await versionOfStream(content, { mimeType, customMetadata }, this.#storage);
+    return this.#write('saveArtifactStream', key, (sql) => saveVersion(sql, key, given));
+  }
+
+  /** How contents are stored. */
+  get #storage(): { maxBytes: number; isEncoded: boolean } {
+    const { maxBytes = MAX_BYTES } = this.#options;
+    return { maxBytes, isEncoded: !this.#database.codec.isNone };
   }
 
   /**
@@ -274,13 +275,11 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    * @throws DamagedArtifactError if the version cannot be read as it was saved.
    */
   async loadArtifact(request: LoadArtifactRequest): Promise<SaveArtifactRequest['artifact'] | undefined> {
-    const { version, ...names } = checkRequest.version(request, 'The request of loadArtifact');
-    const key = keyToRead(names);
-    if (!key) return undefined;
-    const found = await this.#database.call({ operation: 'loadArtifact', key: sessionOf(key) }, () =>
-      this.#database.run((sql) => readContent(sql, key, version ?? undefined, { refuse: refuseLong })),
+    const { names, version } = versionIn(request, 'loadArtifact');
+    const found = await this.#readOf('loadArtifact', names, (sql, key) =>
+      readContent(sql, key, version, { refuse: refuseLong }),
     );
-    return found && partOf(whole(names, found.version, found.content));
+    return found && partOf(whole(names.filename, found.version, found.content));
   }
 
   /** @returns the names of the session's artifacts and, with `user:`, the user's, each ordered by their bytes. No content is read. */
@@ -293,15 +292,13 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   /** Deletes all versions of an artifact. Does nothing if there is no such artifact. */
   async deleteArtifact(request: DeleteArtifactRequest): Promise<void> {
     const key = keyOf(checkRequest.file(request, 'The request of deleteArtifact'));
-    const context = { operation: 'deleteArtifact', key: sessionOf(key) };
-    await this.#database.call(context, () => once(this.#database, (sql) => deleteArtifact(sql, key)));
+    await this.#write('deleteArtifact', key, (sql) => deleteArtifact(sql, key));
   }
 
   /** @returns the numbers of the versions, in order. */
   async listVersions(request: ListVersionsRequest): Promise<number[]> {
-    const key = keyToRead(checkRequest.file(request, 'The request of listVersions'));
-    if (!key) return [];
-    return this.#read('listVersions', key, (sql) => versionNumbers(sql, key));
+    const names = checkRequest.file(request, 'The request of listVersions');
+    return (await this.#readOf('listVersions', names, versionNumbers)) ?? [];
   }
 
   /**
@@ -310,9 +307,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    */
   async listArtifactVersions(request: ListVersionsRequest): Promise<StoredArtifactVersion[]> {
     const names = checkRequest.file(request, 'The request of listArtifactVersions');
-    const key = keyToRead(names);
-    if (!key) return [];
-    const found = await this.#read('listArtifactVersions', key, (sql) => allVersions(sql, key));
+    const found = (await this.#readOf('listArtifactVersions', names, allVersions)) ?? [];
     return Promise.all(found.map((version) => this.#shown(names, version)));
   }
 
@@ -321,10 +316,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    * @throws DamagedArtifactError if the metadata cannot be read.
    */
   async getArtifactVersion(request: LoadArtifactRequest): Promise<StoredArtifactVersion | undefined> {
-    const { version, ...names } = checkRequest.version(request, 'The request of getArtifactVersion');
-    const key = keyToRead(names);
-    if (!key) return undefined;
-    const found = await this.#read('getArtifactVersion', key, (sql) => findVersion(sql, key, version ?? undefined));
+    const { names, version } = versionIn(request, 'getArtifactVersion');
+    const found = await this.#readOf('getArtifactVersion', names, (sql, key) => findVersion(sql, key, version));
     return found && this.#shown(names, found);
   }
 
@@ -335,18 +328,16 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    * @throws DamagedArtifactError if its metadata cannot be read.
    */
   async openArtifact(request: LoadArtifactRequest): Promise<ArtifactContent | undefined> {
-    const { version, ...names } = checkRequest.version(request, 'The request of openArtifact');
-    const key = keyToRead(names);
-    if (!key) return undefined;
-    const opened = await this.#read('openArtifact', key, (sql) => openVersion(sql, key, version ?? undefined));
+    const { names, version } = versionIn(request, 'openArtifact');
+    const opened = await this.#readOf('openArtifact', names, (sql, key) => openVersion(sql, key, version));
     if (!opened) return undefined;
-    const info = whole(names, opened.version, opened.info);
+    const info = whole(names.filename, opened.version, opened.info);
     if (!info.content) return undefined;
     const about = await this.#shown(names, opened);
     const { size, sha256, json, of } = info.content;
     // The stored bytes are JSON of a text, and not the file.
     const only = json ? await this.#fileOf(names, opened.version, of) : opened.only;
-    const source = { names, key, opened: { ...opened, only }, size, sha256 };
+    const source = { names, opened: { ...opened, only }, size, sha256 };
     const bytes: ArtifactContent['bytes'] = (range = {}) => {
       const { start = 0, end = size } = checkRequest.range(range, 'The range of bytes');
       return this.#bytes(source, start, end);
@@ -359,9 +350,9 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     return fileOf({ of, text: (of === 'text' ? text : inlineData?.data) ?? '' });
   }
 
-  async *#bytes({ names, key, opened: found, size, sha256 }: Source, start: number, end: number) {
+  async *#bytes({ names, opened: found, size, sha256 }: Source, start: number, end: number) {
     let opened = found;
-    const read = (part: number) => this.#read('openArtifact', key, (sql) => readPart(sql, key, opened, part));
+    const read = (part: number) => this.#readOf('openArtifact', names, (sql, key) => readPart(sql, key, opened, part));
     const damaged = (what: string) => new DamagedArtifactError(names.filename, opened.version, what);
     const upTo = Math.min(end, size);
     const hash = start === 0 && upTo === size ? createHash('sha256') : undefined;
@@ -371,7 +362,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
       let bytes = opened.only ?? (await read(part));
       if (bytes?.length !== expected) {
         // Somebody may have encoded it since it was opened.
-        const again = await this.#read('openArtifact', key, (sql) => openVersion(sql, key, opened.version));
+        const again = await this.#readOf('openArtifact', names, (sql, key) => openVersion(sql, key, opened.version));
         if (again?.createTime === opened.createTime) {
           opened = again;
           bytes = await read(part);
@@ -409,25 +400,43 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     names: DeleteArtifactRequest,
     { version, info, createTime }: StoredVersion,
   ): Promise<StoredArtifactVersion> {
-    const about = aboutOf(whole(names, version, info));
+    const about = aboutOf(whole(names.filename, version, info));
     const address = { ...names, version };
     const canonicalUri = (await this.#options.canonicalUri?.({ ...address })) ?? uriOf(address);
     return { version, canonicalUri, ...about, createTime };
   }
 
+  /**
+   * Reads what an artifact has. A model may ask for any filename, and an error would end its run.
+   *
+   * @returns undefined for a filename that no artifact can have.
+   * @throws InvalidKeyError for an app, a user or a session that cannot exist.
+   */
+  async #readOf<T>(
+    operation: string,
+    names: DeleteArtifactRequest,
+    work: (sql: Sql, key: ArtifactKey) => Promise<T>,
+  ): Promise<T | undefined> {
+    checkedSessionKey(names);
+    const key = keyIfPossible(names);
+    return key && this.#read(operation, key, (sql) => work(sql, key));
+  }
+
   #read<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#database.call({ operation, key: sessionOf(key) }, () => this.#database.run(work));
   }
+
+  #write<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#database.call({ operation, key: sessionOf(key) }, () => once(this.#database, work));
+  }
 }
 
-/**
- * Checks the names of a call that reads. A model may ask for any filename, and an error would end its run.
- *
- * @returns undefined for a filename that no artifact can have.
- * @throws InvalidKeyError for an app, a user or a session that cannot exist.
- */
-function keyToRead(names: DeleteArtifactRequest): ArtifactKey | undefined {
-  checkedSessionKey(names);
+function versionIn(request: LoadArtifactRequest, operation: string) {
+  const { version, ...names } = checkRequest.version(request, `The request of ${operation}`);
+  return { names, version: version ?? undefined };
+}
+
+function keyIfPossible(names: DeleteArtifactRequest): ArtifactKey | undefined {
   try {
     return keyOf(names);
   } catch (error) {
@@ -446,12 +455,6 @@ function keyOf({ filename, ...given }: DeleteArtifactRequest): ArtifactKey {
 
 const sessionOf = ({ appName, userId, sessionId }: SessionKey): SessionKey => ({ appName, userId, sessionId });
 
-/** @throws DamagedArtifactError if it could not be read. */
-function whole<T>({ filename }: DeleteArtifactRequest, version: number, found: T | Damaged): T {
-  if (found instanceof Damaged) throw new DamagedArtifactError(filename, version, found.what);
-  return found;
-}
-
 /** Callers may pass the whole item of a page: only its names are used. @throws InvalidKeyError. */
 function lastOf({ sessionId, filename }: NonNullable<FindArtifactsRequest['after']>) {
   const last = checkRequest.after({ filename, ...(sessionId !== undefined && { sessionId }) }, 'after');
@@ -463,7 +466,6 @@ function lastOf({ sessionId, filename }: NonNullable<FindArtifactsRequest['after
 /** A version that `openArtifact` has opened. */
 interface Source {
   names: DeleteArtifactRequest;
-  key: ArtifactKey;
   opened: OpenedVersion;
   size: number;
   sha256: string;

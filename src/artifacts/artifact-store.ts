@@ -4,8 +4,11 @@ import { keysetAfter, ownedAfter } from '../database/sql/keyset.js';
 import {
   ARTIFACT_COLUMNS,
   ARTIFACT_WHERE as where,
+  allOf,
+  ifGiven,
   isSameSession,
   perTables,
+  sessionKeyOf,
   sessionValues,
   bytesOf,
   numberOf,
@@ -17,12 +20,10 @@ import { isWhole, type ArtifactInfo, type NewVersion } from './artifact-content.
 import {
   CHANGED,
   Damaged,
-  artifactKeyOf,
   decodedContent,
   encodedVersion,
   storedVersion,
   type ArtifactKey,
-  type ArtifactKeyRow,
   type Content,
   type EncodedVersion,
   type StoredVersion,
@@ -60,8 +61,7 @@ export const valuesOf = (key: ArtifactKey): string[] => [...sessionValues(key), 
 
 /** Saves a version under the lock of the artifact's row, which numbers it. Needs a transaction. @returns the version's number. */
 export async function saveVersion(sql: Sql, key: ArtifactKey, content: NewVersion): Promise<number> {
-  const { operations, sql: pieces } = sql.dialect;
-  const version = await operations.nextVersion(sql, sql.tables.artifacts, valuesOf(key), pieces.now);
+  const version = await sql.dialect.operations.nextVersion(sql, valuesOf(key));
   await insertVersion(sql, { ...key, version }, encodedVersion(sql.texts, { ...key, version }, content));
   return version;
 }
@@ -117,7 +117,7 @@ export async function readContent(
 }
 
 /** All parts of a version, as they are stored. */
-export async function partsOf(sql: Sql, key: ArtifactKey, { data, version }: VersionRow): Promise<Buffer[]> {
+async function partsOf(sql: Sql, key: ArtifactKey, { data, version }: VersionRow): Promise<Buffer[]> {
   if (data !== null) return [bytesOf(data)];
   const rows = await sql.all<{ data: unknown }>(statements(sql).parts, [...valuesOf(key), version]);
   return rows.map((row) => bytesOf(row.data));
@@ -133,11 +133,12 @@ export async function versionPage(
   const columns = ['user_id', 'session_id', 'filename', 'version'];
   const last = after && [after.userId, after.sessionId, after.filename, after.version];
   const { where, values } = ownedAfter(owner, columns, last);
-  const rows = await sql.all<ArtifactKeyRow & { version: number | string }>(statements(sql).page(where), [
-    ...values,
-    limit,
-  ]);
-  return rows.map((row) => ({ ...artifactKeyOf(row), version: numberOf(row.version) }));
+  const rows = await sql.all(statements(sql).page(where), [...values, limit]);
+  return rows.map((row) => ({
+    ...sessionKeyOf(row),
+    filename: textOf(row['filename']),
+    version: numberOf(row['version']),
+  }));
 }
 
 /**
@@ -187,11 +188,13 @@ export async function listArtifacts(
   limit: number,
 ): Promise<ListedVersion[]> {
   const keyset = after && keysetAfter(['a.session_id', 'a.filename'], [after.sessionId, after.filename]);
-  const ofSession = sessionId === undefined ? '' : ` and a.session_id in ('', ?)`;
-  const rows = await sql.all<VersionRow & { session_id: string; filename: string }>(
-    statements(sql).list(`${ofSession}${keyset ? ` and ${keyset.where}` : ''}`),
-    [appName, userId, ...(sessionId === undefined ? [] : [sessionId]), ...(keyset?.values ?? []), limit],
+  const { where, values } = allOf(
+    ['a.app_name = ? and a.user_id = ?', appName, userId],
+    ifGiven(`a.session_id in ('', ?)`, sessionId),
+    keyset && [keyset.where, ...keyset.values],
   );
+  const text = statements(sql).list(where);
+  const rows = await sql.all<VersionRow & { session_id: string; filename: string }>(text, [...values, limit]);
   return mapTexts(rows, (row) => {
     const names = { sessionId: textOf(row.session_id), filename: textOf(row.filename) };
     return { ...names, ...storedVersion(sql.texts, { appName, userId, ...names }, row) };
@@ -263,11 +266,11 @@ const statements = perTables(({ dialect, tables: { artifacts, artifactVersions, 
     parts: `select ${select.bytes} as data ${ofParts} order by part`,
     part: `select ${select.bytes} as data,
       (select create_time from ${artifactVersions} where ${where} and version = ?) as create_time ${ofParts} and part = ?`,
-    list: (more: string) => `select a.session_id as session_id, a.filename as filename, v.version as version,
+    list: (where: string) => `select a.session_id as session_id, a.filename as filename, v.version as version,
       ${select.info.replace('info', 'v.info')} as info, v.create_time as create_time
       from ${artifacts} as a join ${artifactVersions} as v on ${isSameSession('v', 'a')}
         and v.filename = a.filename and v.version = a.last_version
-      where a.app_name = ? and a.user_id = ?${more} order by a.session_id, a.filename limit ?`,
+      where ${where} order by a.session_id, a.filename limit ?`,
     page: (where: string) => `select ${ARTIFACT_COLUMNS}, version from ${artifactVersions}
       where ${where} order by user_id, session_id, filename, version limit ?`,
     names: `select session_id, filename from ${artifacts} where app_name = ? and user_id = ? and session_id in (?, '')

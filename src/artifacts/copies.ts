@@ -1,6 +1,6 @@
+import { afterPrefix } from '../database/sql/keyset.js';
 import type { Event } from '@google/adk';
 import type { Sql } from '../database/dialects/dialect.js';
-import { afterPrefix } from '../database/statements/logged-events.js';
 import {
   ARTIFACT_COLUMNS,
   ARTIFACT_WHERE as where,
@@ -11,13 +11,12 @@ import {
   sessionValues,
   textOf,
 } from '../database/sql/tables.js';
-import { DamagedArtifactError } from '../model/errors.js';
 import { isRecord } from '../model/json.js';
 import { isKey, type SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';
 import { isOfUser } from '../model/artifact-name.js';
 import { insertVersion, isVersion, readContent, valuesOf } from './artifact-store.js';
-import { Damaged, encodedVersion, withEncoding, type ArtifactKey } from './stored-version.js';
+import { encodedVersion, whole, withEncoding, type ArtifactKey } from './stored-version.js';
 
 /** Versions by the names of their artifacts. */
 type NamedVersions = ReadonlyMap<string, ReadonlySet<number>>;
@@ -105,8 +104,8 @@ async function recodeVersions(
   for (const version of versions.toSorted((a, b) => b - a)) {
     const found = await readContent(sql, from, version);
     if (!found) continue;
-    const { content, createTime } = found;
-    if (content instanceof Damaged) throw new DamagedArtifactError(from.filename, version, content.what);
+    const content = whole(from.filename, version, found.content);
+    const { createTime } = found;
     // The first one is the newest.
     if (isNew)
       await sql.run(`${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?)`, [

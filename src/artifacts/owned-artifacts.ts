@@ -8,15 +8,24 @@ import {
   type Owner,
   type Reading,
   type Recoded,
-} from '../database/statements/owned-rows.js';
+  type Sum,
+} from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
+import { nameOfUsers } from '../model/artifact-name.js';
 import { encodingOf, encodingOfBytes } from '../model/stored-texts.js';
 import { decode } from '../model/json.js';
 import { pagesOf } from '../model/pages.js';
 import type { ArtifactPartRecord, ArtifactRecord } from '../model/records.js';
 import { inRow, readContent, valuesOf, versionPage } from './artifact-store.js';
-import { Damaged, encodedVersion, withEncoding, type EncodedVersion, type VersionKey } from './stored-version.js';
-import { transferredVersion } from './transferred-versions.js';
+import {
+  Damaged,
+  encodedVersion,
+  whole,
+  withEncoding,
+  type EncodedVersion,
+  type VersionKey,
+} from './stored-version.js';
+import { VersionWriter } from './version-writer.js';
 
 const rows = ownedTable({
   table: ({ tables }) => tables.artifacts,
@@ -47,9 +56,17 @@ export const ownedArtifacts: OwnedRows = {
   name: 'artifacts',
   isCounted: true,
   nextApp: (sql, after) => nextApp(sql, after, 'artifacts'),
+  // No database reads the contents for this.
+  sums: ({ tables }) => ({
+    artifacts: [['count(*)', tables.artifacts]],
+    artifactBytes: [tables.artifactVersions, tables.artifactParts].map((table): Sum => [
+      'coalesce(sum(length(data)), 0)',
+      table,
+    ]),
+  }),
   rows,
   texts: [texts],
-  records: { read: artifactRecords },
+  records: { read: artifactRecords, writer: (run) => new VersionWriter(run) },
 };
 
 /** How many versions one query reads. */
@@ -63,11 +80,14 @@ async function* artifactRecords(
   const versions = (after?: VersionKey) => run((sql) => versionPage(sql, { appName, userId }, after, PAGE));
   for await (const page of pagesOf(PAGE, versions)) {
     for (const key of page) {
-      const found = await snapshot((sql) => transferredVersion(sql, key));
+      const found = await snapshot((sql) => readContent(sql, key, key.version));
       // It was deleted since the page was read.
       if (!found) continue;
-      const { parts, createTime } = found;
-      const info = decode(found.info)?.value as Record<string, unknown>;
+      const filename = key.sessionId === '' ? nameOfUsers(key.filename) : key.filename;
+      const content = whole(filename, key.version, found.content);
+      const { createTime } = found;
+      const { parts } = content;
+      const info = decode(withEncoding(content, false).info)?.value as Record<string, unknown>;
       yield { type: 'artifact', ...key, createTime, parts: parts.length, info };
       for (const [part, data] of parts.entries()) yield { type: 'part', ...key, part, data: data.toString('base64') };
     }

@@ -1,5 +1,6 @@
-import { sessionKeyOf, type SessionKeyRow, bytesOf, numberOf, textOf } from '../database/sql/tables.js';
+import { bytesOf, numberOf, textOf } from '../database/sql/tables.js';
 import { ofArtifact } from '../model/codec.js';
+import { DamagedArtifactError } from '../model/errors.js';
 import { Undecodable, type StoredTexts } from '../model/stored-texts.js';
 import { decode, isRecord } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
@@ -9,16 +10,6 @@ import type { ArtifactInfo, NewVersion } from './artifact-content.js';
 export interface ArtifactKey extends SessionKey {
   filename: string;
 }
-
-/** The row of an artifact's key. */
-export interface ArtifactKeyRow extends SessionKeyRow {
-  filename: string;
-}
-
-export const artifactKeyOf = (row: ArtifactKeyRow): ArtifactKey => ({
-  ...sessionKeyOf(row),
-  filename: textOf(row.filename),
-});
 
 /** One version of an artifact. */
 export interface VersionKey extends ArtifactKey {
@@ -40,6 +31,12 @@ export class Damaged {
 }
 
 export const CHANGED = new Damaged('a part of its content is missing, or was changed');
+
+/** @param filename ADK's name of the artifact. @throws DamagedArtifactError if it could not be read. */
+export function whole<T>(filename: string, version: number, found: T | Damaged): T {
+  if (found instanceof Damaged) throw new DamagedArtifactError(filename, version, found.what);
+  return found;
+}
 
 /** A version with its content, decoded. */
 export interface Content {
@@ -72,7 +69,7 @@ export function storedVersion(
   const version = numberOf(row.version);
   const of = () => ofArtifact({ ...key, origin: '' }, version, 'info');
   const text = textOf(row.info);
-  const info = isLenient ? texts.decodeLeniently(text, of()) : texts.decode(text, of);
+  const info = texts.decode(text, of, isLenient);
   return { version, info: infoOf(info), createTime: numberOf(row.create_time) };
 }
 

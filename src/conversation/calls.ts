@@ -26,6 +26,8 @@ export interface LongRunningCall extends Place, Question {
   answeredFrom?: number;
   /** Whether the user has closed it, and the agent has not continued since. */
   awaitsRun?: boolean;
+  /** The invocation of the newest event before it was closed: a run that continues without the answer. */
+  during?: string;
   /** Whether the next result of the call that it is about belongs to it. */
   awaitsResult?: boolean;
   /** Whether the tool is a workflow, so that its own result closes the call. */
@@ -125,7 +127,7 @@ export class Calls {
       for (const place of row.later ?? [])
         places.set(`${place.seq} ${place.number}`, { ...UNNAMED, ...place, id: watchedBy(row) });
     }
-    for (const call of [...places.values()].sort((a, b) => a.seq - b.seq || a.number - b.number)) this.#keep(call);
+    for (const call of [...places.values()].sort(byPlace)) this.#keep(call);
     this.#settle();
   }
 
@@ -142,19 +144,19 @@ export class Calls {
   /** The calls that no response has closed, in their order. */
   get open(): Call[] {
     const open = [...this.#byId.values()].flat().filter(isOpen);
-    return open.sort((a, b) => a.seq - b.seq || a.number - b.number);
+    return open.sort(byPlace);
   }
 
   get rows(): LongRunningCall[] {
     return this.#longRunning.map((call) => {
-      const { openUntil, answeredFrom, awaitsRun, takes, about, awaitsResult, isNode, run } = call;
+      const { openUntil, answeredFrom, awaitsRun, during, takes, about, awaitsResult, isNode, run } = call;
       const { seq, number, id, name, timestamp, branch } = call;
       const later = isUnsettled(call) ? this.#openOrdinary(watchedBy(call)).filter((each) => each.seq > seq) : [];
       const places = later.length > 0 ? later.map(placeOf) : undefined;
       // Always in this order, so that rows that are the same have the same text.
       return given({
-        ...{ openUntil, answeredFrom, awaitsRun, seq, number, id, name, timestamp, branch, takes, about, awaitsResult },
-        isNode,
+        ...{ openUntil, answeredFrom, awaitsRun, during, seq, number, id, name, timestamp, branch, takes, about },
+        ...{ awaitsResult, isNode },
         ...{
           run:
             run &&
@@ -197,20 +199,31 @@ export class Calls {
 
   /** @returns the open call with this id that a tool runs for, in the branch of its run. */
   running(id: string, run: Pick<LooseEvent, 'branch'>): Call | undefined {
-    return newest((this.#byId.get(id) ?? []).filter(isOpen), run);
+    const ordinary = this.#openOrdinary(id);
+    const waiting = this.#waiting(id);
+    return newest(waiting.length > 0 ? [...ordinary, ...waiting].sort(byPlace) : ordinary, run);
   }
 
   /** Notes which calls the user has closed, or that the agent continues. */
   #awaitRun(event: Event): void {
+    const invocation = textOf(event.invocationId);
+    const goesOn = (call: Call) => {
+      if (invocation && invocation === call.during) return true;
+      delete call.awaitsRun;
+      delete call.during;
+      return false;
+    };
     if (event.author === 'user')
       for (const call of this.#closed) {
         if (!call.isLongRunning) continue;
         if (!call.awaitsRun) this.#unrun.push(call);
         call.awaitsRun = true;
         call.answer = event;
+        if (invocation === call.during) delete call.during;
       }
-    else if (isContinuation(event)) for (const call of this.#unrun.splice(0)) delete call.awaitsRun;
+    else if (isContinuation(event)) this.#unrun = this.#unrun.filter(goesOn);
     this.#closed = [];
+    if (invocation) for (const call of this.#unsettled) if (isOpen(call)) call.during = invocation;
   }
 
   /** Follows the runs of workflows, as ADK's `eventsForCurrentRun` does. */
@@ -244,10 +257,7 @@ export class Calls {
   #answer(seq: number, event: LooseEvent, answer: Record<string, unknown>, effects: Effects): Call | undefined {
     const id = textOf(answer['id']);
     if (!id) return undefined;
-    const waiting = newest(
-      this.#unsettled.filter((call) => call.id === id && isOpen(call)),
-      event,
-    );
+    const waiting = newest(this.#waiting(id), event);
     if (waiting) {
       waiting.answeredFrom ??= seq;
       if (!isAbortEvent(event) && !isTaken(waiting.takes, answer, waiting.args)) return waiting;
@@ -270,10 +280,8 @@ export class Calls {
     const id = textOf(result['id']);
     if (!id) return undefined;
     const open = this.#openOrdinary(id);
-    const watching = newest(
-      this.#unsettled.filter((call) => watchedBy(call) === id && !(isCredential(call) && isOpen(call))),
-      event,
-    );
+    const watches = (call: Call) => watchedBy(call) === id && !(isCredential(call) && isOpen(call));
+    const watching = newest(this.#unsettled, event, watches);
     const since = watching ? open.filter((call) => call.seq > watching.seq) : open;
     const call = newest(since, event);
     if (call) return this.#close(seq, call, result);
@@ -324,6 +332,7 @@ export class Calls {
       ...call,
       ...question,
       ...(about && { awaitsResult: true }),
+      ...(textOf(invocationId) && { during: String(invocationId) }),
       ...(isOfNode && { run: { id: textOf(invocationId) ?? '', ...(isTool && { isTool }) } }),
       ...(asked && { asked }),
     };
@@ -383,6 +392,10 @@ export class Calls {
     this.#closed.push(call);
   }
 
+  #waiting(id: string): readonly Call[] {
+    return this.#unsettled.filter((call) => call.id === id && isOpen(call));
+  }
+
   #openOrdinary(id: string): readonly Call[] {
     return (id && this.#ordinary.get(id)) || [];
   }
@@ -392,11 +405,20 @@ export class Calls {
   }
 }
 
+/** Whether an event only sets state, or keeps the result of a tool. */
+export const isAside = (event: LooseEvent): boolean => {
+  const { stateDelta, artifactDelta } = recordOf(event.actions);
+  const sets = [stateDelta, artifactDelta].some((delta) => Object.keys(recordOf(delta)).length > 0);
+  const says = partsOf(event).length > 0 || !!event.errorCode || event.output !== undefined;
+  return !says && (sets || toolResultOf(event) !== undefined);
+};
+
 /** Whether an event of an agent is more than results of tools, which no model has seen yet. */
 export const isContinuation = (event: LooseEvent): boolean => {
   const parts = partsOf(event);
   const { skipSummarization } = recordOf(event.actions);
-  return parts.length === 0 || !!skipSummarization || parts.some(({ functionResponse }) => !isRecord(functionResponse));
+  if (parts.length === 0) return !isAside(event);
+  return !!skipSummarization || parts.some(({ functionResponse }) => !isRecord(functionResponse));
 };
 
 /** @returns the calls that an event makes, in the order of their numbers. */
@@ -419,6 +441,8 @@ const isUnsettled = ({ openUntil, run, awaitsResult }: LongRunningCall): boolean
 
 /** @returns the id of the call whose result concerns this one. */
 const watchedBy = ({ id, about, takes }: LongRunningCall): string => about ?? (takes ? '' : id);
+
+const byPlace = (a: Place, b: Place): number => a.seq - b.seq || a.number - b.number;
 
 const placeOf = ({ seq, number, branch }: Place): Place => ({ seq, number, ...(branch && { branch }) });
 

@@ -82,7 +82,7 @@ export interface EventPage {
  * @returns the messages, in the order of the events.
  */
 export function toMessages(source: readonly Event[] | EventPage): Message[] {
-  const { events, isCut } = 'lastSeq' in source ? eventsOf(source) : { events: source, isCut: false };
+  const { events, isCut } = 'lastSeq' in source ? inOrder(source) : { events: source, isCut: false };
   const messages: Message[] = [];
   const shown = new Map<Call, MessageToolCall>();
   const calls = new Calls();
@@ -109,14 +109,14 @@ export function toMessages(source: readonly Event[] | EventPage): Message[] {
   return messages;
 }
 
-function eventsOf({ events, lastSeq }: EventPage) {
+function inOrder({ events, lastSeq }: EventPage) {
   const sorted = events.toSorted((a, b) => a.seq - b.seq);
   const last = sorted.at(-1);
   return { events: sorted.map(({ event }) => event), isCut: last !== undefined && last.seq < lastSeq };
 }
 
 function toMessage(event: Event): Message {
-  const { author, errorMessage, errorCode, inputTranscription, outputTranscription }: Loose = event;
+  const { author, errorMessage, errorCode, inputTranscription, outputTranscription }: LooseEvent = event;
   const role = author === 'user' ? 'user' : 'agent';
   const parts = partsOf(event);
   const spoken = isRecord(inputTranscription) ? inputTranscription : outputTranscription;
@@ -137,13 +137,6 @@ function toMessage(event: Event): Message {
     ...(typeof error === 'string' && error && { error }),
     ...(isAborted && { isAborted }),
   };
-}
-
-/** An event may have been stored by any program. */
-interface Loose extends LooseEvent {
-  errorMessage?: unknown;
-  inputTranscription?: unknown;
-  outputTranscription?: unknown;
 }
 
 function isAttachment(part: Record<string, unknown>): boolean {

@@ -1,5 +1,5 @@
 import { createEvent, createEventActions, type Context, type Event, type Session } from '@google/adk';
-import { Calls, isContinuation, isOpen, type Call, type ToolCall } from './calls.js';
+import { callsIn, isAside, isContinuation, isOpen, type Call, type Calls, type ToolCall } from './calls.js';
 import { isExactlyOnce } from './tool-results.js';
 
 /** Asks the model to check first: the tool may have placed an order before the process died. */
@@ -37,7 +37,8 @@ type Interrupted = Call & { event: Event };
 function interruptedCalls(session: Session): Interrupted[] {
   return callsOf(session).open.flatMap(({ event, ...call }) => {
     // ADK stores no response while a tool waits for a confirmation. After it, ADK runs the tool only if there is no response.
-    const isAsked = call.question && isOpen(call.question);
+    // With a result it has run: after a yes in plain text, or to the question about an earlier call with its id.
+    const isAsked = call.question && isOpen(call.question) && !call.response;
     return event && call.id && !call.isLongRunning && !isAsked ? [{ ...call, event }] : [];
   });
 }
@@ -78,11 +79,7 @@ export function runningCall({
   return callsOf(session).running(functionCallId, run);
 }
 
-function callsOf({ events }: Session): Calls {
-  const calls = new Calls();
-  events.forEach((event, i) => void calls.add(i, event));
-  return calls;
-}
+const callsOf = ({ events }: Session): Calls => callsIn(events.map((event, seq) => ({ seq, event })));
 
 /**
  * Builds the events that answer the calls of `unansweredFunctionCalls`. Models refuse a conversation in which a call has no
@@ -125,7 +122,7 @@ export function responsesBeforeRun(session: Session): Event[] {
   return responsesTo(interruptedCalls(session).filter((call) => !isRun(call)));
 }
 
-const newestOfUser = ({ events }: Session) => events.findLast(({ author }) => author === 'user');
+const newestOfUser = ({ events }: Session) => events.findLast((event) => event.author === 'user' && !isAside(event));
 
 /** @returns the events of the user whose answers the agent has not continued with. */
 export function unrunAnswers(session: Session): Event[] {
@@ -138,8 +135,11 @@ export function unfinishedTurn(session: Session): Event[] {
   const answers = unrunAnswers(session);
   const newest = newestOfUser(session);
   if (answers.length > 0 || !newest) return answers;
-  const last = session.events.at(-1);
-  const isUnfinished = last === newest || (last && !isContinuation(last) && openLongRunningCalls(session).length === 0);
+  const last = session.events.findLast((event) => !isAside(event));
+  const turn = session.events.slice(session.events.indexOf(newest));
+  // ADK ends a run with a call that waits for its answer. Calls of earlier turns do not keep this one from going on.
+  const waits = () => openLongRunningCalls(session).some(({ event }) => turn.includes(event));
+  const isUnfinished = last === newest || (last && !isContinuation(last) && !waits());
   return isUnfinished && newest.content?.parts?.length ? [newest] : [];
 }
 
@@ -148,8 +148,10 @@ function responsesTo(interrupted: readonly Interrupted[]): Event[] {
     const calls = interrupted.filter((call) => call.event === event);
     const actions = createEventActions();
     for (const call of calls) {
-      Object.assign(actions.stateDelta, call.actions?.stateDelta);
-      Object.assign(actions.artifactDelta, call.actions?.artifactDelta);
+      const { stateDelta, artifactDelta, ...asked } = call.actions ?? {};
+      Object.assign(actions.stateDelta, stateDelta);
+      Object.assign(actions.artifactDelta, artifactDelta);
+      Object.assign(actions, asked);
     }
     return createEvent({
       invocationId: event.invocationId,

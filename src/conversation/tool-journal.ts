@@ -1,6 +1,9 @@
-import { BasePlugin, getFunctionCalls, type BaseTool, type Context, type Event } from '@google/adk';
+import { BasePlugin, FunctionTool, type Context, type InvocationContext } from '@google/adk';
 import { object, strings } from '../model/arguments.js';
-import { runningCall } from './recovery.js';
+import { InvalidArgumentError } from '../model/errors.js';
+import { processWide } from '../model/process-wide.js';
+import { callsOf } from './calls.js';
+import { isShared, ownCall } from './own-call.js';
 import { markExactlyOnce, toolResultEvent } from './tool-results.js';
 
 export interface ToolJournalOptions {
@@ -11,6 +14,12 @@ export interface ToolJournalOptions {
    */
   exactlyOnce?: readonly string[];
 }
+
+type OnEvent = Parameters<BasePlugin['onEventCallback']>[0];
+type AfterTool = Parameters<BasePlugin['afterToolCallback']>[0];
+
+/** How long a tool waits until its call is stored, in ms. */
+const STORED_MS = 30_000;
 
 const checkOptions = object<ToolJournalOptions>({ exactlyOnce: strings });
 
@@ -24,8 +33,9 @@ const checkOptions = object<ToolJournalOptions>({ exactlyOnce: strings });
  * ```
  *
  * It appends one event for each of these calls, with the `sessionService` of the run, and so with its lease. The event has no
- * content: no model, message or memory shows it. A call that is alone costs nothing. If an append fails, the run ends as if the
- * response could not be stored.
+ * content: no model, message or memory shows it. A call that is alone costs nothing, unless a user has confirmed it: ADK runs
+ * such calls together. If an append fails, the run ends with its error. A tool starts when its call is stored, also in a
+ * workflow; if that takes 30 s, because the reader of the run has stopped, the run ends with an InvalidArgumentError.
  *
  * Make it the first plugin: ADK does not call the plugins after one that returns another result. It stores what the tool itself
  * returned, so results that a later plugin or callback replaces come back unchanged after a crash. The runner of an `AgentTool` has no
@@ -37,26 +47,66 @@ export function toolJournal(options: ToolJournalOptions = {}): BasePlugin {
   return new ToolJournal(checkOptions(options, 'The options of toolJournal').exactlyOnce ?? []);
 }
 
-export const isToolJournal = (plugin: BasePlugin): boolean => plugin instanceof ToolJournal;
+const NAME = 'adk_mikro_orm_tool_journal';
+
+/** Without `instanceof`: it may be of another copy of this package. A Runner has one plugin of a name. */
+export const isToolJournal = ({ name }: BasePlugin): boolean => name === NAME;
+
+/**
+ * Why a result could not be stored, by the session of the run and by its signal. ADK itself takes the error for one of the model, and
+ * continues. Shared: `runTurn` may be of another copy than the journal.
+ */
+const failures = processWide('failures of tool journals', () => new WeakMap<object, unknown>());
+
+/** @returns the error that ends the run with this signal, since ADK wraps it in one without its class; undefined if none does. */
+export const journalFailure = (signal: AbortSignal): unknown => failures.get(signal);
+
+/** Ends the run. */
+function failed({ session, abortSignal }: InvocationContext, failure: unknown): unknown {
+  for (const each of [session, abortSignal ?? session]) failures.set(each, failure);
+  return failure;
+}
+
+const notStored = () =>
+  new InvalidArgumentError(
+    `A tool was not run, because its call was not stored within ${STORED_MS / 1000} s: the reader of the run has not taken its next ` +
+      'event, or has left. Read the events without waiting that long.',
+  );
 
 class ToolJournal extends BasePlugin {
   readonly #exactlyOnce: readonly string[];
   readonly #errors = new WeakMap<Context, Error>();
 
   constructor(exactlyOnce: readonly string[]) {
-    super('adk_mikro_orm_tool_journal');
+    super(NAME);
     this.#exactlyOnce = exactlyOnce;
   }
 
   /** With the call itself, since the process that recovers may have other tools. */
-  override onEventCallback({ event }: { event: Event }): Promise<undefined> {
-    const calls = getFunctionCalls(event).filter(({ name = '' }) => this.#exactlyOnce.includes(name));
-    if (calls.length > 0)
-      markExactlyOnce(
-        event,
-        calls.map(({ id = '' }) => id),
-      );
+  override onEventCallback({ invocationContext, event }: OnEvent): Promise<undefined> {
+    this.#check(invocationContext);
+    const names: readonly unknown[] = this.#exactlyOnce;
+    const calls = callsOf(event).filter(({ name }) => names.includes(name));
+    const ids = calls.map(({ id }) => id).filter((id) => typeof id === 'string');
+    if (calls.length > 0) markExactlyOnce(event, ids);
     return Promise.resolve(undefined);
+  }
+
+  override beforeModelCallback({ callbackContext }: { callbackContext: Context }): Promise<undefined> {
+    this.#check(callbackContext.invocationContext);
+    return Promise.resolve(undefined);
+  }
+
+  /** No tool does anything before its call is stored. */
+  override async beforeToolCallback({ toolContext }: { toolContext: Context }): Promise<undefined> {
+    const { invocationContext, toolConfirmation } = toolContext;
+    const { eventQueue, abortSignal } = invocationContext;
+    const event = await ownCall(toolContext, STORED_MS);
+    this.#check(invocationContext);
+    // Otherwise ADK runs a tool for a stored call, whose event need not be loaded.
+    if (event || !eventQueue || toolConfirmation) return;
+    abortSignal?.throwIfAborted();
+    throw failed(invocationContext, notStored());
   }
 
   override onToolErrorCallback({ toolContext, error }: { toolContext: Context; error: Error }): Promise<undefined> {
@@ -64,16 +114,8 @@ class ToolJournal extends BasePlugin {
     return Promise.resolve(undefined);
   }
 
-  override async afterToolCallback({
-    tool,
-    toolContext,
-    result,
-  }: {
-    tool: BaseTool;
-    toolContext: Context;
-    result: unknown;
-  }): Promise<undefined> {
-    const { actions, functionCallId = '', invocationContext } = toolContext;
+  override async afterToolCallback({ tool, toolContext, result }: AfterTool): Promise<undefined> {
+    const { actions, functionCallId = '', invocationContext, toolConfirmation } = toolContext;
     const { session, sessionService } = invocationContext;
     const error = this.#errors.get(toolContext);
     const outcome = result ?? (error ? { error: error.message } : result);
@@ -82,9 +124,21 @@ class ToolJournal extends BasePlugin {
       functionCallId in actions.requestedAuthConfigs ||
       (tool.isLongRunning && (outcome === undefined || outcome === null));
     if (isWaiting || !functionCallId || !sessionService) return;
-    const event = runningCall(toolContext)?.event;
-    // The event of the call may be missing: a workflow runs tools while it is being appended.
-    if (event && getFunctionCalls(event).length === 1) return;
-    await sessionService.appendEvent({ session, event: toolResultEvent(toolContext, outcome) });
+    // Such a tool may have thrown something other than an Error. ADK does not pass that to plugins.
+    if (outcome === undefined && tool.runAsync !== FunctionTool.prototype.runAsync) return;
+    const event = await ownCall(toolContext, 0);
+    if (!event || isShared(event, functionCallId)) return;
+    // After confirmations, ADK runs calls of several events together.
+    if (callsOf(event).length === 1 && !toolConfirmation) return;
+    try {
+      await sessionService.appendEvent({ session, event: toolResultEvent(toolContext, outcome) });
+    } catch (failure) {
+      throw failed(invocationContext, failure);
+    }
+  }
+
+  /** @throws the error of an earlier append, so that nothing continues without a record. */
+  #check({ session }: InvocationContext): void {
+    if (failures.has(session)) throw failures.get(session);
   }
 }

@@ -7,7 +7,10 @@ import type { LooseEvent } from '../model/turn.js';
 const RESULT = 'adk_mikro_orm_tool_result';
 const EXACTLY_ONCE = 'adk_mikro_orm_exactly_once';
 
-type Deltas = Pick<Event['actions'], 'stateDelta' | 'artifactDelta'>;
+type Actions = Event['actions'];
+
+/** What a tool may ask of its run. The record of a result has it beside the deltas. */
+const ASKED = ['transferToAgent', 'escalate', 'skipSummarization'] as const;
 
 /** What a tool has returned before ADK stores the response to its call (contract H6). */
 export interface ToolResult {
@@ -16,7 +19,7 @@ export interface ToolResult {
   result: unknown;
   /** The result as ADK gives it to the model. */
   response: Record<string, unknown>;
-  actions: Deltas;
+  actions: Pick<Actions, 'stateDelta' | 'artifactDelta' | (typeof ASKED)[number]>;
 }
 
 /** Makes the event that keeps a result. It has no content, so ADK shows it to no model. */
@@ -25,7 +28,8 @@ export function toolResultEvent(toolContext: Context, result: unknown, id?: stri
   const { invocationId, branch, agent } = invocationContext;
   const stateDelta = filled(Object.entries(actions.stateDelta).filter(([key]) => !isTemporary(key)));
   const artifactDelta = filled(Object.entries(actions.artifactDelta));
-  const stored = { id: functionCallId, result, stateDelta, artifactDelta };
+  const asked = Object.fromEntries(ASKED.map((name) => [name, actions[name]]));
+  const stored = { id: functionCallId, result, stateDelta, artifactDelta, ...asked };
   return createEvent({
     ...(id !== undefined && { id }),
     ...{ invocationId, author: agent?.name ?? '', branch, customMetadata: { [RESULT]: given(stored) } },
@@ -37,10 +41,13 @@ export function toolResultOf({ author, content, customMetadata }: LooseEvent): T
   const stored = isRecord(customMetadata) ? customMetadata[RESULT] : undefined;
   // Nobody may answer a call by the metadata of a message.
   if (author === 'user' || content || !isRecord(stored) || typeof stored['id'] !== 'string') return undefined;
-  const { id, result, stateDelta, artifactDelta } = stored;
+  const { id, result, stateDelta, artifactDelta, transferToAgent, escalate, skipSummarization } = stored;
   const actions = {
     stateDelta: recordOf(stateDelta),
-    artifactDelta: recordOf(artifactDelta) as Deltas['artifactDelta'],
+    artifactDelta: recordOf(artifactDelta) as Actions['artifactDelta'],
+    ...(typeof transferToAgent === 'string' && { transferToAgent }),
+    ...(escalate === true && { escalate }),
+    ...(skipSummarization === true && { skipSummarization }),
   };
   const response = isRecord(result) ? result : Array.isArray(result) ? { results: result } : { result };
   return { id, result, response, actions };

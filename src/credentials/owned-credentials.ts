@@ -1,5 +1,5 @@
-import { encodedTable, ownerIn } from '../database/statements/encoded-rows.js';
-import { ownedTable, type OwnedRows } from '../database/statements/owned-rows.js';
+import { encodedTable, ownerIn } from '../owned/encoded-rows.js';
+import { ownedTable, type OwnedRows } from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
 import { textOf } from '../database/sql/tables.js';
 import { ofCredential } from '../model/codec.js';

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import { Readable } from 'node:stream';
+import { types } from 'node:util';
 import { isRecord } from '../model/json.js';
 
 /** The longest form, in bytes. */
@@ -41,7 +42,8 @@ async function serve(
     method,
     headers,
     signal: gone.signal,
-    ...(method !== 'GET' && method !== 'HEAD' && { body: await bodyOf(incoming) }),
+    ...(method === 'PUT' && { body: streamOf(incoming), duplex: 'half' }),
+    ...(!['GET', 'HEAD', 'PUT'].includes(method) && { body: await bodyOf(incoming) }),
   });
   const response = await answer(request);
   for (const [name, value] of response.headers) if (name !== 'set-cookie') outgoing.setHeader(name, value);
@@ -55,6 +57,28 @@ async function serve(
   }
   outgoing.flushHeaders();
   await pipeline(Readable.fromWeb(response.body), outgoing);
+}
+
+/** @throws Error if a body parser of the host has already read it, but not as bytes. */
+function streamOf(incoming: IncomingMessage & { body?: unknown }): Uint8Array | ReadableStream {
+  if (types.isUint8Array(incoming.body)) return incoming.body;
+  if (incoming.readableDidRead) throw new Error('The body has already been read');
+  const chunks = incoming.iterator({ destroyOnReturn: false });
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const { done, value } = (await chunks.next()) as IteratorResult<Uint8Array, undefined>;
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      // A sender reads a refusal when it has sent everything. Node.js discards only what nobody began to read.
+      async cancel() {
+        await chunks.return?.();
+        incoming.resume();
+      },
+    },
+    { highWaterMark: 0 },
+  );
 }
 
 /** @throws Error for a body that is not a form's, or is too long. */

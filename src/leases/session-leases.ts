@@ -1,17 +1,20 @@
 import { sessionHead } from '../database/statements/sessions.js';
-import {
-  currentLease,
-  heldLeases,
-  nextToken,
-  releaseLease,
-  renewLease,
-  takeLease,
-  type StoredLease,
-} from '../database/statements/leases.js';
+import { currentLease, type StoredLease } from '../database/statements/leases.js';
+import { heldLeases, nextToken, releaseLease, renewLease, takeLease } from './lease-rows.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { aBoolean, aCount, aDuration, aString, aWait, condition, object, rule } from '../model/arguments.js';
+import {
+  aBoolean,
+  aCount,
+  aDuration,
+  aString,
+  aWait,
+  anAbortSignal,
+  condition,
+  object,
+  rule,
+} from '../model/arguments.js';
 import { now } from '../model/clock.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, isLonger, isStorable, type SessionKey } from '../model/keys.js';
@@ -33,6 +36,8 @@ export interface AcquireOptions {
   holder: string;
   /** How long to wait for a lease that somebody else holds, in ms; 0 by default. */
   waitMs?: number;
+  /** Ends the wait: `acquire` then throws its reason. */
+  signal?: AbortSignal | undefined;
   /**
    * Creates the session, without state, if there is none; false by default. The `autoCreateSession` of newer Runners would come too
    * late, since a lease needs an existing session.
@@ -52,7 +57,10 @@ const aHolder = rule(
   (value) => typeof value === 'string' && value !== '' && !isLonger(value, MAX_HOLDER_LENGTH) && isStorable(value),
 );
 
-const checkAcquire = object<AcquireOptions>({ holder: aHolder, waitMs: aWait, autoCreateSession: aBoolean }, 'holder');
+const checkAcquire = object<AcquireOptions>(
+  { holder: aHolder, waitMs: aWait, signal: anAbortSignal, autoCreateSession: aBoolean },
+  'holder',
+);
 
 /**
  * Allows one writer to a session at a time, across processes. Only the database's clock decides who holds a lease. Each holder has
@@ -94,11 +102,12 @@ export class SessionLeases {
    */
   async acquire(session: SessionKey, options: AcquireOptions): Promise<Lease> {
     const key = checkedSessionKey(session);
-    const { holder, waitMs = 0, autoCreateSession } = checkAcquire(options, 'The options of acquire');
-    const acquire = () => this.#database.call({ operation: 'acquire', key }, () => this.#acquire(key, holder, waitMs));
+    const { autoCreateSession, ...wanted } = checkAcquire(options, 'The options of acquire');
+    const acquire = () => this.#database.call({ operation: 'acquire', key }, () => this.#acquire(key, wanted));
     try {
       return await acquire();
     } catch (error) {
+      if (error instanceof LeaseHeldError) wanted.signal?.throwIfAborted();
       if (!autoCreateSession || !(error instanceof SessionNotFoundError)) throw error;
       await this.#service().getOrCreateSession(key);
       return acquire();
@@ -110,7 +119,7 @@ export class SessionLeases {
     return new MikroOrmSessionService(this.#em, this.#options, { database, fence });
   }
 
-  async #acquire(key: SessionKey, holder: string, waitMs: number): Promise<Lease> {
+  async #acquire(key: SessionKey, { holder, waitMs = 0, signal }: AcquireOptions): Promise<Lease> {
     const deadline = now() + waitMs;
     // Not in a transaction with `takeLease`: while that waits for a locked session, all leases would wait for the counter.
     let [current, token] = await this.#database.run((sql) => Promise.all([heldLease(sql, key), nextToken(sql)]));
@@ -124,13 +133,14 @@ export class SessionLeases {
         // Detached: renewals outlive this call.
         if (isTaken) return detached(() => this.#begin(key, lease.token, askedAt));
         // Another process got the lease first, with a later token, or the session does not exist.
-        await this.#checkExists(key);
+        const head = await this.#database.run((sql) => sessionHead(sql, key));
+        if (!head) throw new SessionNotFoundError(key.sessionId);
         token = await this.#database.statement(nextToken);
         continue;
       }
       const left = deadline - now();
-      if (left <= 0) throw new LeaseHeldError(key.sessionId, current.holder, current.expiresAt);
-      await pause(Math.min(left, MAX_POLL_MS, this.#ttlMs / RENEWALS_PER_TTL));
+      if (left <= 0 || signal?.aborted) throw new LeaseHeldError(key.sessionId, current.holder, current.expiresAt);
+      await pause(Math.min(left, MAX_POLL_MS, this.#ttlMs / RENEWALS_PER_TTL), signal);
     }
   }
 
@@ -185,10 +195,7 @@ export class SessionLeases {
     const leases = await this.#database.call({ operation: 'held', key: owner }, () =>
       this.#database.run((sql) => heldLeases(sql, owner, limit)),
     );
-    return leases.flatMap(({ appName, userId, sessionId, ...lease }) => {
-      const held = heldOf(lease);
-      return held ? [{ appName, userId, sessionId, ...held }] : [];
-    });
+    return leases.map(leaseWithout);
   }
 
   /**
@@ -204,11 +211,6 @@ export class SessionLeases {
       if (held) await this.#database.statement((sql) => releaseLease(sql, key, held.token));
       return held !== undefined;
     });
-  }
-
-  async #checkExists(key: SessionKey): Promise<void> {
-    const head = await this.#database.run((sql) => sessionHead(sql, key));
-    if (!head) throw new SessionNotFoundError(key.sessionId);
   }
 
   #begin(session: SessionKey, token: number, askedAt: number): Lease {
@@ -230,14 +232,14 @@ export class SessionLeases {
 
 async function heldLease(sql: Sql, key: SessionKey) {
   const found = await currentLease(sql, key);
-  return found && heldOf(found);
+  return found?.isHeld ? leaseWithout(found) : undefined;
 }
+
+const leaseWithout = <Lease extends StoredLease>({ isHeld: _, ...lease }: Lease) => lease;
 
 const checkHeld = object<{ appName?: string; userId?: string; limit?: number }>({
   ...{ appName: condition(aString), userId: condition(aString), limit: aCount },
 });
-
-const heldOf = ({ isHeld, ...lease }: StoredLease) => (isHeld ? lease : undefined);
 
 /** What a lease needs to end in time. */
 interface LeaseParts {
@@ -341,7 +343,7 @@ export class Lease {
     if (this.#isOver) return;
     this.#end();
     const { telemetry, system } = this.#parts.database;
-    telemetry?.lostLease(system);
+    telemetry?.count('lostLeases', system);
   }
 
   #end(): void {

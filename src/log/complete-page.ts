@@ -1,11 +1,11 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { loggedEvent, loggedEvents, type LogColumns, type LoggedEvent } from '../database/statements/logged-events.js';
-import { stateOfOwners } from '../database/statements/state.js';
+import { loggedEvent, loggedEvents, type LogColumns, type LoggedEvent } from './logged-events.js';
+import { currentState } from './owners-state.js';
 import { decode, decodeEvent, isRecord, recordOf } from '../model/json.js';
 import { sessionIdentity } from '../model/keys.js';
 import type { LogBoundary } from '../model/log-history.js';
-import { CurrentState } from './current-state.js';
-import type { LogChange } from './entries.js';
+import type { CurrentState } from './current-state.js';
+import type { LogChange, WithoutCursor } from './entries.js';
 import { loggedChanges, type LoggedChange } from './logged-changes.js';
 
 interface CompletePage {
@@ -16,7 +16,8 @@ interface CompletePage {
 
 /** An event as it was appended, or a change. */
 export type CompleteEntry = { boundary: LogBoundary } & (
-  { logged: LoggedEvent; superseded: readonly string[]; change?: undefined } | { change: LogChange; logged?: undefined }
+  | { logged: LoggedEvent; superseded: readonly string[]; change?: undefined }
+  | { change: WithoutCursor<LogChange>; logged?: undefined }
 );
 
 interface CompleteRange {
@@ -30,7 +31,7 @@ interface CompleteRange {
 export async function readPage(sql: Sql, range: CompleteRange, columns: LogColumns): Promise<CompletePage> {
   const { events, changes, isAll } = await readRows(sql, range, columns);
   const owners = [...events, ...changes].map(({ session }) => [sessionIdentity(session), session] as const);
-  const current = new CurrentState(await stateOfOwners(sql, [...new Map(owners).values()]));
+  const current = await currentState(sql, [...new Map(owners).values()]);
   const entries: CompleteEntry[] = events.map((logged) => {
     const delta = decodeEvent(logged.json ?? undefined)?.actions?.stateDelta ?? {};
     const superseded = current.superseded(logged.session, delta);
@@ -84,7 +85,7 @@ function changeOf(
   { session, kind, seq, firstSeq, eventSeq, position, data }: LoggedChange,
   rewritten: LoggedEvent | undefined,
   current: CurrentState,
-): LogChange | undefined {
+): WithoutCursor<LogChange> | undefined {
   const entryPosition = { position, seq, ...session };
   const recorded = data === null ? undefined : decode(data)?.value;
   switch (kind) {

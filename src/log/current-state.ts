@@ -1,24 +1,24 @@
+import type { StateValue } from '../database/sql/tables.js';
 import { decode } from '../model/json.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
-import { isTemporary, prefixed, scopeOf, setOwn } from '../model/state.js';
+import { isTemporary, ownerOf, prefixed, scopeOf, setOwn } from '../model/state.js';
 
 /** The stored state of the sessions, users and apps that a page of the log names. */
 export class CurrentState {
+  /** By owner, the JSON of the values by their names. */
   readonly #values = new Map<string, Map<string, string>>();
 
-  constructor(values: readonly { owner: SessionKey; scope: 'session' | 'user' | 'app'; key: string; json: string }[]) {
-    for (const { owner, scope, key, json } of values) {
-      const id = sessionIdentity(owner);
-      const known = this.#values.get(id) ?? new Map<string, string>();
-      this.#values.set(id, known.set(prefixed(scope, key), json));
-    }
+  add(owner: SessionKey, { scope, key, json }: StateValue): void {
+    const id = sessionIdentity(owner);
+    const known = this.#values.get(id) ?? new Map<string, string>();
+    this.#values.set(id, known.set(prefixed(scope, key), json));
   }
 
   /** @returns the state of an owner, with that of its user and its app. */
   of(owner: SessionKey): Record<string, unknown> {
     const state = {};
-    for (const part of partsOf(owner)) {
-      for (const [name, json] of this.#values.get(sessionIdentity(part)) ?? []) {
+    for (const scope of ['app', 'user', 'session'] as const) {
+      for (const [name, json] of this.#values.get(sessionIdentity(ownerOf(owner, scope))) ?? []) {
         const value = decode(json);
         if (value) setOwn(state, name, value.value);
       }
@@ -37,21 +37,7 @@ export class CurrentState {
     );
   }
 
-  #json({ appName, userId, sessionId }: SessionKey, name: string): string | undefined {
-    const { scope } = scopeOf(name);
-    const owner = {
-      appName,
-      userId: scope === 'app' ? '' : userId,
-      sessionId: scope === 'session' ? sessionId : '',
-    };
-    return this.#values.get(sessionIdentity(owner))?.get(name);
+  #json(owner: SessionKey, name: string): string | undefined {
+    return this.#values.get(sessionIdentity(ownerOf(owner, scopeOf(name).scope)))?.get(name);
   }
-}
-
-/** @returns the app, and the user and the session if they are named. */
-function partsOf({ appName, userId, sessionId }: SessionKey): SessionKey[] {
-  const parts = [{ appName, userId: '', sessionId: '' }];
-  if (userId !== '') parts.push({ appName, userId, sessionId: '' });
-  if (sessionId !== '') parts.push({ appName, userId, sessionId });
-  return parts;
 }

@@ -17,7 +17,6 @@ import {
   type ReadHistory,
 } from '../model/log-history.js';
 import type { SessionLogCursor } from './entries.js';
-import { endOfEpoch } from './log-head.js';
 import type { ReaderCall } from './reader-call.js';
 import { endsOfWriters } from './writers.js';
 
@@ -113,12 +112,7 @@ export async function wentBack(
   const isShared = isComplete ? !isBefore(shared, seen) : shared.position >= Math.min(position, seen.position);
   if (isKnown && isShared) return undefined;
 
-  const end = epoch < head.epoch ? await call.run((sql) => endOfEpoch(sql, epoch)) : undefined;
-  // A reader without a history knows only its epoch, so it continues from the end of that epoch.
-  if (read.ends.length === 0 && end && !isComplete) shared = head;
-  for (const limit of [head, end, { position, change: reader.change ?? head.change }]) {
-    if (limit) shared = minimum(shared, limit);
-  }
+  shared = minimum(minimum(shared, head), { position, change: reader.change ?? head.change });
   const rests = isComplete ? restsOf(reader).filter((rest) => !isBefore(shared, rest)) : [];
   const from = isComplete ? (rests.at(-1) ?? shared) : shared;
   const history = historyText(endsAt(endsOf(head), from), rests);

@@ -33,10 +33,10 @@ export type SessionLogEntry = Pick<LogEntry, 'seq' | 'appName' | 'userId' | 'ses
 
 /** An event of the log, or an error in its place if it cannot be read. */
 export type LogEntry = {
-  /** Its number among the events of all sessions. A change has that of the event before it. Absent in one session's log. */
-  position?: number;
-  /** Continue from here. Absent in one session's log, which has another cursor. */
-  cursor?: LogCursor;
+  /** Its number among the events of all sessions. A change has that of the event before it. */
+  position: number;
+  /** Continue from here. */
+  cursor: LogCursor;
   /** Its number in the session. A change has that of the session's newest event at that time. */
   seq: number;
   appName: string;
@@ -116,4 +116,7 @@ export type LogChange = Pick<LogEntry, 'position' | 'cursor' | 'seq' | 'appName'
   );
 
 /** An event of the complete log, or another change. */
-export type CompleteLogEntry = (LogEntry | LogChange) & { cursor: LogCursor };
+export type CompleteLogEntry = LogEntry | LogChange;
+
+/** Of each kind of entry what it has without its cursor. */
+export type WithoutCursor<Entry> = Entry extends unknown ? Omit<Entry, 'cursor'> : never;

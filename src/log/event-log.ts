@@ -2,20 +2,20 @@ import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
 import { aDuration, anAbortSignal, object, type Checks } from '../model/arguments.js';
 import { checkedSessionKey, partialKey, type SessionKey } from '../model/keys.js';
-import type { LogCursor } from '../model/log-history.js';
+import type { CompleteLogPosition, LogCursor } from '../model/log-history.js';
 import { LISTENING_OPTIONS, serviceOptions, type CommonOptions, type PostgresqlOptions } from '../model/options.js';
-import { CompleteLog } from './complete-log.js';
+import { completeLog } from './complete-log.js';
 import { readerCursorOf, sessionPositionOf } from './cursors.js';
 import type { CompleteLogEntry, LogEntry, SessionLogCursor, SessionLogEntry } from './entries.js';
-import { checkFilter, checkSessionFilter, limited, type LogFilter, type SessionLogFilter } from './filters.js';
-import { LogEvents, readLog, type LogContentClass, type ReadMethod } from './log-reader.js';
+import { checkFilter, checkSessionFilter, type LogFilter, type SessionLogFilter } from './filters.js';
+import { logEvents, readLog, type LogContent, type LogReading, type ReadMethod } from './log-reader.js';
 import { ReaderCall } from './reader-call.js';
-import { SessionLogReader } from './session-log-reader.js';
+import { sessionLog } from './session-log-reader.js';
 import { Heads } from './watch/heads.js';
 
 /** Options of `EventLog`, in addition to those of all services. A watcher retries, too, and throws when its retries are used up. */
 export interface EventLogOptions extends CommonOptions {
-  postgresql?: Pick<PostgresqlOptions, 'preparedStatements' | 'listen'>;
+  postgresql?: Omit<PostgresqlOptions, 'notify'>;
   /** How long a watcher waits between two polls of the database, in ms; 150 by default. */
   pollIntervalMs?: number;
 }
@@ -84,8 +84,8 @@ export class EventLog {
    * @throws LogWentBackError from the loop, if the log no longer has the events that the cursor has passed, or another epoch has
    *   begun. Continue from the error's `cursor`.
    */
-  since(cursor: LogCursor | number, filter: LogFilter = {}): AsyncIterable<LogEntry & { cursor: LogCursor }> {
-    return this.#read('since', cursor, filter, LogEvents);
+  since(cursor: LogCursor | number, filter: LogFilter = {}): AsyncIterable<LogEntry> {
+    return this.#read('since', cursor, filter, logEvents);
   }
 
   /**
@@ -102,16 +102,16 @@ export class EventLog {
     cursor: LogCursor | number,
     filter: LogFilter = {},
     options: { signal?: AbortSignal } = {},
-  ): AsyncIterable<LogEntry & { cursor: LogCursor }> {
-    return this.#read('watch', cursor, filter, LogEvents, options);
+  ): AsyncIterable<LogEntry> {
+    return this.#read('watch', cursor, filter, logEvents, options);
   }
 
   /** @returns the complete log: events, and every other change of sessions and their state. */
   complete(): CompleteEventLog {
     return {
       head: () => this.#heads.ofLog(this.#call('head', {})),
-      since: (cursor, filter = {}) => this.#read('since', cursor, filter, CompleteLog),
-      watch: (cursor, filter = {}, options = {}) => this.#read('watch', cursor, filter, CompleteLog, options),
+      since: (cursor, filter = {}) => this.#read('since', cursor, filter, completeLog),
+      watch: (cursor, filter = {}, options = {}) => this.#read('watch', cursor, filter, completeLog, options),
     };
   }
 
@@ -127,9 +127,11 @@ export class EventLog {
     ) => {
       const cursor = sessionPositionOf(from);
       const filter = checkSessionFilter(given);
-      const { signal } = options === undefined ? {} : checkWatchOptions(options, 'The options of watch');
-      const call = this.#call(method, session, signal);
-      return limited(filter, new SessionLogReader(call, this.#heads, { session, cursor, filter })[method]());
+      const call = this.#call(method, session, options);
+      return call.yielded(
+        readLog(method, sessionLog({ call, heads: this.#heads, session, cursor, filter })),
+        filter.limit,
+      );
     };
     return {
       head: async () => (await head('head'))?.lastSeq ?? 0,
@@ -142,22 +144,22 @@ export class EventLog {
     };
   }
 
-  #call(operation: string, key: Partial<SessionKey>, signal?: AbortSignal): ReaderCall {
+  #call(operation: string, key: Partial<SessionKey>, options: { signal?: AbortSignal } = {}): ReaderCall {
+    const { signal } = checkWatchOptions(options, 'The options of watch');
     return new ReaderCall(this.#database, { operation, key }, signal);
   }
 
-  #read<Entry extends object>(
+  #read<Entry>(
     method: ReadMethod,
-    cursor: LogCursor | number,
+    from: LogCursor | number,
     given: LogFilter,
-    Content: LogContentClass<Entry>,
+    contentOf: (reading: LogReading) => LogContent<CompleteLogPosition, Entry>,
     options?: { signal?: AbortSignal },
   ): AsyncIterable<Entry> {
-    const from = readerCursorOf(cursor);
+    const cursor = readerCursorOf(from);
     const filter = checkFilter(given);
-    const { signal } = options === undefined ? {} : checkWatchOptions(options, 'The options of watch');
-    const call = this.#call(method, partialKey(filter), signal);
-    return limited(filter, readLog(method, call, this.#heads, new Content(call, this.#heads, from, filter)));
+    const call = this.#call(method, partialKey(filter), options);
+    return call.yielded(readLog(method, contentOf({ call, heads: this.#heads, cursor, filter })), filter.limit);
   }
 }
 

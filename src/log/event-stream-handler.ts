@@ -1,8 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { handlerOf, refusal } from '../http/handler.js';
 import { NOTHING_TO_SHOW } from '../http/listener.js';
-import { aFunction, anAbortSignal, object } from '../model/arguments.js';
+import { aDuration, aFunction, anAbortSignal, object } from '../model/arguments.js';
 import { InvalidArgumentError, InvalidKeyError, LogWentBackError } from '../model/errors.js';
+import { clearInterval, clearTimeout, setInterval, setTimeout } from '../model/clock.js';
 import { callHost } from '../model/host-callbacks.js';
 import { decode } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
@@ -10,16 +11,19 @@ import type { SessionLogCursor, SessionLogEntry } from './entries.js';
 import type { EventLog } from './event-log.js';
 
 const checkOptions = object<Parameters<typeof createEventStreamHandler>[1]>(
-  { authorize: aFunction, onError: aFunction, signal: anAbortSignal },
+  { authorize: aFunction, authorizedMs: aDuration, onError: aFunction, signal: anAbortSignal },
   'authorize',
 );
+
+const AUTHORIZED_MS = 300_000;
 
 /** Proxies close connections on which nothing is sent. */
 const HEARTBEAT_MS = 15_000;
 
 /**
  * Sends the events of a session as server-sent events, first those that are stored and then new ones. A browser that connects again
- * sends the id of the last one (`Last-Event-ID`), and continues there: no event is lost or doubled.
+ * sends the id of the last one (`Last-Event-ID`), and continues there: no event is lost or doubled. A page that already shows events
+ * adds `?lastEventId=…` to the address, with the number of the last one.
  *
  * ```ts
  * app.get('/events', createEventStreamHandler(log, { authorize }).listener);
@@ -35,6 +39,8 @@ export function createEventStreamHandler(
   options: {
     /** Says whose events the sender of a request gets, or `false` for none. Called for each request, before anything is read. */
     authorize: (request: Request) => SessionKey | false | Promise<SessionKey | false>;
+    /** How long that holds, in ms; 300,000 by default. The stream ends then, and the browser connects again. */
+    authorizedMs?: number;
     /** Gets errors that are answered with 500 or 503, and those that end a response that has begun. */
     onError?: (error: unknown) => void;
     /** Ends all streams when it fires, before the server stops. Browsers connect again. */
@@ -46,19 +52,21 @@ export function createEventStreamHandler(
   /** Answers a request of `http.createServer` or Express. */
   listener(this: void, request: IncomingMessage, response: ServerResponse): void;
 } {
-  const { authorize, onError, signal: stops } = checkOptions(options, 'The options of createEventStreamHandler');
+  const checked = checkOptions(options, 'The options of createEventStreamHandler');
+  const { authorize, authorizedMs = AUTHORIZED_MS, onError, signal: stops } = checked;
   const report = (error: unknown) => callHost(onError, error);
   const answer = async (request: Request): Promise<Response> => {
     if (request.method !== 'GET') return refusal(405, { allow: 'GET' });
     const key = await authorize(request);
     if (!key) return refusal(403);
-    const id = request.headers.get('last-event-id') ?? '0';
+    const begins = new URL(request.url).searchParams.get('lastEventId');
+    const id = request.headers.get('last-event-id') ?? begins ?? '0';
     const closed = new AbortController();
     const signal = AbortSignal.any([closed.signal, request.signal, ...(stops ? [stops] : [])]);
     const entriesAfter = (cursor: unknown) => log.session(key).watch(cursor as SessionLogCursor, {}, { signal });
     // Before the response begins, so that another id than ours is refused: a browser does not connect again after that.
     const messages = messagesOf(entriesAfter, entriesAfter(decode(id)?.value ?? id), signal);
-    const stream = streamOf(messages, () => closed.abort(), report);
+    const stream = streamOf(messages, { close: () => closed.abort(), authorizedMs, onError: report });
     return new Response(stream, { headers: { ...NOTHING_TO_SHOW, 'content-type': 'text/event-stream' } });
   };
   return handlerOf(answer, statusOf, report);
@@ -94,14 +102,15 @@ async function* messagesOf(
 /** Reads a message only after the previous one was sent. */
 function streamOf(
   messages: AsyncGenerator<string, void>,
-  close: () => void,
-  onError: (error: unknown) => void,
+  { close, authorizedMs, onError }: { close: () => void; authorizedMs: number; onError: (error: unknown) => void },
 ): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
   let timer: NodeJS.Timeout | undefined;
+  const limit = setTimeout(close, authorizedMs).unref();
   let isOver = false;
   const end = () => {
     isOver = true;
+    clearTimeout(limit);
     close();
     // If nobody waits for a message, the signal alone would leave the watcher open.
     const left = messages.return().catch(() => undefined);

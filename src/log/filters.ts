@@ -1,5 +1,5 @@
 import type { Event } from '@google/adk';
-import type { LoggedEvent } from '../database/statements/logged-events.js';
+import type { LoggedEvent } from './logged-events.js';
 import {
   aString,
   aTime,
@@ -14,7 +14,7 @@ import {
 import { DamagedEventError } from '../model/errors.js';
 import { decodeEvent } from '../model/json.js';
 import { checkKeys, partialKey } from '../model/keys.js';
-import type { LogEntry } from './entries.js';
+import type { LogEntry, WithoutCursor } from './entries.js';
 
 /** Which entries of one session's log to read: those that meet all conditions. */
 export interface SessionLogFilter {
@@ -86,32 +86,22 @@ function withIds<Filter extends LogConditions>(filter: Filter): Filter {
   return filter;
 }
 
-/** Yields the first `limit` entries. */
-export async function* limited<Entry>(
-  { limit }: SessionLogFilter,
-  entries: AsyncIterable<Entry>,
-): AsyncGenerator<Entry> {
-  if (limit === 0) return;
-  let count = 0;
-  for await (const entry of entries) {
-    yield entry;
-    if (++count === limit) return;
-  }
-}
-
 /**
  * Makes entries of the events that match the filter, and of all events that cannot be read: they might match (contract G4).
  */
-export function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): Generator<LogEntry> {
+export function* entriesOf(
+  events: readonly LoggedEvent[],
+  filter: SessionLogFilter,
+): Generator<WithoutCursor<LogEntry>> {
   for (const { session, seq, position, appendTime, isCopy, json, undecodable } of events) {
     if (json === undefined) continue;
-    const place: Pick<LogEntry, 'position' | 'seq' | 'appName' | 'userId' | 'sessionId' | 'appendTime'> = {
-      ...(position !== null && { position }),
-      seq,
-      ...session,
+    const entryPosition = {
+      // One session's log has none.
+      position: position ?? 0,
+      ...{ seq, ...session },
       ...(appendTime !== null && { appendTime }),
+      ...(isCopy && { copied: true as const }),
     };
-    const entryPosition = { ...place, ...(isCopy && { copied: true as const }) };
     const event = decodeEvent(json ?? undefined);
     if (!event)
       yield { ...entryPosition, error: new DamagedEventError(session.sessionId, seq, seq, undecodable?.encoding) };

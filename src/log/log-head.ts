@@ -1,12 +1,11 @@
+import { afterPrefix } from '../database/sql/keyset.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { perTables, type Tables, numberOf, textOf } from '../database/sql/tables.js';
-import { afterPrefix } from '../database/statements/logged-events.js';
 import {
   historyText,
   inHistoryOrder,
   type CompleteLogPosition,
   type HistoryEnd,
-  type LogBoundary,
   type LogPosition,
 } from '../model/log-history.js';
 
@@ -98,23 +97,10 @@ export async function logHead(sql: Sql): Promise<LogHead> {
 /** Begins an epoch after the last position. Positions assigned from now on belong to it. */
 export async function beginEpoch(sql: Sql): Promise<Pick<LogPosition, 'position' | 'epoch'>> {
   const { operations } = sql.dialect;
-  const { counters } = sql.tables;
   // Locks the counter, so that nobody assigns positions meanwhile.
-  const position = await operations.increment(sql, counters, POSITION, 0);
-  const epoch = await operations.increment(sql, counters, EPOCH, 1);
-  const change = await operations.increment(sql, counters, CHANGE, 0);
-  await operations.increment(sql, counters, `${EPOCH} ${epoch}`, position);
-  await operations.increment(sql, counters, `${EPOCH} ${epoch} c`, change);
+  const position = await operations.increment(sql, POSITION, 0);
+  const epoch = await operations.increment(sql, EPOCH, 1);
   return { position, epoch };
-}
-
-/** @returns the boundary at which the next epoch began; undefined if there is none. */
-export async function endOfEpoch(sql: Sql, epoch: number): Promise<LogBoundary | undefined> {
-  const names = [`${EPOCH} ${epoch + 1}`, `${EPOCH} ${epoch + 1} c`];
-  const text = `select name, value from ${sql.tables.counters} where name in (?, ?)`;
-  const rows = await sql.all<CounterRow>(text, names);
-  const [position, change = 0] = names.map((name) => rows.find((row) => row.name === name)?.value);
-  return position === undefined ? undefined : { position: numberOf(position), change: numberOf(change) };
 }
 
 const statements = perTables(({ tables }: Sql) => {

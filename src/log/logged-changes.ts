@@ -12,7 +12,7 @@ import {
   optionalTextOf,
 } from '../database/sql/tables.js';
 import { decodedData, type ChangeKind } from '../database/statements/changes.js';
-import { conditions, type LogColumns, type LogRange } from '../database/statements/logged-events.js';
+import { conditions, type LogColumns, type LogRange } from './logged-events.js';
 import { originIn, type OriginRow } from '../database/statements/state.js';
 import type { SessionKey } from '../model/keys.js';
 
@@ -33,6 +33,8 @@ export interface LoggedChange {
   data: string | null;
 }
 
+type ChangeRow = OriginRow & SessionKeyRow & Readonly<Record<string, unknown>> & { kind: ChangeKind };
+
 /** Reads the changes after one number, up to and including another. */
 export async function loggedChanges(
   sql: Sql,
@@ -43,20 +45,16 @@ export async function loggedChanges(
   const text = `${statements(sql).selectChanges}${where} order by number limit ?`;
   const rows = await sql.all<ChangeRow>(text, [after, upTo, ...values, limit]);
   return mapTexts(rows, (row) => {
-    const session = sessionKeyOf(row);
-    const id = numberOf(row.change_id);
-    const change = {
-      session,
-      kind: row.kind,
-      seq: numberOf(row.seq),
-      eventSeq: optionalNumberOf(row.event_seq) ?? null,
-    };
+    const id = numberOf(row['change_id']);
+    const eventSeq = optionalNumberOf(row['event_seq']) ?? null;
+    const change = { session: sessionKeyOf(row), kind: row.kind, seq: numberOf(row['seq']), eventSeq };
+    const session = { ...change.session, origin: originIn(row) };
     return {
       ...change,
-      firstSeq: optionalNumberOf(row.first_seq) ?? null,
-      position: numberOf(row.position),
-      number: numberOf(row.number),
-      data: decodedData(sql.texts, { ...session, origin: originIn(row) }, { id, ...change }, optionalTextOf(row.data)),
+      firstSeq: optionalNumberOf(row['first_seq']) ?? null,
+      position: numberOf(row['position']),
+      number: numberOf(row['number']),
+      data: decodedData(sql.texts, session, { id, ...change }, optionalTextOf(row['data'])),
     };
   });
 }
@@ -64,19 +62,8 @@ export async function loggedChanges(
 /** @returns the number of the last change before the event with this position. */
 export async function changeBefore(sql: Sql, position: number): Promise<number> {
   if (position === 0) return 0;
-  const [row] = await sql.all<{ number: number | string }>(statements(sql).selectChangeBefore, [position]);
-  return row ? numberOf(row.number) : 0;
-}
-
-interface ChangeRow extends SessionKeyRow, OriginRow {
-  change_id: number | string;
-  kind: ChangeKind;
-  seq: number;
-  event_seq: number | null;
-  first_seq: number | null;
-  position: number | string;
-  number: number | string;
-  data: string | null;
+  const [row] = await sql.all(statements(sql).selectChangeBefore, [position]);
+  return row ? numberOf(row['number']) : 0;
 }
 
 const statements = perTables(({ tables }: Sql) => {

@@ -1,7 +1,7 @@
 import { SESSION_KEY, isSameSession, originOf, numberOf, textOf } from '../database/sql/tables.js';
 import { HAS_CONTENT, recordChange } from '../database/statements/changes.js';
-import { encodedTable, ownerIn } from '../database/statements/encoded-rows.js';
-import { ownedTable, type OwnedRows } from '../database/statements/owned-rows.js';
+import { encodedTable, ownerIn } from '../owned/encoded-rows.js';
+import { ownedTable, type OwnedRows } from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
 import { ofChange } from '../model/codec.js';
 

@@ -4,6 +4,7 @@ import type { Sql } from '../database/dialects/dialect.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  perTables,
   sessionKeyOf,
   sessionValues,
   textOf,
@@ -13,7 +14,6 @@ import { among } from '../database/statements/sessions.js';
 import { now } from '../model/clock.js';
 import type { Failure } from '../model/failures.js';
 import { sessionIdentity } from '../model/keys.js';
-import { chunksOf } from '../model/pages.js';
 import type { HistoryEnd } from '../model/log-history.js';
 import { CHANGE, POSITION, logHead, type LogHead } from './log-head.js';
 import { pendingEntries, type PendingRow } from './pending-entries.js';
@@ -35,16 +35,22 @@ const TAKES_NO_WRITES: ReadonlySet<Failure> = new Set([
 /** How long after a refused write the next one is tried, in ms: soon, since a failover may be over (contract O4). */
 const READ_ONLY_MS = 500;
 
+/** The idle writers, with their last positions; only those whose last commit is known. Shared, since each leaves two counters. */
+const idleWriters = perTables((): HistoryEnd[] => []);
+
+/** The time of `now()` before which no write is tried. */
+const patience = () => ({ mayWriteAt: -Infinity });
+const sharedPatience = perTables(patience);
+
 /** Assigns positions to committed events on behalf of the readers of the log (contract G1). */
 export class Positions {
   readonly #database: Database;
-  /** The idle writers, with their last positions; only those whose last commit is known. */
-  readonly #writers: HistoryEnd[] = [];
-  /** No write is tried before this time of `now()`. */
-  #mayWriteAt = -Infinity;
+  readonly #patience: ReturnType<typeof patience>;
 
   constructor(database: Database) {
     this.#database = database;
+    // The host may set another role for each reader.
+    this.#patience = database.connections.hasSettings ? patience() : sharedPatience(database);
   }
 
   /**
@@ -62,7 +68,7 @@ export class Positions {
   ): Promise<LogHead> {
     let head = await this.#database.run(logHead, { signal });
     onHead(head);
-    while (head.isPending && now() >= this.#mayWriteAt) {
+    while (head.isPending && now() >= this.#patience.mayWriteAt) {
       head = await this.#assignSome(head, report, signal);
       onHead(head);
     }
@@ -71,8 +77,9 @@ export class Positions {
 
   async #assignSome(head: LogHead, report: Report, signal: AbortSignal | undefined): Promise<LogHead> {
     const outcome: Outcome = {};
-    // After a failure the writer is not used again: positions may be stored that it does not know of.
-    const known = this.#writers.pop();
+    // After most failures the writer is not used again: positions may be stored that it does not know of.
+    const writers = idleWriters(this.#database);
+    const known = writers.pop();
     try {
       const { writer, ...assigned } = await this.#database.transaction(
         (sql) => assignPositions(sql, outcome.lostAnswer === undefined ? known : undefined),
@@ -85,15 +92,17 @@ export class Positions {
           signal,
         },
       );
-      if (writer) this.#writers.push(writer);
-      this.#mayWriteAt = -Infinity;
+      if (writer) writers.push(writer);
+      this.#patience.mayWriteAt = -Infinity;
       return { ...head, ...assigned };
     } catch (error) {
       const failure = this.#database.failureOf(error);
       if (!TAKES_NO_WRITES.has(failure)) throw error;
-      if (this.#mayWriteAt === -Infinity) report(error, 'assignPositions');
+      if (known && outcome.lostAnswer === undefined) writers.push(known);
+      if (this.#patience.mayWriteAt === -Infinity) report(error, 'assignPositions');
       // An account without the right will not get it soon; a server may be read-only only during a failover.
-      this.#mayWriteAt = failure === 'notAllowed' || failure === 'refusedByPolicy' ? Infinity : now() + READ_ONLY_MS;
+      this.#patience.mayWriteAt =
+        failure === 'notAllowed' || failure === 'refusedByPolicy' ? Infinity : now() + READ_ONLY_MS;
       return head;
     }
   }
@@ -114,9 +123,9 @@ export async function assignPositions(
   writer?: HistoryEnd,
 ): Promise<Omit<LogHead, 'epoch'> & RecordedHistory> {
   const { operations, sql: dialectSql } = sql.dialect;
-  const { counters, events: eventTable, changes: changeTable } = sql.tables;
+  const { events: eventTable, changes: changeTable } = sql.tables;
   // Lock the counter before the query, so that it sees the positions that another reader has just assigned.
-  const position = await operations.increment(sql, counters, POSITION, 0);
+  const position = await operations.increment(sql, POSITION, 0);
   const { entries, isCut, lastChange } = await pendingEntries(sql, positioned.atOnce);
   const before = { position, change: lastChange };
   const boundary = { ...before };
@@ -137,8 +146,8 @@ export async function assignPositions(
     const text = dialectSql.setPlaces(changeTable, 'change_id', ['position', 'number'], changes.length);
     sql.later(text, changes.flat());
   }
-  if (events.length > 0) await operations.increment(sql, counters, POSITION, events.length);
-  if (changes.length > 0) await operations.increment(sql, counters, CHANGE, changes.length);
+  if (events.length > 0) await operations.increment(sql, POSITION, events.length);
+  if (changes.length > 0) await operations.increment(sql, CHANGE, changes.length);
   return { ...boundary, isPending: isCut || isOutdated, ...(await recordWriter(sql, writer, { before, boundary })) };
 }
 
@@ -152,8 +161,7 @@ async function takeBack(sql: Sql, events: readonly PendingRow[], position: numbe
   const read = new Map(events.map((row) => [sessionIdentity(sessionKeyOf(row)), row]));
   const { tables, dialect } = sql;
   let isOutdated = false;
-  for (const some of chunksOf([...read.values()], MOST_SESSIONS)) {
-    const { where, values } = among(sql, some.map(sessionKeyOf));
+  for (const { where, values } of among(sql, [...read.values()].map(sessionKeyOf))) {
     const rows = await sql.all<SessionKeyRow & { incarnation: unknown }>(
       `select ${SESSION_COLUMNS}, incarnation from ${tables.sessions} where ${where}`,
       values,
@@ -162,12 +170,9 @@ async function takeBack(sql: Sql, events: readonly PendingRow[], position: numbe
       const key = sessionKeyOf(row);
       if (textOf(read.get(sessionIdentity(key))?.incarnation) === textOf(row.incarnation)) continue;
       isOutdated = true;
-      const text = `${dialect.sql.updateThrough(tables.events, 'primary')} set position = null`;
+      const text = `update ${tables.events} ${dialect.sql.fromIndex('primary')} set position = null`;
       await sql.run(`${text} where ${SESSION_WHERE} and position > ?`, [...sessionValues(key), position]);
     }
   }
   return isOutdated;
 }
-
-/** How many sessions one statement names. */
-const MOST_SESSIONS = 100;

@@ -38,12 +38,15 @@ export class ReaderCall {
     return this.#call(() => this.orAborted(work()));
   }
 
-  /** Yields entries until the signal fires. */
-  async *untilAborted<Entry>(entries: AsyncGenerator<Entry>): AsyncGenerator<Entry> {
+  /** Yields entries until the signal fires, at most `limit` of them. */
+  async *yielded<Entry>(entries: AsyncGenerator<Entry>, limit = Infinity): AsyncGenerator<Entry> {
+    if (limit === 0) return;
+    let count = 0;
     try {
       for await (const entry of entries) {
         if (this.signal?.aborted) return;
         yield entry;
+        if (++count === limit) return;
       }
     } catch (error) {
       if (!(error instanceof Aborted)) throw error;

@@ -2,19 +2,13 @@ import type { EntityManager } from '@mikro-orm/core';
 import { Aborted } from '../database/calls/connection.js';
 import { Database } from '../database/calls/database.js';
 import { FromWork, asThrown } from '../database/calls/public-error.js';
-import {
-  advanceProjection,
-  createProjection,
-  readProjection,
-  readProjections,
-  type StoredProjection,
-} from './stored-projections.js';
+import { advanceProjection, createProjection, readProjections, type StoredProjection } from './stored-projections.js';
 import { aFunction, anything, condition } from '../model/arguments.js';
 import { LogWentBackError } from '../model/errors.js';
 import { checkKeys, partialKey } from '../model/keys.js';
 import type { LogCursor } from '../model/log-history.js';
-import { serviceOptions } from '../model/options.js';
-import { CompleteLog } from './complete-log.js';
+import { serviceOptions, type ErrorContext } from '../model/options.js';
+import { completePages } from './complete-log.js';
 import { readerCursorOf } from './cursors.js';
 import type { CompleteLogEntry } from './entries.js';
 import { EventLog, LOG_OPTIONS, checkWatchOptions, headsOf, type EventLogOptions } from './event-log.js';
@@ -126,8 +120,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    * @throws DatabaseError if the database is still unavailable after all retries; the next call continues.
    */
   async catchUp(options: { signal?: AbortSignal } = {}): Promise<void> {
-    const { signal } = checkWatchOptions(options, 'The options of catchUp');
-    await this.#follow('catchUp', 'since', signal);
+    await this.#follow('catchUp', 'since', options);
   }
 
   /**
@@ -138,8 +131,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    * @throws InsideTransactionError, DatabaseError as `catchUp`.
    */
   async watch(options: { signal?: AbortSignal } = {}): Promise<void> {
-    const { signal } = checkWatchOptions(options, 'The options of watch');
-    await this.#follow('watch', 'watch', signal);
+    await this.#follow('watch', 'watch', options);
   }
 
   /** Calls `clear`, so that the next `catchUp` or `watch` reads from the beginning. @throws as `transactional`. */
@@ -162,14 +154,16 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     await this.#exclusively('transactional', ({ cursor }) => cursor, work);
   }
 
-  async #follow(operation: string, method: ReadMethod, signal: AbortSignal | undefined): Promise<void> {
+  async #follow(operation: string, method: ReadMethod, options: { signal?: AbortSignal }): Promise<void> {
+    const { signal } = checkWatchOptions(options, `The options of ${operation}`);
     const context = { operation, key: partialKey(this.#filter) };
     for (;;) {
       let stored = await this.#stored(context);
       const call = new ReaderCall(this.#database, context, signal);
-      const content = new CompleteLog(call, this.#heads, readerCursorOf(cursorOf(stored.cursor)), this.#filter);
+      const from = readerCursorOf(cursorOf(stored.cursor));
+      const pages = completePages({ call, heads: this.#heads, cursor: from, filter: this.#filter });
       try {
-        for await (const { entries, cursor } of readLog(method, call, this.#heads, content.pages)) {
+        for await (const { entries, cursor } of call.yielded(readLog(method, pages))) {
           if (entries.length > 0 && this.#prepare) await call.orAborted(this.#prepare(entries));
           stored = await this.#write(context, stored, JSON.stringify(cursor), async (tx) => {
             if (entries.length > 0) await this.#options.apply(entries, tx);
@@ -203,22 +197,14 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   }
 
   /** Reads the row of the projection; creates it if there is none. */
-  async #stored(context: Context): Promise<StoredProjection> {
+  async #stored(context: ErrorContext): Promise<StoredProjection> {
     const { name } = this.#options;
-    const read = () => this.#database.run((sql) => readProjection(sql, name));
     return this.#database.call(context, async () => {
-      const found = await read();
-      if (found) return found;
-      const first = { name, version: 0, cursor: BEGINNING };
-      try {
-        await this.#database.statement((sql) => createProjection(sql, first));
-      } catch (error) {
-        // Another process has created it meanwhile, or this one did and lost the answer.
-        const made = this.#database.failureOf(error) === 'duplicate' ? await read() : undefined;
-        if (!made) throw error;
-        return made;
+      for (;;) {
+        const [found] = await this.#database.run((sql) => readProjections(sql, name));
+        if (found) return found;
+        await this.#database.statement((sql) => createProjection(sql, name, BEGINNING));
       }
-      return { ...first, updateTime: 0 };
     });
   }
 
@@ -230,7 +216,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    * @throws Overtaken if the row has changed. This call itself may have changed it and lost the answer to its commit.
    */
   async #write(
-    context: Context,
+    context: ErrorContext,
     stored: StoredProjection,
     cursor: string,
     work: (tx: Em) => Promise<void>,
@@ -249,8 +235,6 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     return { ...stored, version: stored.version + 1, cursor };
   }
 }
-
-type Context = ConstructorParameters<typeof ReaderCall>[1];
 
 /** JSON of the cursor of the log's beginning. */
 const BEGINNING = '0';

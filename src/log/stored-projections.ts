@@ -13,25 +13,24 @@ export interface StoredProjection {
 
 const COLUMNS = 'name, version, log_cursor, update_time';
 
-export async function readProjection(sql: Sql, name: string): Promise<StoredProjection | undefined> {
-  const text = `select ${COLUMNS} from ${sql.tables.projections} where name = ?`;
-  const [row] = await sql.all<ProjectionRow>(text, [name]);
-  return row && projectionOf(row);
+/** @returns the projection with a name, or all by name. */
+export async function readProjections(sql: Sql, name?: string): Promise<StoredProjection[]> {
+  const one = name === undefined ? '' : ' where name = ?';
+  const text = `select ${COLUMNS} from ${sql.tables.projections}${one} order by name`;
+  const rows = await sql.all(text, name === undefined ? [] : [name]);
+  return rows.map((row) => ({
+    name: textOf(row['name']),
+    version: numberOf(row['version']),
+    cursor: textOf(row['log_cursor']),
+    updateTime: numberOf(row['update_time']),
+  }));
 }
 
-export async function readProjections(sql: Sql): Promise<StoredProjection[]> {
-  const rows = await sql.all<ProjectionRow>(`select ${COLUMNS} from ${sql.tables.projections} order by name`);
-  return rows.map(projectionOf);
-}
-
-/** Fails with the database's unique violation if the name exists. */
-export async function createProjection(
-  sql: Sql,
-  { name, version, cursor }: Omit<StoredProjection, 'updateTime'>,
-): Promise<void> {
-  const { projections } = sql.tables;
-  const text = `insert into ${projections} (${COLUMNS}) values (?, ?, ?, ${sql.dialect.sql.now})`;
-  await sql.run(text, [name, version, cursor]);
+/** Changes nothing if the name exists. */
+export async function createProjection(sql: Sql, name: string, cursor: string): Promise<void> {
+  const { sql: pieces } = sql.dialect;
+  const text = `insert into ${sql.tables.projections} (${COLUMNS}) values (?, 0, ?, ${pieces.now})`;
+  await sql.run(`${text} ${pieces.onSameKey('name', ['name'])}`, [name, cursor]);
 }
 
 /**
@@ -56,20 +55,4 @@ export async function advanceProjection(
 /** Makes each projection drop what it has read and not yet written, and read it again. Waits for those that are writing. */
 export async function dropUnwrittenPages(sql: Sql): Promise<void> {
   await sql.run(`update ${sql.tables.projections} set version = version + 1`);
-}
-
-interface ProjectionRow {
-  name: string;
-  version: number | string;
-  log_cursor: string;
-  update_time: number | string;
-}
-
-function projectionOf({ name, version, log_cursor, update_time }: ProjectionRow): StoredProjection {
-  return {
-    name: textOf(name),
-    version: numberOf(version),
-    cursor: textOf(log_cursor),
-    updateTime: numberOf(update_time),
-  };
 }

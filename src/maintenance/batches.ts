@@ -22,7 +22,7 @@ export class Batches<Kind extends string = never> {
   readonly #pauseMs: number;
   #isPauseDue = false;
   readonly #kept: KeptByKey[] = [];
-  readonly #referring = new Map<HostKey, number>();
+  readonly #referring = new Map<HostKey, number | undefined>();
 
   /**
    * @param kinds what the result always counts.
@@ -42,7 +42,7 @@ export class Batches<Kind extends string = never> {
       table,
       constraint,
       rule,
-      rows,
+      ...(rows !== undefined && { rows }),
     }));
     return {
       done: { ...this.#done },
@@ -53,14 +53,15 @@ export class Batches<Kind extends string = never> {
   }
 
   /** Skips a session that a foreign key keeps. */
-  keep(session: SessionKey, { table, constraint }: HostKey): void {
+  keep(session: SessionKey, key?: HostKey): void {
     this.count({ skipped: 1 });
-    if (this.#kept.length < MOST_NAMED) this.#kept.push({ ...session, table, constraint });
+    if (key && this.#kept.length < MOST_NAMED)
+      this.#kept.push({ ...session, table: key.table, constraint: key.constraint });
   }
 
   /** Counts rows of the host that refer to sessions. */
-  refer(key: HostKey, rows: number): void {
-    this.#referring.set(key, (this.#referring.get(key) ?? 0) + rows);
+  refer(key: HostKey, rows?: number): void {
+    this.#referring.set(key, rows === undefined ? undefined : (this.#referring.get(key) ?? 0) + rows);
   }
 
   /** Called before each transaction and each page; waits for the pause. @returns whether the work may continue. */

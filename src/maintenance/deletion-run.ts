@@ -2,29 +2,33 @@ import { ForeignKeyConstraintViolationException } from '@mikro-orm/core';
 import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { hostKeys, referringTo, type HostKey } from '../database/statements/host-keys.js';
-import type { RowSelection, OwnedRows } from '../database/statements/owned-rows.js';
+import { hostKeys, referringTo, type DeletedPart, type HostKey } from '../database/statements/host-keys.js';
+import type { RowSelection, OwnedRows } from '../owned/owned-rows.js';
 import { lockStoredSession, storedSession, type StoredSession } from '../database/statements/stored-session.js';
 import { nextApp, walkedSessions, type Walk } from '../database/statements/walk.js';
 import { DatabaseError } from '../model/errors.js';
+import { FAILURES } from '../model/failures.js';
 import { partialKey, sessionIdentity, type SessionKey } from '../model/keys.js';
 import { batchSizeOf, namesOf, pagesOf } from '../model/pages.js';
 import type { Counts, DeleteRule } from '../model/results.js';
 import { Batches } from './batches.js';
 import type { BatchOptions } from './options.js';
 
-/** What to do to a session. */
 export interface Task {
   session: StoredSession;
   /** How many events to delete, by the numbers in the session's row. */
   events: number;
   /** How many rows to delete. */
   rows: number;
-  /** The sessions that are deleted: this one, and those of its tools. Left out if it stays. */
-  sessions?: readonly SessionKey[];
+  /** What is deleted: this session and those of its tools, or its first events. */
+  parts: readonly DeletedPart[];
 }
 
-/** What a batch did. */
+/** A task, and the rows of the host that refer to what it deletes. */
+interface Referred extends Task {
+  referring: readonly { key: HostKey; rows: number; isDirect: boolean }[];
+}
+
 export interface BatchCounts {
   done: { sessions: number; events: number };
   skipped: number;
@@ -52,6 +56,8 @@ type Owner = { readonly [K in keyof SessionKey]?: string | undefined };
 /** The rules with which a row that refers to another one keeps it. */
 const KEEPING = new Set<DeleteRule>(['restrict', 'no action']);
 
+const isKeeping = ({ key }: { key: HostKey }): boolean => KEEPING.has(key.rule);
+
 /** How many sessions one query reads. */
 const PAGE = 500;
 
@@ -59,8 +65,8 @@ const PAGE = 500;
 export class DeletionRun<Kind extends string = never> extends CallInParts {
   /** The foreign keys of the host that refer to sessions, once they are needed. */
   #keys: readonly HostKey[] | undefined;
-  /** The rows that refer to sessions whose deletion they do not prevent, by the session's identity. */
-  readonly #referring = new Map<string, { key: HostKey; rows: number }[]>();
+  /** Those of tables that the account may not read. */
+  readonly #unreadable = new Set<HostKey>();
   readonly batches: Batches<'sessions' | 'events' | Kind>;
   readonly isOfAllApps: boolean;
 
@@ -144,8 +150,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
     let batch: Task[] = [];
     let rows = 0;
     const end = async () => {
-      const tasks = await this.#withoutKept(batch);
-      if (tasks.length > 0) await this.#unlessKept(tasks, (some) => this.#deleteBatch(deletion, some));
+      await this.#unlessKept(batch, (tasks) => this.#deleteBatch(deletion, tasks));
       batch = [];
       rows = 0;
     };
@@ -159,11 +164,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
       if (rows + task.rows > batches.size) await end();
       if (!(await batches.mayBegin())) return;
       if (task.rows > batches.size && !batches.isDryRun) {
-        // Before its first event is deleted: the key would refuse only the last transaction.
-        const tasks = await this.#withoutKept([task]);
-        const { sessions } = batches.result.done;
-        if (tasks.length > 0) await this.#unlessKept(tasks, () => deletion.deleteLarge(task));
-        if (batches.result.done.sessions > sessions) this.#countReferring(task);
+        await this.#unlessKept([task], (tasks) => this.#deleteLarge(deletion, tasks), true);
         continue;
       }
       batch.push(task);
@@ -173,65 +174,107 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   }
 
   /**
-   * Finds the rows of the host that refer to the sessions of tasks.
+   * Does tasks, except for those that a foreign key of the host refuses, of which nothing is done. If rows refer to a session itself,
+   * it is not tried. Rows that refer to other rows of the host may go along in another way, so the database decides.
    *
-   * @returns the tasks that no key refuses. The others are skipped, and named with their key.
+   * @param remove does all of the tasks, or none.
+   * @param isLarge whether it takes several transactions, of which a key may refuse only the last.
    */
-  async #withoutKept(tasks: readonly Task[]): Promise<readonly Task[]> {
-    const sessions = tasks.flatMap((task) => task.sessions ?? []);
-    if (sessions.length === 0) return tasks;
-    this.#keys ??= await this.read(hostKeys);
-    const refused = new Map<string, HostKey>();
-    for (const key of this.#keys)
-      for (const { session, rows } of await this.read((sql) => referringTo(sql, key, sessions))) {
-        const id = sessionIdentity(session);
-        if (KEEPING.has(key.rule)) {
-          refused.set(id, key);
-          this.batches.refer(key, rows);
-        } else this.#referring.set(id, [...(this.#referring.get(id) ?? []), { key, rows }]);
-      }
-    return tasks.filter(({ session, sessions = [] }) => {
-      const key = sessions.flatMap((each) => refused.get(sessionIdentity(each)) ?? [])[0];
-      if (key) this.batches.keep(session.key, key);
-      return !key;
-    });
-  }
-
-  /** Counts the rows that the database has deleted, or changed, with the sessions of a task. */
-  #countReferring({ sessions = [] }: Task): void {
-    for (const id of sessions.map(sessionIdentity)) {
-      for (const { key, rows } of this.#referring.get(id) ?? []) this.batches.refer(key, rows);
-      this.#referring.delete(id);
+  async #unlessKept(
+    tasks: readonly Task[],
+    remove: (tasks: readonly Referred[]) => Promise<void>,
+    isLarge = false,
+  ): Promise<void> {
+    const isUntried = isLarge || this.batches.isDryRun;
+    const free: Referred[] = [];
+    const tried: Referred[] = [];
+    for (const task of await this.#withReferring(tasks)) {
+      const keeping = task.referring.filter(isKeeping);
+      if (keeping.some(({ isDirect }) => isDirect || isUntried) || (isLarge && this.#unreadKeeping.length > 0))
+        this.#keep(task);
+      else (keeping.length === 0 ? free : tried).push(task);
     }
+    for (const each of [free, ...tried.map((task) => [task])])
+      if (each.length > 0 && (await this.batches.mayBegin())) await this.#try(each, remove);
   }
 
-  /**
-   * Skips the sessions that a foreign key of the host keeps: a row may have come since `#withoutKept`, or refer to a part of a session
-   * otherwise. If there is one in a batch, its transaction was rolled back, and the sessions are deleted one by one. `onError` gets the
-   * driver's error, which names table and constraint if the database does.
-   */
-  async #unlessKept(tasks: readonly Task[], remove: (tasks: readonly Task[]) => Promise<void>): Promise<void> {
+  /** If a key refuses one of several, their transaction was rolled back, and they are done one by one. */
+  async #try(tasks: readonly Referred[], remove: (tasks: readonly Referred[]) => Promise<void>): Promise<void> {
     try {
       await remove(tasks);
     } catch (error) {
       if (!(error instanceof DatabaseError) || error.reason !== ForeignKeyConstraintViolationException.name)
         throw error;
-      if (tasks.length === 1) {
-        // Rows that refer to a host's row that goes along are not looked for, so this may name none.
-        if ((await this.#withoutKept(tasks)).length > 0) this.batches.count({ skipped: 1 });
-      } else for (const task of tasks) if (await this.batches.mayBegin()) await this.#unlessKept([task], remove);
+      // A row may have come since it was counted.
+      if (tasks.length === 1) (await this.#withReferring(tasks)).forEach((task) => this.#keep(task));
+      else for (const task of tasks) if (await this.batches.mayBegin()) await this.#try([task], remove);
     }
   }
 
-  async #deleteBatch(deletion: Deletion, tasks: readonly Task[]): Promise<void> {
+  /** Skips what a key keeps; without a name if it is not known which key. */
+  #keep({ session, referring }: Referred): void {
+    const keeping = referring.filter(isKeeping);
+    for (const { key, rows } of keeping) this.batches.refer(key, rows);
+    const [unread, another] = this.#unreadKeeping;
+    this.batches.keep(session.key, keeping[0]?.key ?? (another ? undefined : unread));
+  }
+
+  /** The keys that may keep sessions, of tables that the account may not read. */
+  get #unreadKeeping(): HostKey[] {
+    return [...this.#unreadable].filter((key) => isKeeping({ key }));
+  }
+
+  /** Finds the rows of the host that refer to what tasks delete. */
+  async #withReferring(tasks: readonly Task[]): Promise<readonly Referred[]> {
+    this.#keys ??= await this.read(hostKeys);
+    const parts = tasks.flatMap((task) => task.parts);
+    const found = new Map<string, Referred['referring'][number][]>();
+    for (const key of this.#keys)
+      for (const { session, ...rows } of await this.#rowsOf(key, parts)) {
+        const id = sessionIdentity(session);
+        found.set(id, [...(found.get(id) ?? []), { key, ...rows }]);
+      }
+    return tasks.map((task) => ({
+      ...task,
+      referring: task.parts.flatMap(({ key }) => found.get(sessionIdentity(key)) ?? []),
+    }));
+  }
+
+  async #rowsOf(key: HostKey, parts: readonly DeletedPart[]): ReturnType<typeof referringTo> {
+    if (this.#unreadable.has(key)) return [];
+    try {
+      return await this.read((sql) => referringTo(sql, key, parts));
+    } catch (error) {
+      if (!(error instanceof DatabaseError) || error.reason !== FAILURES.notAllowed.reason) throw error;
+      this.#unreadable.add(key);
+      this.batches.refer(key);
+      return [];
+    }
+  }
+
+  /** Counts the rows that the database has deleted, or changed, with a task. */
+  #countReferring({ referring }: Referred): void {
+    for (const each of referring) if (!isKeeping(each)) this.batches.refer(each.key, each.rows);
+  }
+
+  async #deleteLarge(deletion: Deletion, tasks: readonly Referred[]): Promise<void> {
+    const { batches } = this;
+    for (const task of tasks) {
+      const { sessions } = batches.result.done;
+      await deletion.deleteLarge(task);
+      if (batches.result.done.sessions > sessions) this.#countReferring(task);
+    }
+  }
+
+  async #deleteBatch(deletion: Deletion, tasks: readonly Referred[]): Promise<void> {
     if (this.batches.isDryRun) {
       const sum = (of: (task: Task) => number) => tasks.reduce((total, task) => total + of(task), 0);
-      const sessions = sum(({ sessions }) => sessions?.length ?? 1);
+      const sessions = sum(({ parts }) => parts.length);
       this.batches.add({ done: { sessions, events: sum(({ events }) => events) } });
       for (const task of tasks) this.#countReferring(task);
       return;
     }
-    let deleted: Task[] = [];
+    let deleted: Referred[] = [];
     const counts = await this.write(async (sql) => {
       const all = onlySkipped(0);
       // It may run again.

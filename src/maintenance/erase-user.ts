@@ -1,4 +1,4 @@
-import type { OwnedRows } from '../database/statements/owned-rows.js';
+import type { OwnedRows } from '../owned/owned-rows.js';
 import { dropUnwrittenPages } from '../log/stored-projections.js';
 import { UserNotErasedError } from '../model/errors.js';
 import type { MaintenanceResult } from '../model/results.js';

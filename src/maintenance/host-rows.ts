@@ -3,7 +3,7 @@ import { entityNamed } from '../../entities/mikro-orm.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { allOf, ifGiven, optionalTextOf, quotedTable } from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
-import type { Owner, OwnedRows } from '../database/statements/owned-rows.js';
+import type { Owner, OwnedRows } from '../owned/owned-rows.js';
 import { aString, object, rule } from '../model/arguments.js';
 import { isObject } from '../model/json.js';
 import { InvalidArgumentError, SchemaError } from '../model/errors.js';
@@ -36,6 +36,10 @@ function kindOf(em: EntityManager, { entity, appName, userId }: OwnedEntity): Ow
   if (!meta) throw new SchemaError(`The ORM does not know ${name}, which is in owned.`);
   const [app, user] = [columnOf(em, meta, appName), columnOf(em, meta, userId)];
   const table = quotedTable(em, meta);
+  const key = meta
+    .getPrimaryProps()
+    .flatMap(({ fieldNames }) => fieldNames.map((column) => em.getPlatform().quoteIdentifier(column)))
+    .join(', ');
   // A host's column may have a collation for which `alice` is `Alice` (contract D6): the bytes are compared, too.
   const rowsOf = ({ dialect }: Sql, owner: Partial<Owner>, after?: string) => {
     const hex = (column: string) => `lower(${dialect.sql.hex(column)})`;
@@ -46,7 +50,7 @@ function kindOf(em: EntityManager, { entity, appName, userId }: OwnedEntity): Ow
       ifGiven(`${hex(user)} = ?`, hexOf(owner.userId)),
       ifGiven(`${hex(app)} > ?`, hexOf(after)),
     );
-    return { from: `${table} where ${where}`, values, firstApp: `min(${hex(app)})` };
+    return { where, from: `${table} where ${where}`, values, firstApp: `min(${hex(app)})` };
   };
   return {
     name,
@@ -65,14 +69,15 @@ function kindOf(em: EntityManager, { entity, appName, userId }: OwnedEntity): Ow
         const { from, values } = rowsOf(sql, selection);
         return countRows(sql, from, values);
       },
-      // All at once: their keys may have any type, and not every driver gives back what it takes.
-      async page(sql, selection) {
+      // Without their keys, which may have any type: not every driver gives back what it takes.
+      async page(sql, selection, limit) {
         const { from, values } = rowsOf(sql, selection);
-        return (await sql.all(`select 1 as found from ${from} limit 1`, values)).length > 0 ? [[]] : [];
+        return (await sql.all(`select 1 as found from ${from} limit ?`, [...values, limit])).map(() => []);
       },
-      async erase(sql, selection) {
-        const { from, values } = rowsOf(sql, selection);
-        return (await sql.run(`delete from ${from}`, values)).affectedRows;
+      async erase(sql, selection, keys) {
+        const { where, values } = rowsOf(sql, selection);
+        const text = sql.dialect.sql.deleteSome(table, key, where);
+        return (await sql.run(text, [...values, keys.length])).affectedRows;
       },
     },
     records: {

@@ -10,10 +10,8 @@ import {
   object,
   objects,
   oneOf,
-  rule,
   type Checks,
 } from '../model/arguments.js';
-import { isDay } from '../model/days.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, partialKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, TOOL_APPS, serviceOptions, type CommonOptions } from '../model/options.js';
@@ -123,17 +121,6 @@ export interface StateOwner {
   userId?: string;
 }
 
-/** Whose events to count, of which days, and what to group them by. */
-export interface UsageOptions {
-  appName?: string;
-  userId?: string;
-  /** The first day, in UTC, such as `2026-11-01`. */
-  from: string;
-  /** The last day. */
-  to: string;
-  by: 'day' | 'user' | 'model' | 'agent' | 'app';
-}
-
 export interface ImportOptions {
   /** How many events one transaction writes at most; 500 by default, up to 10,000. */
   batchSize?: number;
@@ -185,9 +172,8 @@ function optionsOf<Options extends Partial<SessionKey>>(
   method: string,
   checks: Checks<Options>,
   more?: (options: Options) => void,
-  ...required: readonly (keyof Options)[]
 ): (given: Options) => Options {
-  const check = object<Options>(checks, ...required);
+  const check = object<Options>(checks);
   return (given) => {
     const options = check(given, `The options of ${method}`);
     more?.(options);
@@ -261,14 +247,3 @@ export const checkReencode = optionsOf<ReencodeOptions>('reencode', {
 export const checkExport = optionsOf<OwnerOptions>('exportSessions', OWNER);
 
 export const checkStats = optionsOf<OwnerOptions & { groupBy?: 'app' }>('stats', { ...OWNER, groupBy: oneOf('app') });
-
-const aDay = rule("a day such as '2026-11-26'", isDay);
-
-export const checkUsage = optionsOf<UsageOptions>(
-  'usage',
-  { ...OWNER, from: aDay, to: aDay, by: oneOf('day', 'user', 'model', 'agent', 'app') },
-  ({ from, to }) => {
-    if (to < from) throw new InvalidArgumentError('to must be the day of from, or a later one.', ['to', 'from']);
-  },
-  ...(['from', 'to', 'by'] as const),
-);

@@ -1,6 +1,6 @@
 import { oldTokens, removeTokens } from '../database/calls/retry-tokens.js';
 import { databaseTime } from '../database/statements/clock.js';
-import type { OwnedRows } from '../database/statements/owned-rows.js';
+import type { OwnedRows } from '../owned/owned-rows.js';
 import type { StoredSession } from '../database/statements/stored-session.js';
 import type { Walk } from '../database/statements/walk.js';
 import type { MaintenanceResult } from '../model/results.js';

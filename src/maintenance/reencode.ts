@@ -1,6 +1,6 @@
 import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
-import type { EncodedRows, Owner, OwnedRows, Recoding, Replacement } from '../database/statements/owned-rows.js';
+import type { EncodedRows, Owner, OwnedRows, Recoding, Replacement } from '../owned/owned-rows.js';
 import { partialKey } from '../model/keys.js';
 import { batchSizeOf, chunksOf, namesOf, pagesOf } from '../model/pages.js';
 import type { MaintenanceResult } from '../model/results.js';

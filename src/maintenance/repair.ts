@@ -1,3 +1,4 @@
+import { stateValueOf, type StateValue } from '../database/sql/tables.js';
 import { createEvent } from '@google/adk';
 import { insertEvents } from '../database/dialects/session-rows.js';
 import { callsIn, type Calls } from '../conversation/calls.js';
@@ -16,8 +17,9 @@ import {
 import { encodedEvent, eventTimes, replaceEvent, supersededKeys } from '../database/statements/events.js';
 import { currentLease } from '../database/statements/leases.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
-import { readSession, stateValueOf, type StateValue } from '../database/statements/session-reader.js';
-import { stateOfScope } from '../database/statements/state.js';
+import { damagedChanges } from '../sessions/read.js';
+import { readSession } from '../sessions/session-reader.js';
+import { writtenState } from '../database/statements/state.js';
 import { lockSession, setBounds } from '../database/statements/sessions.js';
 import type { SessionHead } from '../database/statements/stored-session.js';
 import { type KnownSession } from '../model/codec.js';
@@ -127,7 +129,7 @@ export async function repairState(
 ): Promise<RepairedSession> {
   const session = { userId: '', sessionId: '', origin: '', ...owner };
   return write(async (sql) => {
-    const state = await stateOfScope(sql, session, owner.userId === undefined ? 'app' : 'user');
+    const state = await writtenState(sql, session, owner.userId === undefined ? 'app' : 'user');
     const damaged = state.filter(({ json }) => !decode(json));
     const { values, stateValues } = await takenValues(sql, session, damaged);
     if (!dryRun) await removeValues(sql, { session, seq: 0 }, values);
@@ -202,15 +204,12 @@ function damageIn(
 ): Damage['events'][number][] {
   const numbers = rows.map(({ seq }) => seq);
   const ranges: [Damage['events'][number]['problem'], readonly SeqRange[]][] = [
-    ['change', changes.map(({ kind, seq }) => (kind === 'state' ? { from: seq, to: seq } : { from: 0, to: 0 }))],
     ['missing', gapsIn(numbers, firstSeq - 1, lastSeq)],
-    ['unreadable', rangesOf(unreadable.keys())],
+    ['unreadable', rangesOf([...unreadable.keys()].filter((seq) => seq <= lastSeq))],
     ['uncounted', rangesOf(numbers.filter((seq) => seq > lastSeq))],
   ];
   const damage = ranges.flatMap(([problem, all]) => all.map((range) => ({ ...range, problem })));
-  // Several changes may follow one event.
-  const once = new Map(damage.map((each) => [`${each.from} ${each.problem}`, each]));
-  return [...once.values()].sort((a, b) => a.from - b.from);
+  return [...damagedChanges(changes), ...damage].sort((a, b) => a.from - b.from);
 }
 
 /**

@@ -3,10 +3,9 @@ import { CallInParts } from '../database/calls/call-in-parts.js';
 import { Database } from '../database/calls/database.js';
 import { onceOnRows } from '../database/calls/once.js';
 import type { Run } from '../database/dialects/dialect.js';
-import type { OwnedRows } from '../database/statements/owned-rows.js';
+import type { OwnedRows } from '../owned/owned-rows.js';
 import { beginEpoch } from '../log/log-head.js';
 import { checkedSessionKey, partialKey, type SessionKey } from '../model/keys.js';
-import { EventLog } from '../log/event-log.js';
 import type { LogCursor } from '../model/log-history.js';
 import type { ErrorContext } from '../model/options.js';
 import type { MaintenanceResult } from '../model/results.js';
@@ -28,7 +27,6 @@ import {
   checkStateOwner,
   checkStats,
   checkTrim,
-  checkUsage,
   type EraseUserOptions,
   type ImportOptions,
   type MaintenanceOptions,
@@ -37,14 +35,12 @@ import {
   type BatchOptions,
   type OwnerOptions,
   type TrimOptions,
-  type UsageOptions,
 } from './options.js';
 import { prune } from './prune.js';
 import { reencode } from './reencode.js';
 import { repair, repairState, type RepairedSession } from './repair.js';
 import { countAll, statsByApp, statsOf, type SessionStats } from './stats.js';
 import { trim } from './trim.js';
-import { usageIn, type Usage } from './usage.js';
 
 /**
  * Deletes and trims sessions, counts what is stored and repairs what is damaged, on tables that are in use.
@@ -67,7 +63,6 @@ import { usageIn, type Usage } from './usage.js';
  */
 export class SessionMaintenance {
   readonly #database: Database;
-  readonly #log: () => EventLog;
   readonly #toolApps: MaintenanceOptions['toolApps'];
   readonly #kinds: readonly OwnedRows[];
 
@@ -79,7 +74,6 @@ export class SessionMaintenance {
   constructor(em: EntityManager, options: MaintenanceOptions = {}) {
     const { toolApps, owned, ...common } = checkOptions(options, 'The options of SessionMaintenance');
     this.#database = new Database(em, common);
-    this.#log = () => new EventLog(em, common);
     this.#toolApps = toolApps;
     this.#kinds = [...hostRows(em, owned), ...OWNED_ROWS];
   }
@@ -226,27 +220,10 @@ export class SessionMaintenance {
   ): Promise<SessionStats | (SessionStats & { appName: string })[]> {
     const { groupBy, ...owner } = checkStats(options);
     const call = { operation: 'stats', key: owner };
-    const counts = await this.#database.call(call, () => this.#database.run((sql) => countAll(sql, owner)));
+    const counts = await this.#database.call(call, () =>
+      this.#database.run((sql) => countAll(sql, owner, this.#kinds)),
+    );
     return groupBy === 'app' ? statsByApp(counts) : statsOf(counts);
-  }
-
-  /**
-   * Adds up what models used: tokens, from the `usageMetadata` of events, and function calls. For this it reads the contents of all
-   * events of these days from the event log, a page at a time. Deleted, trimmed and soft-deleted events are not counted. An
-   * event that forks have copied counts once (contract K4). The day of an event is that of its `timestamp`.
-   *
-   * ```ts
-   * const { rows } = await maintenance.usage({ appName: 'support', from: '2026-11-01', to: '2026-11-30', by: 'model' });
-   * ```
-   *
-   * @returns a row for each app and day, user, model (`modelVersion`) or agent (`author`, without the
-   *   user) that has events, or one for each app.
-   * @throws InvalidArgumentError also if `from` or `to` is not a day, or `to` is before `from`.
-   */
-  async usage(options: UsageOptions): Promise<Usage> {
-    const { from, to, by, ...owner } = checkUsage(options);
-    const filter = { ...owner, afterTimestamp: Date.parse(from) - 1 };
-    return usageIn(this.#log().since(0, filter), { from, to, by });
   }
 
   /**

@@ -1,6 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { allOf, ifGiven, stateTable, type Condition, numberOf, textOf } from '../database/sql/tables.js';
-import { SCOPES } from '../model/state.js';
+import { allOf, ifGiven, type Condition, numberOf, textOf } from '../database/sql/tables.js';
+import type { OwnedRows, Sum, SumName } from '../owned/owned-rows.js';
 import type { OwnerOptions } from './options.js';
 
 /** What is stored, including soft-deleted sessions. */
@@ -29,50 +29,10 @@ export interface SessionStats {
   newestUpdate?: number;
 }
 
-/** The figures that the database adds up for each app. */
-type Summed = keyof Omit<SessionStats, 'sessions' | 'events' | 'eventsPerSession' | 'oldestUpdate' | 'newestUpdate'>;
+type Counts = Awaited<ReturnType<typeof countAll>>;
 
-/** A sum over the rows of a table. */
-type Sum = readonly [what: string, table: string, condition?: string];
-
-/** How many sessions of an app have a certain number of events. */
-interface SessionCount {
-  appName: string;
-  events: number;
-  sessions: number;
-  oldestUpdate: number;
-  newestUpdate: number;
-}
-
-/** The database's counts, including soft-deleted sessions. */
-interface Counts {
-  sessions: readonly SessionCount[];
-  /** By name and app. */
-  sums: ReadonlyMap<string, ReadonlyMap<string, number>>;
-}
-
-function sumsOf({ tables, dialect }: Sql, { userId }: OwnerOptions): Record<Summed, readonly Sum[]> {
-  const bytes = (column: string) => `coalesce(sum(${dialect.sql.byteLength(column)}), 0)`;
-  // The app's state does not belong to a user.
-  const scopes = SCOPES.filter((scope) => scope !== 'app' || userId === undefined);
-  const { artifactVersions, artifactParts } = tables;
-  return {
-    deletedSessions: [['count(*)', tables.sessions, "status <> 'active'"]],
-    users: [['count(distinct user_id)', tables.sessions]],
-    eventBytes: [
-      [bytes('data'), tables.events],
-      [bytes('text'), tables.eventParts],
-    ],
-    stateBytes: scopes.map((scope): Sum => [bytes('value'), stateTable(tables, scope)]),
-    artifacts: [['count(*)', tables.artifacts]],
-    // No database reads the contents for this.
-    artifactBytes: [artifactVersions, artifactParts].map((table): Sum => ['coalesce(sum(length(data)), 0)', table]),
-    memories: [['count(*)', tables.memories]],
-    memoryBytes: [[bytes('data'), tables.memories]],
-  };
-}
-
-export async function countAll(sql: Sql, owner: OwnerOptions): Promise<Counts> {
+/** @returns how many sessions of an app have a certain number of events, and the sums of all kinds by name and app. */
+export async function countAll(sql: Sql, owner: OwnerOptions, kinds: readonly OwnedRows[]) {
   const { where, values } = ofOwner(owner);
   // While a session is deleted or imported, it has another time of the last update.
   const updated = `case when status in ('active', 'deleted') then last_update_time else create_time end`;
@@ -89,12 +49,13 @@ export async function countAll(sql: Sql, owner: OwnerOptions): Promise<Counts> {
     newestUpdate: numberOf(row['newest']),
   }));
   const sums = new Map<string, Map<string, number>>();
-  for (const [name, parts] of Object.entries(sumsOf(sql, owner))) {
-    const byApp = new Map<string, number>();
-    for (const part of parts)
-      for (const [app, sum] of await summed(sql, owner, part)) byApp.set(app, (byApp.get(app) ?? 0) + sum);
-    sums.set(name, byApp);
-  }
+  for (const { sums: sumsOf } of kinds)
+    for (const [name, parts] of Object.entries(sumsOf?.(sql, owner) ?? {})) {
+      const byApp = sums.get(name) ?? new Map<string, number>();
+      for (const part of parts)
+        for (const [app, sum] of await summed(sql, owner, part)) byApp.set(app, (byApp.get(app) ?? 0) + sum);
+      sums.set(name, byApp);
+    }
   return { sessions, sums };
 }
 
@@ -131,7 +92,7 @@ export function statsOf(counts: Counts, isSelected: (appName: string) => boolean
   return {
     sessions,
     events,
-    ...(Object.fromEntries(sums) as Record<Summed, number>),
+    ...(Object.fromEntries(sums) as Record<SumName, number>),
     eventsPerSession: {
       mean: sessions === 0 ? 0 : events / sessions,
       median: percentile(0.5),

@@ -1,35 +1,27 @@
 import { Calls, callsIn, type LongRunningCall } from '../conversation/calls.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
-import { SESSION_WHERE, sessionValues, numberOf } from '../database/sql/tables.js';
 import { recordTrim } from '../database/statements/changes.js';
 import { databaseTime } from '../database/statements/clock.js';
+import { firstLaterThan, seqOfEvent } from '../database/statements/events.js';
 import { firstOpenCall, openCallsOf, setOpenCalls } from '../database/statements/open-calls.js';
-import { stateThen } from '../database/statements/past.js';
-import { readAfter } from '../database/statements/session-reader.js';
+import { writtenState } from '../database/statements/state.js';
+import { stateThen } from '../sessions/past.js';
+import { readAfter } from '../sessions/session-reader.js';
 import { storedSession, type StoredSession } from '../database/statements/stored-session.js';
-import { decodeEvent } from '../model/json.js';
+import { decode, decodeEvent } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import type { MaintenanceResult } from '../model/results.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
+import type { StateEntry } from '../model/state.js';
 import { onlySkipped, type Deletion, type DeletionRun, type BatchCounts, type Task } from './deletion-run.js';
 import { dropFirst, numbersBefore } from './first-events.js';
 import { trimmedSession, type TrimOptions } from './options.js';
 
 /** See `SessionMaintenance.trim`. */
 export async function trim(run: DeletionRun, options: TrimOptions): Promise<MaintenanceResult<'sessions' | 'events'>> {
-  const { appName, userId, keepLast, eventsOlderThan = 0, dropOpenCalls } = options;
+  const { appName, userId } = options;
   const key = trimmedSession(options);
-  const now = await run.read(databaseTime);
-  const firstWanted: FirstKept = (session, before, read) => {
-    if (keepLast !== undefined) return Math.min(before, session.lastSeq - keepLast + 1);
-    return read(async (sql) => (await firstLater(sql, session, before, now - eventsOlderThan)) ?? before);
-  };
-  const firstEvents = new FirstEvents(run, async (session, before, read) => {
-    const wanted = await firstWanted(session, before, read);
-    if (dropOpenCalls || wanted <= session.firstSeq) return wanted;
-    const open = await read((sql) => firstOpenCall(sql, session.key));
-    return Math.min(wanted, open ?? wanted);
-  });
+  const firstEvents = new FirstEvents(run, options, await run.read(databaseTime));
   return run.run(
     () => run.batches.result,
     async () => {
@@ -40,49 +32,40 @@ export async function trim(run: DeletionRun, options: TrimOptions): Promise<Main
   );
 }
 
-/** @returns the number of the session's first event before a number that is later than a time. */
-async function firstLater(
-  sql: Sql,
-  { key, firstSeq }: StoredSession,
-  before: number,
-  time: number,
-): Promise<number | undefined> {
-  const [row] = await sql.all<{ seq: number }>(
-    `select seq from ${sql.tables.events} where ${SESSION_WHERE}
-      and seq >= ? and seq < ? and timestamp > ? order by seq limit 1`,
-    [...sessionValues(key), firstSeq, before, time],
-  );
-  return row && numberOf(row.seq);
-}
-
-/**
- * @param before only events before this number may be deleted; the others need not be read.
- * @returns the number of the first event to keep, at most `before`.
- */
-type FirstKept = (session: StoredSession, before: number, read: Run) => Promise<number> | number;
-
 /** Deletes the first events of sessions. */
 class FirstEvents implements Deletion {
   readonly #run: DeletionRun;
-  readonly #firstKept: FirstKept;
+  readonly #options: TrimOptions;
+  readonly #now: number;
 
-  constructor(run: DeletionRun, firstKept: FirstKept) {
+  /** @param now by the database's clock, in ms. */
+  constructor(run: DeletionRun, options: TrimOptions, now: number) {
     this.#run = run;
-    this.#firstKept = firstKept;
+    this.#options = options;
+    this.#now = now;
   }
 
   async plan(session: StoredSession): Promise<Task | undefined> {
-    const firstKept = await this.#firstKeptOf(session, session.lastSeq + 1, this.#run.read);
+    const firstKept = await this.#firstKept(session, session.lastSeq + 1, this.#run.read);
     if (firstKept === undefined) return undefined;
     const events = firstKept - session.firstSeq;
-    return { session, events, rows: events };
+    return { session, events, parts: [{ key: session.key, before: firstKept }], rows: events };
   }
 
-  /** @returns undefined if no event is to be deleted. */
-  async #firstKeptOf(session: StoredSession, before: number, read: Run): Promise<number | undefined> {
-    if (session.deletedAt !== undefined) return undefined;
-    const firstKept = await this.#firstKept(session, before, read);
-    return firstKept > session.firstSeq ? firstKept : undefined;
+  /**
+   * @param before only events before this number may be deleted; the others need not be read.
+   * @returns the number of the first event to keep, at most `before`; undefined if no event is to be deleted.
+   */
+  async #firstKept(session: StoredSession, before: number, read: Run): Promise<number | undefined> {
+    const { key, firstSeq, lastSeq, deletedAt } = session;
+    if (deletedAt !== undefined) return undefined;
+    const { keepLast, eventsOlderThan = 0, dropOpenCalls } = this.#options;
+    const later = (sql: Sql) => firstLaterThan(sql, key, this.#now - eventsOlderThan, before);
+    const wanted = keepLast === undefined ? await read(later) : lastSeq - keepLast + 1;
+    let firstKept = Math.min(wanted ?? before, before);
+    if (firstKept > firstSeq && !dropOpenCalls)
+      firstKept = Math.min((await read((sql) => firstOpenCall(sql, key))) ?? firstKept, firstKept);
+    return firstKept > firstSeq ? firstKept : undefined;
   }
 
   delete(sql: Sql, { session, events }: Task): Promise<BatchCounts> {
@@ -105,15 +88,16 @@ class FirstEvents implements Deletion {
   }
 
   /** @returns the first events that one transaction deletes; undefined if there are none. */
-  async #dropped(sql: Sql, session: StoredSession, firstKept: number): Promise<Dropped | undefined> {
+  async #dropped(sql: Sql, session: StoredSession, firstKept: number) {
     const { size } = this.#run.batches;
     const { key, lastSeq } = session;
     // The session may have been rewound since.
     const most = Math.min(firstKept, lastSeq + 1);
     const numbers = await numbersBefore(sql, key, most, size);
     const before = numbers.length < size ? most : (numbers.at(-1) ?? 0) + 1;
-    const firstSeq = await this.#firstKeptOf(session, before, (work) => work(sql));
+    const firstSeq = await this.#firstKept(session, before, (work) => work(sql));
     if (firstSeq === undefined) return undefined;
+    // Whether no further transaction is needed.
     const isOver = firstSeq < before || before === most;
     return { firstSeq, numbers: numbers.filter((seq) => seq < firstSeq), isOver };
   }
@@ -132,8 +116,8 @@ class FirstEvents implements Deletion {
     if (!dropped) return nothing;
     const { key, origin, lastSeq } = locked;
     const { firstSeq, numbers, isOver } = dropped;
-    // Rows that cannot be read are ignored here: they are deleted with these events.
-    const { state } = await stateThen(sql, locked, firstSeq - 1);
+    const then = await stateThen(sql, locked, firstSeq - 1);
+    const state = then.isWhole ? then.state : await withWritten(sql, key, firstSeq, then.state);
     await recordTrim(sql, { session: { ...key, origin }, seq: lastSeq }, firstSeq, state);
     await dropFirst(sql, key, firstSeq, numbers);
     await setOpenCalls(sql, key, await callsFrom(sql, key, firstSeq));
@@ -141,13 +125,20 @@ class FirstEvents implements Deletion {
   }
 }
 
-/** The first events of a session that are deleted. */
-interface Dropped {
-  /** The number of the first event that stays. */
-  firstSeq: number;
-  numbers: readonly number[];
-  /** Whether no further transaction is needed. */
-  isOver: boolean;
+/** Adds to a state what events before a number have written, and nobody since: also events that cannot be read. */
+async function withWritten(
+  sql: Sql,
+  key: SessionKey,
+  before: number,
+  state: readonly StateEntry[],
+): Promise<StateEntry[]> {
+  const byKey = new Map(state.map((entry) => [entry.key, entry]));
+  for (const entry of await writtenState(sql, key, 'session')) {
+    const { eventId, json } = entry;
+    const isBefore = eventId !== null && ((await seqOfEvent(sql, key, eventId)) ?? 0) < before;
+    if (isBefore && decode(json)) byKey.set(entry.key, entry);
+  }
+  return [...byKey.values()];
 }
 
 /** @returns the calls of a session's events from a number on. */

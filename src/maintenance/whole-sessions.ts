@@ -27,16 +27,16 @@ export class WholeSessions implements Deletion {
   async plan(session: StoredSession): Promise<Task | undefined> {
     if (!this.#isDue(session)) return undefined;
     let events = eventsOf(session);
-    const sessions = [session.key];
+    const parts = [{ key: session.key }];
     const { read, batches, isOfAllApps } = this.#run;
     for (const key of this.#toolsOf(session)) {
       const tool = await read((sql) => storedSession(sql, key));
       // A dry run must not count it here and in its own app.
       if (!tool || (batches.isDryRun && isOfAllApps && this.#isDue(tool))) continue;
       events += eventsOf(tool);
-      sessions.push(key);
+      parts.push({ key });
     }
-    return { session, events, sessions, rows: events + sessions.length };
+    return { session, events, parts, rows: events + parts.length };
   }
 
   async delete(sql: Sql, { session }: Task): Promise<BatchCounts> {

@@ -1,9 +1,17 @@
 import type { Database } from '../database/calls/database.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import { aFunction, object, rule, someText } from '../model/arguments.js';
-import { Undecodable } from '../model/stored-texts.js';
+import { chunksOf } from '../model/pages.js';
+import { mapTexts, Undecodable } from '../model/stored-texts.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import type { ErrorContext } from '../model/options.js';
-import { decodedMemory, memoriesWithVectors, memoryIdentity, type MemoryKey } from './stored-memories.js';
+import {
+  decodedMemory,
+  memoriesWithVectors,
+  memoryIdentity,
+  type MemoryKey,
+  type MemoryTexts,
+} from './stored-memories.js';
 import type { NewMemory } from './memory-content.js';
 import { storedVector, unitVector } from './vectors.js';
 
@@ -72,13 +80,14 @@ export class Embedder {
 
   /** Adds vectors to memories. If the function fails, the remaining memories get none. */
   async embedded(memories: readonly NewMemory[], context: ErrorContext): Promise<NewMemory[]> {
-    const known = await withStoredVectors(this.#database, memories);
+    const withVector = await this.#database.run((sql) => storedVectors(sql, memories));
+    const known = memories.map(withVector);
     const lacking = known.filter(({ model }) => model !== this.model);
     const texts = [...new Set(lacking.map(({ text }) => text))];
     const made = new Map<string, Buffer>();
     try {
-      for (let i = 0; i < texts.length; i += TEXTS_AT_ONCE)
-        for (const [text, vector] of await this.vectorsOf(texts.slice(i, i + TEXTS_AT_ONCE))) made.set(text, vector);
+      for (const some of chunksOf(texts, TEXTS_AT_ONCE))
+        for (const [text, vector] of await this.vectorsOf(some)) made.set(text, vector);
     } catch (error) {
       this.#failed(error, context);
     }
@@ -111,22 +120,20 @@ export class Embedder {
   }
 }
 
-/** Gives memories the vectors that they have in the tables, whatever made those, if their content is the same. */
-export async function withStoredVectors(database: Database, memories: readonly NewMemory[]): Promise<NewMemory[]> {
-  const all: NewMemory[] = [];
-  for (let i = 0; i < memories.length; i += TEXTS_AT_ONCE) {
-    const some = memories.slice(i, i + TEXTS_AT_ONCE);
-    const found = await database.run((sql) => memoriesWithVectors(sql, some));
-    const decoded = await database.code((texts) => found.map((memory) => decodedMemory(texts, memory)));
-    const known = new Map<string, Pick<NewMemory, 'model' | 'embedding'>>();
-    for (const [j, { key, model }] of found.entries()) {
-      const plain = decoded[j];
-      if (!plain || plain instanceof Undecodable || model === undefined) continue;
-      known.set(contentIdentity(key, plain), { model, embedding: plain.embedding });
+/** @returns what gives a memory the vector that it has in the tables, whatever made that, if its content is the same. */
+export async function storedVectors(
+  sql: Sql,
+  memories: readonly NewMemory[],
+): Promise<(memory: NewMemory) => NewMemory> {
+  const known = new Map<string, Pick<NewMemory, 'model' | 'embedding'>>();
+  for (const some of chunksOf(memories, TEXTS_AT_ONCE)) {
+    const found = await memoriesWithVectors(sql, some);
+    for (const plain of mapTexts(found, (memory) => decodedMemory(sql.texts, memory))) {
+      if (plain instanceof Undecodable || plain.model === undefined) continue;
+      known.set(contentIdentity(plain), { model: plain.model, embedding: plain.embedding });
     }
-    all.push(...some.map((memory) => ({ ...memory, ...known.get(contentIdentity(memory, memory)) })));
   }
-  return all;
+  return (memory) => ({ ...memory, ...known.get(contentIdentity(memory)) });
 }
 
-const contentIdentity = (key: MemoryKey, { data }: { data: string }) => `${memoryIdentity(key)}\0${data}`;
+const contentIdentity = (memory: MemoryKey & MemoryTexts) => `${memoryIdentity(memory)}\0${memory.data}`;

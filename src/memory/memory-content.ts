@@ -98,7 +98,8 @@ export function saidByEvent({ partial, content, inputTranscription, outputTransc
   return written.length > 0 ? written : saidIn({ parts: [inputTranscription ?? {}, outputTranscription ?? {}] });
 }
 
-const QUESTION_MARK = /[?\uff1f\u061f\u055e\u1367\u037e]|\p{Script=Greek}\p{M}*;/u;
+const QUESTION_MARK = /[?\uff1f\u061f\u055e\u1367\u037e]|\p{Script=Greek};/u;
+const MARKS = /\p{M}+/gu;
 
 /**
  * Whether a memory with the words of a question is that question, asked before (contract Q7): a projection also remembers the message
@@ -106,7 +107,7 @@ const QUESTION_MARK = /[?\uff1f\u061f\u055e\u1367\u037e]|\p{Script=Greek}\p{M}*;
  */
 export function repeatsQuestion({ content, isAdded }: MemoryData, question: string): boolean {
   const text = textSaidIn(content);
-  return !isAdded && (QUESTION_MARK.test(text) || bare(text) === bare(question));
+  return !isAdded && (QUESTION_MARK.test(text.replace(MARKS, '')) || bare(text) === bare(question));
 }
 
 const bare = (text: string) => text.replace(/\s+/g, ' ').trim().toLowerCase();

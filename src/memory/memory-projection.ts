@@ -3,16 +3,16 @@ import type { Database } from '../database/calls/database.js';
 import { isOwn } from '../database/calls/public-error.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { SESSION_WHERE, allOf, ifGiven, sessionValues } from '../database/sql/tables.js';
-import { forksAmong } from '../database/statements/forks.js';
+import { forksAmong } from './forks.js';
 import { countRows } from '../database/statements/count.js';
+import { among } from '../database/statements/sessions.js';
 import type { CompleteLogEntry } from '../log/entries.js';
 import type { SessionProjectionOptions } from '../log/session-projection.js';
 import { aWait, anything, condition, keyConditions, object, oneOf } from '../model/arguments.js';
 import { partialKey, isKey, sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
-import { chunksOf } from '../model/pages.js';
 import { memoryOfEvent, saidByEvent, saidByHost, type NewMemory, type TextOfEvent } from './memory-content.js';
-import { addMemories, rememberedElsewhere, withoutForgotten } from './memory-store.js';
+import { addMemories, dropForgotten, lockOwners, rememberedElsewhere, withoutForgotten } from './memory-store.js';
 import { passOn } from './stored-memories.js';
 
 export interface MemoryProjectionOptions {
@@ -101,7 +101,7 @@ export function memoryProjection<Em extends EntityManager>(
         for (const entry of entries) {
           if (entry.change) {
             await pending.writeBefore(entry);
-            await change(sql, entry, whenDeleted === 'keep');
+            await change(sql, entry, { keepsDeleted: whenDeleted === 'keep', settleMs });
           }
           if ('event' in entry) pending.add(entry, memories.get(entry));
         }
@@ -161,9 +161,6 @@ export function countProjected(sql: Sql, { filter = {} }: MemoryProjectionOption
  */
 const LATER = 1.1;
 
-/** As many sessions as one statement names. */
-const MOST_SESSIONS = 100;
-
 /** Memories that are written together. */
 class Pending {
   readonly #sql: Sql;
@@ -188,8 +185,12 @@ class Pending {
   }
 
   async write(): Promise<void> {
+    // Before it locks rows, for which `forget` would wait.
+    lockOwners(this.#sql, this.#memories);
     await this.#postpone();
-    await addMemories(this.#sql, await withoutForgotten(this.#sql, this.#memories), this.#settleMs * LATER);
+    const { wanted } = await withoutForgotten(this.#sql, this.#memories);
+    await addMemories(this.#sql, wanted, this.#settleMs * LATER);
+    dropForgotten(this.#sql, wanted);
     this.#memories = [];
     this.#sessions.clear();
   }
@@ -199,18 +200,20 @@ class Pending {
     if (this.#settleMs === 0) return;
     const { dialect, tables } = this.#sql;
     const { now } = dialect.sql;
-    for (const some of chunksOf([...this.#sessions.values()], MOST_SESSIONS)) {
-      const any = some.map(() => `(${SESSION_WHERE})`).join(' or ');
+    for (const { where, values } of among(this.#sql, [...this.#sessions.values()]))
       await this.#sql.run(
-        `update ${tables.memories} set settles = ${now} + ? where settles > ${now} and settles < ${now} + ? and (${any})`,
-        [this.#settleMs * LATER, this.#settleMs, ...some.flatMap(sessionValues)],
+        `update ${tables.memories} set settles = ${now} + ? where settles > ${now} and settles < ${now} + ? and (${where})`,
+        [this.#settleMs * LATER, this.#settleMs, ...values],
       );
-    }
   }
 }
 
 /** Applies a change of a session to the memories that a projection has added. */
-async function change(sql: Sql, entry: CompleteLogEntry, keepsDeleted: boolean): Promise<void> {
+async function change(
+  sql: Sql,
+  entry: CompleteLogEntry,
+  { keepsDeleted, settleMs }: { keepsDeleted: boolean; settleMs: number },
+): Promise<void> {
   const { memories } = sql.tables;
   const key = sessionValues(entry);
   const forget = (condition: string, ...values: number[]) =>
@@ -231,6 +234,10 @@ async function change(sql: Sql, entry: CompleteLogEntry, keepsDeleted: boolean):
       await passOn(sql, entry, 'seq > ?', entry.seq);
       await forget('seq > ?', entry.seq);
       if (entry.eventSeq !== undefined) await forget('seq = ?', entry.eventSeq);
-      await sql.run(`update ${memories} set settles = null where ${SESSION_WHERE} and settles = ?`, [...key, NEVER]);
+      // A restored session may have had its last event a moment ago.
+      await sql.run(
+        `update ${memories} set settles = ${sql.dialect.sql.now} + ? where ${SESSION_WHERE} and settles = ?`,
+        [settleMs * LATER || null, ...key, NEVER],
+      );
   }
 }

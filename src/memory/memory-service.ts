@@ -5,7 +5,6 @@ import { isDeepStrictEqual } from 'node:util';
 import { textSaidIn } from '../conversation/said.js';
 import { Database } from '../database/calls/database.js';
 import { onceOnRows } from '../database/calls/once.js';
-import type { Sql } from '../database/dialects/dialect.js';
 import {
   aBoolean,
   aCount,
@@ -26,7 +25,7 @@ import {
   type Checks,
 } from '../model/arguments.js';
 import { SessionProjection } from '../log/session-projection.js';
-import { Undecodable } from '../model/stored-texts.js';
+import { mapTexts, Undecodable, type StoredTexts } from '../model/stored-texts.js';
 import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
 import { decodeEvent, encode } from '../model/json.js';
 import { callHost } from '../model/host-callbacks.js';
@@ -39,8 +38,8 @@ import {
   type ErrorContext,
 } from '../model/options.js';
 import { pagesOf } from '../model/pages.js';
-import { aContent, encodedMemory, memoryIdentity, type MemoryKey } from './stored-memories.js';
-import { Embedder, anEmbedding, withStoredVectors, type MemoryEmbedding } from './embedding.js';
+import { aContent, checkedMemoryKey, encodedMemory, memoryIdentity } from './stored-memories.js';
+import { Embedder, anEmbedding, storedVectors, type MemoryEmbedding } from './embedding.js';
 import {
   memoryOfEvent,
   newMemory,
@@ -52,10 +51,13 @@ import {
   type NewMemory,
 } from './memory-content.js';
 import {
+  LEAST_READ,
   addMemories,
   countMemories,
   deleteMemories,
+  dropForgotten,
   listMemories,
+  lockOwners,
   rememberedElsewhere,
   readCompared,
   readMemories,
@@ -70,7 +72,7 @@ import { rebuildVectors } from './rebuild-vectors.js';
 import { cosine } from './vectors.js';
 
 export interface MikroOrmMemoryServiceOptions extends CommonOptions {
-  postgresql?: Pick<PostgresqlOptions, 'preparedStatements' | 'listen'>;
+  postgresql?: Omit<PostgresqlOptions, 'notify'>;
   /** How many memories a search returns at most; 10 by default. ADK sends all of them to the model. */
   limit?: number;
   /**
@@ -245,8 +247,8 @@ const MOST_CHARACTERS = 20_000;
 /** How many lists of words one statement reads. */
 const PAGE = 5_000;
 
-/** How many memories one statement reads: at least some more, since metadata may exclude many; at most what SQLite accepts. */
-const [LEAST_READ, MOST_READ] = [20, 500];
+/** How many memories one statement reads at most, for what SQLite accepts. */
+const MOST_READ = 500;
 
 /**
  * ADK's memory in the host's own database. Memories are found by their words, in any script, the best match first. This process
@@ -323,7 +325,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const { customMetadata, ttlMs = this.#options.ttlMs } = rest;
     const { owner, sessionId = '' } = scopeOf(rest);
     checkKeys({ userId: rest.userId });
-    for (const { id } of events) checkMemoryKey({ ...owner, sessionId, memoryId: id });
+    for (const { id } of events) checkedMemoryKey({ ...owner, sessionId, memoryId: id });
     const { text } = this.#options;
     // Now, since the host's function may take long: what the caller does to them later does not reach the database.
     const copies = text
@@ -334,13 +336,15 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const added = { ...owner, sessionId, ttlMs, ...(metadata && { customMetadata: metadata }) };
     const operation = 'addEventsToMemory';
     const made = text ? [] : copies.map((event) => memoryOfEvent(event, saidByEvent(event), added));
-    const copied = await this.#copiedIn(operation, { ...owner, sessionId }, copies);
+    const session = { ...owner, sessionId };
+    // Before the host's functions get them; otherwise the transaction that adds them finds out.
+    const copied = text || this.#embedder ? await this.#copiedIn(operation, session, copies) : undefined;
     if (text)
       for (const event of copies)
-        if (!copied.has(event.id))
+        if (!copied?.has(event.id))
           made.push(memoryOfEvent(event, await saidByHost(this.#database, event, text), added));
-    const memories = made.flatMap((memory) => (!memory || copied.has(memory.memoryId) ? [] : memory));
-    await this.#add(operation, owner, memories);
+    const memories = made.flatMap((memory) => (!memory || copied?.has(memory.memoryId) ? [] : memory));
+    await this.#add(operation, owner, memories, { session: copied ? undefined : session });
   }
 
   /**
@@ -357,7 +361,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
       const name = `memories[${i}]`;
       const checked = checkRequest.entry(entry, name);
       const { content, author, timestamp, id: memoryId = randomUUID(), customMetadata: own } = checked;
-      checkMemoryKey({ ...owner, sessionId, memoryId });
+      checkedMemoryKey({ ...owner, sessionId, memoryId });
       const time = timestamp ? Date.parse(timestamp) : Date.now();
       if (Number.isNaN(time)) throw new InvalidArgumentError(`${name}.timestamp must be a date, as in ISO 8601.`);
       const data: MemoryData = {
@@ -372,23 +376,33 @@ export class MikroOrmMemoryService implements BaseMemoryService {
       return memory;
     });
     const named = added.filter((_, i) => memories[i]?.id !== undefined);
-    await this.#add('addMemory', owner, added, (sql) => removeMarks(sql, named));
+    await this.#add('addMemory', owner, added, { unmark: named });
   }
 
-  /** @param removeMarks lets forgotten memories come back, which are left out otherwise. */
+  /**
+   * @param unmark lets these come back if they were forgotten; without it all that were forgotten are left out.
+   * @param session the one that the memories are of, if what it has copied is not left out yet.
+   */
   async #add(
     operation: string,
     owner: MemoryOwner,
     memories: readonly NewMemory[],
-    removeMarks?: (sql: Sql) => void,
+    { unmark, session }: { unmark?: readonly NewMemory[]; session?: SessionKey | undefined },
   ): Promise<void> {
     if (memories.length === 0) return;
     const context = { operation, key: owner };
     await this.#database.call(context, async () => {
-      const stored = await this.#prepared(memories, context);
+      const prepared = this.#embedder ? await this.#prepared(memories, context) : undefined;
       await onceOnRows(this.#database, async (sql) => {
-        removeMarks?.(sql);
-        await addMemories(sql, removeMarks ? stored : await withoutForgotten(sql, stored));
+        const added = prepared ?? memories;
+        lockOwners(sql, [owner]);
+        const { wanted, embedded } = unmark
+          ? { wanted: added, embedded: added }
+          : await withoutForgotten(sql, added, session);
+        const withVector = prepared ? undefined : await storedVectors(sql, embedded);
+        await addMemories(sql, withVector ? encodedMemories(sql.texts, wanted.map(withVector)) : wanted);
+        if (unmark) removeMarks(sql, unmark);
+        else dropForgotten(sql, wanted);
       });
     });
   }
@@ -397,10 +411,8 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   async #prepared(memories: readonly NewMemory[], context: ErrorContext): Promise<NewMemory[]> {
     const embedded = this.#embedder
       ? await this.#embedder.embedded(memories, context)
-      : await withStoredVectors(this.#database, memories);
-    return this.#database.code((texts) =>
-      embedded.map((memory) => ({ ...memory, ...encodedMemory(texts, memory, memory) })),
-    );
+      : memories.map(await this.#database.run((sql) => storedVectors(sql, memories)));
+    return this.#database.code((texts) => encodedMemories(texts, embedded));
   }
 
   #embedFailed(error: unknown, context: ErrorContext): void {
@@ -429,10 +441,13 @@ export class MikroOrmMemoryService implements BaseMemoryService {
       const unit = await this.#embedder?.question(query, context);
       const scope = { sessionId, since, model: unit && this.#embedder?.model };
       const { leastCosine = 0 } = this.#options.embed ?? {};
-      for (const owner of includeApp ? [userId, ''] : [userId]) {
-        const whose = { appName, userId: owner };
-        const pages = pagesOf<Read<Compared>>(PAGE, (last) =>
-          this.#database.run((sql) => readCompared(sql, whose, scope, last?.memory, PAGE)),
+      const owners = (includeApp ? [userId, ''] : [userId]).map((owner) => ({ appName, userId: owner }));
+      const first = await this.#database.run((sql) =>
+        Promise.all(owners.map((owner) => readCompared(sql, owner, scope, undefined, PAGE))),
+      );
+      for (const [i, owner] of owners.entries()) {
+        const pages = pagesOf<Read<Compared>>(PAGE, async (last) =>
+          last ? this.#database.run((sql) => readCompared(sql, owner, scope, last.memory, PAGE)) : (first[i] ?? []),
         );
         for await (const page of pages)
           for (const { memory, value } of this.#readable(page)) {
@@ -494,8 +509,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const checked = checkRequest.list(request, 'The request of listMemories');
     const { owner, sessionId } = scopeOf(checked);
     const { limit, after } = checked;
-    let last: MemoryKey | undefined = after && { ...owner, sessionId: after.sessionId ?? '', memoryId: after.id };
-    if (last) checkMemoryKey(last);
+    let last = after && checkedMemoryKey({ ...owner, sessionId: after.sessionId ?? '', memoryId: after.id });
     return this.#database.call({ operation: 'listMemories', key: owner }, async () => {
       const found: StoredMemory[] = [];
       // Fills the page even if some memories cannot be read: only the last page may be shorter.
@@ -577,10 +591,8 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 }
 
-/** @throws InvalidKeyError if a name or an id cannot be a key on every database. */
-function checkMemoryKey({ appName, userId, sessionId, memoryId }: MemoryKey): void {
-  checkKeys({ appName, ...(userId && { userId }), ...(sessionId && { sessionId }), memoryId });
-}
+const encodedMemories = (texts: StoredTexts, memories: readonly NewMemory[]) =>
+  mapTexts(memories, (memory) => encodedMemory(texts, memory));
 
 /** @throws InvalidKeyError. */
 function scopeOf({ appName, userId, sessionId }: Pick<ForgetRequest, 'appName' | 'userId' | 'sessionId'>) {

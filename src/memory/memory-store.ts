@@ -1,8 +1,21 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import { allOf, ifGiven, placeholders, type Condition, bytesOf, numberOf, textOf } from '../database/sql/tables.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  allOf,
+  ifGiven,
+  placeholders,
+  sessionValues,
+  type Condition,
+  bytesOf,
+  numberOf,
+  optionalTextOf,
+  textOf,
+} from '../database/sql/tables.js';
 import { countRows } from '../database/statements/count.js';
-import { copiedEvents, countedElsewhere } from '../database/statements/forks.js';
+import { countedElsewhere } from '../database/statements/forks.js';
+import { copiedEvents } from './forks.js';
 import { ofMemory } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';
@@ -16,7 +29,6 @@ import {
   memoryKeyOf,
   memoryValues,
   type MemoryKey,
-  type MemoryKeyRow,
 } from './stored-memories.js';
 import { memoryDataOf, type MemoryData, type MemoryOwner, type NewMemory } from './memory-content.js';
 import type { Ranked } from './ranking.js';
@@ -99,6 +111,9 @@ function* batchesOf(memories: readonly NewMemory[]): Generator<NewMemory[]> {
   if (batch.length > 0) yield batch;
 }
 
+/** A search reads the contents of so many memories at least. If an owner has no more, they come with the words. */
+export const LEAST_READ = 20;
+
 /**
  * @param model whose vectors are read, too.
  * @returns the words of the next memories that can be found now, in the order of their keys.
@@ -110,7 +125,7 @@ export async function readCompared(
   after: MemoryKey | undefined,
   limit: number,
 ): Promise<Read<Compared>[]> {
-  const { select } = sql.tables;
+  const { memories, select } = sql.tables;
   const { now } = sql.dialect.sql;
   const conditions: (Condition | undefined)[] = [
     ifGiven('session_id = ?', sessionId),
@@ -118,86 +133,92 @@ export async function readCompared(
     [`(expires is null or expires > ${now}) and (settles is null or settles <= ${now})`],
   ];
   const vectors = model === undefined ? '' : `, model, ${select.embedding} as embedding`;
-  const columns = `time, ${select.words} as words${vectors}`;
-  const rows = await readPage<ComparedRow>(sql, columns, owner, conditions, after, limit);
-  return mapTexts(rows, (row) => {
-    const memory = rankedOf(owner, row);
-    return { memory, value: comparedOf(sql.texts, memory, row, model) };
-  });
+  const few = `(select 1 as one from ${memories} where ${WHERE_OWNER} limit ${LEAST_READ + 1}) as few`;
+  const [data, ...values] = after
+    ? ['null']
+    : [`case when (select count(*) from ${few}) <= ${LEAST_READ} then ${select.data} end`, owner.appName, owner.userId];
+  const columns = [`time, ${data} as data, ${select.words} as words${vectors}`, ...values] as const;
+  return readPage(sql, columns, owner, conditions, after, limit, (memory, row) =>
+    comparedOf(sql.texts, memory, row, model),
+  );
 }
-
-const rankedOf = ({ appName, userId }: MemoryOwner, row: KeyRow): Ranked => ({
-  appName,
-  userId,
-  sessionId: textOf(row.session_id),
-  memoryId: textOf(row.memory_id),
-  time: numberOf(row.time),
-});
 
 const CHANGED = new Undecodable('changed, or of a later version of this package', false);
 
-function comparedOf(
-  texts: StoredTexts,
-  key: MemoryKey,
-  row: ComparedRow,
-  model: string | undefined,
-): Compared | Undecodable {
-  const words = decodedBytes(texts, key, 'words', bytesOf(row.words));
+function comparedOf(texts: StoredTexts, key: MemoryKey, row: Row, model: string | undefined): Compared | Undecodable {
+  const words = decodedBytes(texts, key, 'words', bytesOf(row['words']));
   if (words instanceof Undecodable) return words;
-  const isOfModel = model !== undefined && row.model === model && row.embedding !== null;
-  const vector = isOfModel ? decodedBytes(texts, key, 'embedding', bytesOf(row.embedding)) : undefined;
+  const isOfModel = model !== undefined && row['model'] === model && row['embedding'] !== null;
+  const vector = isOfModel ? decodedBytes(texts, key, 'embedding', bytesOf(row['embedding'])) : undefined;
   if (vector instanceof Undecodable) return vector;
   return isWordList(words) && (!vector || isVector(vector)) ? { words, vector } : CHANGED;
 }
 
 /** @returns the next memories of an owner, of any time, in the order of their keys. */
-export async function listMemories(
+export function listMemories(
   sql: Sql,
   owner: MemoryOwner,
   { sessionId }: MemoryScope,
   after: MemoryKey | undefined,
   limit: number,
 ): Promise<Read<MemoryData>[]> {
-  const columns = `time, ${sql.tables.select.data} as data`;
-  const rows = await readPage<DataRow>(sql, columns, owner, [ifGiven('session_id = ?', sessionId)], after, limit);
-  return mapTexts(rows, (row) => dataOf(sql.texts, rankedOf(owner, row), row.data));
+  return readData(sql, owner, ifGiven('session_id = ?', sessionId), after, limit);
 }
 
-async function readPage<Row extends object>(
+/** @returns those that still exist, in any order. */
+export async function readMemories(sql: Sql, searched: readonly Ranked[]): Promise<Read<MemoryData>[]> {
+  const lacking = searched.filter(({ data }) => data === undefined);
+  // Memories of the app in a statement of their own, since they may be on another node (contract F7).
+  const read = [...new Map(lacking.map((key) => [key.userId, key])).values()].map((owner) => {
+    const some = lacking.filter(({ userId }) => userId === owner.userId);
+    const any = some.map(() => '(session_id = ? and memory_id = ?)').join(' or ');
+    const named = some.flatMap(({ sessionId, memoryId }) => [sessionId, memoryId]);
+    return readData(sql, owner, [`(${any})`, ...named], undefined, some.length);
+  });
+  const found = (await Promise.all(read)).flat();
+  const known = searched.filter(({ data }) => data !== undefined);
+  return [...found, ...mapTexts(known, (memory) => ({ memory, value: dataOf(sql.texts, memory) }))];
+}
+
+function readData(
   sql: Sql,
-  columns: string,
+  owner: MemoryOwner,
+  condition: Condition | undefined,
+  after: MemoryKey | undefined,
+  limit: number,
+): Promise<Read<MemoryData>[]> {
+  const columns = [`time, ${sql.tables.select.data} as data`] as const;
+  return readPage(sql, columns, owner, [condition], after, limit, (memory) => dataOf(sql.texts, memory));
+}
+
+function dataOf(texts: StoredTexts, { data = '', ...memory }: Ranked): MemoryData | Undecodable {
+  const json = texts.decode(data, () => ofMemory(memory, 'data'));
+  return json instanceof Undecodable ? json : (memoryDataOf(json) ?? CHANGED);
+}
+
+type Row = Readonly<Record<string, unknown>>;
+
+/** Reads the next memories of an owner that meet conditions, in the order of their keys. */
+async function readPage<T>(
+  sql: Sql,
+  [columns, ...given]: Condition,
   { appName, userId }: MemoryOwner,
   conditions: readonly (Condition | undefined)[],
   after: MemoryKey | undefined,
   limit: number,
-): Promise<Row[]> {
+  valueOf: (memory: Ranked, row: Row) => T | Undecodable,
+): Promise<Read<T>[]> {
   const keyset = after && keysetAfter(['session_id', 'memory_id'], [after.sessionId, after.memoryId]);
   const place: Condition | undefined = keyset && [keyset.where, ...keyset.values];
   const { where, values } = allOf([WHERE_OWNER, appName, userId], ...conditions, place);
   const from = `from ${sql.tables.memories} where ${where} order by session_id, memory_id limit ?`;
-  return sql.all<Row>(`select session_id, memory_id, ${columns} ${from}`, [...values, limit]);
-}
-
-/** @returns the memories that still exist, in any order. */
-export async function readMemories(sql: Sql, keys: readonly MemoryKey[]): Promise<Read<MemoryData>[]> {
-  const { memories, select } = sql.tables;
-  const rows: (DataRow & MemoryKeyRow)[] = [];
-  // Memories of the app in a statement of their own, since they may be on another node (contract F7).
-  for (const userId of new Set(keys.map((key) => key.userId))) {
-    const some = keys.filter((key) => key.userId === userId);
-    const found = await sql.all<DataRow & MemoryKeyRow>(
-      `select ${MEMORY_COLUMNS}, time, ${select.data} as data from ${memories}
-        where ${some.map(() => `(${MEMORY_WHERE})`).join(' or ')}`,
-      some.flatMap(memoryValues),
-    );
-    rows.push(...found);
-  }
-  return mapTexts(rows, (row) => dataOf(sql.texts, { ...memoryKeyOf(row), time: numberOf(row.time) }, row.data));
-}
-
-function dataOf(texts: StoredTexts, memory: Ranked, data: string): Read<MemoryData> {
-  const json = texts.decode(textOf(data), () => ofMemory(memory, 'data'));
-  return { memory, value: json instanceof Undecodable ? json : (memoryDataOf(json) ?? CHANGED) };
+  const text = `select session_id, memory_id, ${columns} ${from}`;
+  const rows = await sql.all(text, [...given, ...values, limit]);
+  return mapTexts(rows, (row) => {
+    const key = { appName, userId, sessionId: textOf(row['session_id']), memoryId: textOf(row['memory_id']) };
+    const memory = { ...key, time: numberOf(row['time']), data: optionalTextOf(row['data']) ?? undefined };
+    return { memory, value: valueOf(memory, row) };
+  });
 }
 
 /**
@@ -221,20 +242,64 @@ export async function rememberedElsewhere(sql: Sql, session: SessionKey, ids: re
   return found;
 }
 
-/** @returns the memories that nobody has forgotten (contract Q9). */
-export async function withoutForgotten(sql: Sql, memories: readonly NewMemory[]): Promise<NewMemory[]> {
-  const marks = new Set<string>();
-  for (let i = 0; i < memories.length; i += MOST_ROWS) {
-    const some = memories.slice(i, i + MOST_ROWS);
-    const rows = await sql.all<MemoryKeyRow>(
-      `select ${MEMORY_COLUMNS} from ${sql.tables.forgottenMemories} where ${some.map(() => `(${MARK_WHERE})`).join(' or ')}`,
-      some.flatMap(memoryValues),
+/**
+ * Keeps `forget` from running beside what adds memories of the same owners: it would not see them, and they would not see its marks.
+ *
+ * @param isShared whether others that add may do so at once.
+ */
+export function lockOwners(sql: Sql, owners: readonly MemoryOwner[], isShared = true): void {
+  const { lockName } = sql.dialect.sql;
+  if (!lockName) return;
+  const names = owners.map(({ appName, userId }) => JSON.stringify([sql.tables.memories, appName, userId]));
+  for (const name of [...new Set(names)].sort()) sql.later(lockName(isShared), [name]);
+}
+
+/**
+ * @param session whose events they are: what it has copied as a fork is left out, too.
+ * @returns the memories that nobody has forgotten (contract Q9), and those of them that have a vector.
+ */
+export async function withoutForgotten(
+  sql: Sql,
+  memories: readonly NewMemory[],
+  session?: SessionKey,
+): Promise<{ wanted: NewMemory[]; embedded: NewMemory[] }> {
+  const found = { mark: new Set<string>(), vector: new Set<string>(), fork: new Set<string>() };
+  const { tables } = sql;
+  // Together, since each statement may be a trip, most sessions are no forks, and most memories have no vector.
+  const fork = `union all select ${SESSION_COLUMNS}, '', 'fork' from ${tables.sessions} where ${SESSION_WHERE} and forked_seq > 0`;
+  for (const some of chunksOf(memories, MOST_ROWS)) {
+    const any = (condition: string) => some.map(() => `(${condition})`).join(' or ');
+    const rows = await sql.all<Record<string, unknown> & { found: keyof typeof found }>(
+      `select ${MEMORY_COLUMNS}, 'mark' as found from ${tables.forgottenMemories} where ${any(MARK_WHERE)}
+        union all select ${MEMORY_COLUMNS}, 'vector' from ${tables.memories}
+          where model is not null and (${any(MEMORY_WHERE)}) ${session ? fork : ''}`,
+      [...some.flatMap(memoryValues), ...some.flatMap(memoryValues), ...(session ? sessionValues(session) : [])],
     );
-    for (const row of rows) marks.add(memoryIdentity(memoryKeyOf(row)));
+    for (const row of rows) found[row.found].add(memoryIdentity(memoryKeyOf(row)));
   }
-  return memories.filter(
-    (key) => !marks.has(memoryIdentity(key)) && !marks.has(memoryIdentity({ ...key, sessionId: '' })),
+  const ids = memories.map(({ memoryId }) => memoryId);
+  const copied = session && found.fork.size > 0 ? await rememberedElsewhere(sql, session, ids) : undefined;
+  const wanted = memories.filter(
+    (each) =>
+      !found.mark.has(memoryIdentity(each)) &&
+      !found.mark.has(memoryIdentity({ ...each, sessionId: '' })) &&
+      !copied?.has(each.memoryId),
   );
+  return { wanted, embedded: wanted.filter((each) => found.vector.has(memoryIdentity(each))) };
+}
+
+/** Deletes those of the memories just added that were forgotten since `withoutForgotten` has read the marks. */
+export function dropForgotten(sql: Sql, memories: readonly NewMemory[]): void {
+  const { sql: pieces } = sql.dialect;
+  // Elsewhere nobody can forget them meanwhile, see `lockOwners`.
+  if (pieces.underLock === '') return;
+  // It waits for marks that are not committed. `forget`, which writes them before it looks for memories, waits for those just added.
+  const mark = `select 1 from ${sql.tables.forgottenMemories} ${pieces.fromIndex('primary')} where ${MARK_WHERE}${pieces.underLock}`;
+  for (const some of chunksOf(memories, MOST_ROWS)) {
+    const any = some.map(() => `(${MEMORY_WHERE} and exists (${mark}))`).join(' or ');
+    const values = some.flatMap((memory) => [...memoryValues(memory), ...memoryValues(memory)]);
+    sql.later(`${pieces.deleteThrough(sql.tables.memories, 'primary')} where ${any}`, values);
+  }
 }
 
 /** Lets memories be added again. */
@@ -245,12 +310,13 @@ export function removeMarks(sql: Sql, memories: readonly MemoryKey[]): void {
 
 /** Marks memories as forgotten, and deletes them. @returns how many were deleted. */
 export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Forgotten): Promise<number> {
+  lockOwners(sql, [owner], false);
   const { where, values } = whereForgotten(owner, forgotten);
   const { sql: pieces } = sql.dialect;
   const insert = `insert into ${sql.tables.forgottenMemories} (${MEMORY_COLUMNS}, create_time)`;
   const end = pieces.onSameKey(MEMORY_COLUMNS, ['create_time']);
   sql.later(
-    `${insert} select ${MEMORY_COLUMNS}, ${pieces.now} from ${sql.tables.memories} where ${where} ${end}`,
+    `${insert} select ${MEMORY_COLUMNS}, ${pieces.now} from ${sql.tables.memories} where ${where}${pieces.underLock} ${end}`,
     values,
   );
   const { memoryId, sessionId = '', before } = forgotten;
@@ -274,16 +340,3 @@ const whereForgotten = ({ appName, userId }: MemoryOwner, { memoryId, sessionId,
     ifGiven('memory_id = ?', memoryId),
     ifGiven('time < ?', before),
   );
-
-/** A row without its owner. */
-type KeyRow = Pick<MemoryKeyRow, 'session_id' | 'memory_id'> & { time: number | string };
-
-interface ComparedRow extends KeyRow {
-  words: unknown;
-  model?: string | null;
-  embedding?: unknown;
-}
-
-interface DataRow extends KeyRow {
-  data: string;
-}

@@ -1,16 +1,19 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { SESSION_KEY } from '../database/sql/tables.js';
-import { mapTexts, Undecodable } from '../model/stored-texts.js';
+import { mapTexts, Undecodable, type StoredTexts } from '../model/stored-texts.js';
 import {
   ownedTable,
+  sumOfBytes,
   type EncodedRows,
   type OwnedRows,
   type Owner,
   type Reading,
-} from '../database/statements/owned-rows.js';
+} from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
-import { decode, given } from '../model/json.js';
+import { DamagedMemoryError } from '../model/errors.js';
+import { decode, given, isRecord } from '../model/json.js';
 import { pagesOf } from '../model/pages.js';
+import { markWriter, memoryWriter } from './memory-writer.js';
 import type { ForgottenRecord, MemoryRecord } from '../model/records.js';
 import {
   areEncodedAlike,
@@ -19,24 +22,23 @@ import {
   markPage,
   memoryPage,
   recodeMemory,
-  transferredMemories,
   type ForgottenMemory,
-  type TransferredMemory,
+  type MemoryRow,
 } from './stored-memories.js';
 
-const texts: EncodedRows<TransferredMemory> = {
+const texts: EncodedRows<MemoryRow> = {
   place: ({ tables }) => ({
     table: tables.memories,
     selected: tables.select.data,
     order: [...SESSION_KEY, 'memory_id'],
   }),
-  page: (sql, owner, after, limit) => memoryPage(sql, owner, after?.key, limit),
+  page: memoryPage,
   recoded: ({ code, isLenient }, memories) =>
     code((texts) =>
       mapTexts(memories, (memory) => {
         const plain = decodedMemory(texts, memory, isLenient);
         if (plain instanceof Undecodable) return 'unreadable';
-        const coded = encodedMemory(texts, memory.key, plain);
+        const coded = encodedMemory(texts, plain);
         return areEncodedAlike(memory, coded)
           ? undefined
           : { bytes: 0, replace: (sql: Sql) => recodeMemory(sql, memory, coded) };
@@ -48,13 +50,17 @@ export const ownedMemories: OwnedRows = {
   name: 'memories',
   isCounted: true,
   nextApp: (sql, after) => nextApp(sql, after, 'memories'),
+  sums: (sql) => ({
+    memories: [['count(*)', sql.tables.memories]],
+    memoryBytes: [[sumOfBytes(sql, 'data'), sql.tables.memories]],
+  }),
   rows: ownedTable({
     table: ({ tables }) => tables.memories,
     key: ['session_id', 'memory_id'],
     expired: ({ dialect }) => `expires <= ${dialect.sql.now}`,
   }),
   texts: [texts],
-  records: { read: memoryRecords },
+  records: { read: memoryRecords, writer: memoryWriter },
 };
 
 /** How many memories one query reads. */
@@ -62,19 +68,29 @@ const PAGE = 200;
 
 /** Includes expired memories, and those that have not settled. */
 async function* memoryRecords(reading: Reading, owner: Owner): AsyncGenerator<MemoryRecord> {
-  const memories = (after?: TransferredMemory) =>
-    reading.run(async (sql) => transferredMemories(sql.texts, await memoryPage(sql, owner, after?.key, PAGE)));
-  for await (const page of pagesOf(PAGE, memories)) {
-    for (const { key, seq, time, createTime, settles, expires, words, model, embedding, data } of page)
-      yield {
-        type: 'memory',
-        ...key,
-        ...given({ seq, time, createTime, settles, expires }),
-        words: words.toString('base64'),
-        ...(embedding && model !== undefined && { model, embedding: embedding.toString('base64') }),
-        data: decode(data)?.value as Record<string, unknown>,
-      };
+  const memories = (after?: MemoryRecord) =>
+    reading.run(async (sql) =>
+      mapTexts(await memoryPage(sql, owner, after, PAGE), (memory) => recordOf(sql.texts, memory)),
+    );
+  for await (const page of pagesOf(PAGE, memories)) yield* page;
+}
+
+/** @throws DamagedMemoryError if it cannot be read. */
+function recordOf(texts: StoredTexts, memory: MemoryRow): MemoryRecord {
+  const plain = decodedMemory(texts, memory);
+  const content = plain instanceof Undecodable ? undefined : decode(plain.data)?.value;
+  if (plain instanceof Undecodable || !isRecord(content)) {
+    const damage = plain instanceof Undecodable ? plain.encoding : 'changed';
+    throw new DamagedMemoryError(memory.memoryId, memory.sessionId || undefined, `it is ${damage}`);
   }
+  const { words, model, embedding, data: _, ...rest } = plain;
+  return {
+    type: 'memory',
+    ...given(rest),
+    words: words.toString('base64'),
+    ...(embedding && model !== undefined && { model, embedding: embedding.toString('base64') }),
+    data: content,
+  };
 }
 
 /** The marks of memories that agents had to forget. */
@@ -82,11 +98,10 @@ export const ownedMarks: OwnedRows = {
   name: 'forgotten memories',
   nextApp: (sql, after) => nextApp(sql, after, 'forgottenMemories'),
   rows: ownedTable({ table: ({ tables }) => tables.forgottenMemories, key: ['session_id', 'memory_id'] }),
-  records: { read: markRecords },
+  records: { read: markRecords, writer: markWriter },
 };
 
 async function* markRecords({ run }: Reading, owner: Owner): AsyncGenerator<ForgottenRecord> {
-  const marks = (after?: ForgottenMemory) => run((sql) => markPage(sql, owner, after?.key, PAGE));
-  for await (const page of pagesOf(PAGE, marks))
-    for (const { key, createTime } of page) yield { type: 'forgotten', ...key, createTime };
+  const marks = (after?: ForgottenMemory) => run((sql) => markPage(sql, owner, after, PAGE));
+  for await (const page of pagesOf(PAGE, marks)) for (const mark of page) yield { type: 'forgotten', ...mark };
 }

@@ -8,6 +8,8 @@ const B = 0.75;
 /** Decides the order of memories with equal scores. */
 export interface Ranked extends MemoryKey {
   time: number;
+  /** Its content as it is stored, if that was read with the words. */
+  data?: string | undefined;
 }
 
 interface Scored {

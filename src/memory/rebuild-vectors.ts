@@ -6,7 +6,7 @@ import { nextApp } from '../database/statements/walk.js';
 import { Undecodable } from '../model/stored-texts.js';
 import { partialKey } from '../model/keys.js';
 import { namesOf, pagesOf } from '../model/pages.js';
-import { decodedMemory, encodedMemory, memoryPage, recodeMemory, type TransferredMemory } from './stored-memories.js';
+import { decodedMemory, encodedMemory, memoryPage, recodeMemory, type MemoryRow } from './stored-memories.js';
 import { TEXTS_AT_ONCE, type Embedder } from './embedding.js';
 import { memoryDataOf } from './memory-content.js';
 
@@ -34,26 +34,28 @@ export async function rebuildVectors(
     if (signal?.aborted) break;
     if (dryRun) rebuilt += lacking.length;
     if (dryRun || lacking.length === 0) continue;
-    const read = await database.call(context, () =>
-      database.code((texts) => lacking.map((memory) => ({ memory, plain: decodedMemory(texts, memory) }))),
+    const readable = await database.call(context, () =>
+      database.code((texts) =>
+        lacking.flatMap((memory) => {
+          const plain = decodedMemory(texts, memory);
+          const content = plain instanceof Undecodable ? undefined : memoryDataOf(plain.data)?.content;
+          return content ? [{ memory, text: textSaidIn(content) }] : [];
+        }),
+      ),
     );
-    const readable = read.flatMap(({ memory, plain }) => {
-      const content = plain instanceof Undecodable ? undefined : memoryDataOf(plain.data)?.content;
-      return content ? [{ memory, text: textSaidIn(content) }] : [];
-    });
     // Outside of a call, so that the host's own error reaches the caller.
     const vectors = await embedder.vectorsOf(readable.map(({ text }) => text));
     rebuilt += await database.call(context, async () => {
       const encoded = await database.code((texts) =>
         readable.flatMap(({ memory, text }) => {
           const embedding = vectors.get(text);
-          return embedding ? [{ memory, stored: encodedMemory(texts, memory.key, { ...memory, embedding }) }] : [];
+          const { model } = embedder;
+          return embedding ? [{ memory, stored: encodedMemory(texts, { ...memory, embedding, model }) }] : [];
         }),
       );
       return once(database, async (sql) => {
         let written = 0;
-        for (const { memory, stored } of encoded)
-          if (await recodeMemory(sql, memory, stored, embedder.model)) written++;
+        for (const { memory, stored } of encoded) if (await recodeMemory(sql, memory, stored)) written++;
         return written;
       });
     });
@@ -64,9 +66,9 @@ export async function rebuildVectors(
 async function* memoryPages(
   run: Run,
   { appName, userId }: Pick<RebuildVectorsRequest, 'appName' | 'userId'>,
-): AsyncGenerator<readonly TransferredMemory[]> {
+): AsyncGenerator<readonly MemoryRow[]> {
   for await (const app of namesOf(appName, (after) => run((sql) => nextApp(sql, after, 'memories'))))
-    yield* pagesOf<TransferredMemory>(TEXTS_AT_ONCE, (last) =>
-      run((sql) => memoryPage(sql, { appName: app, userId }, last?.key, TEXTS_AT_ONCE)),
+    yield* pagesOf<MemoryRow>(TEXTS_AT_ONCE, (last) =>
+      run((sql) => memoryPage(sql, { appName: app, userId }, last, TEXTS_AT_ONCE)),
     );
 }

@@ -5,27 +5,20 @@ import {
   SESSION_WHERE,
   sessionKeyOf,
   sessionValues,
-  type SessionKeyRow,
   bytesOf,
+  placeholders,
   numberOf,
   optionalNumberOf,
   optionalTextOf,
   textOf,
 } from '../database/sql/tables.js';
-import { countedElsewhere, heirsOf } from '../database/statements/forks.js';
+import { countedElsewhere } from '../database/statements/forks.js';
+import type { Owner } from '../owned/owned-rows.js';
+import { heirsOf } from './forks.js';
 import { aPlainObject, objects, type Check } from '../model/arguments.js';
 import { ofMemory } from '../model/codec.js';
-import {
-  Undecodable,
-  encodingOf,
-  encodingOfBytes,
-  isFramed,
-  mapTexts,
-  type StoredTexts,
-} from '../model/stored-texts.js';
-import { DamagedMemoryError } from '../model/errors.js';
-import { decode, isRecord } from '../model/json.js';
-import { sessionIdentity, type SessionKey } from '../model/keys.js';
+import { Undecodable, encodingOf, encodingOfBytes, isFramed, type StoredTexts } from '../model/stored-texts.js';
+import { checkKeys, sessionIdentity, type SessionKey } from '../model/keys.js';
 
 /** What a memory may have as its content. */
 export const aContent: Check = (value, name) => {
@@ -51,8 +44,7 @@ export interface MemoryTexts {
 }
 
 /** A memory's row. */
-export interface TransferredMemory extends MemoryTexts {
-  key: MemoryKey;
+export interface MemoryRow extends MemoryKey, MemoryTexts {
   /** The number of its event, if a projection has added it. */
   seq: number | undefined;
   time: number;
@@ -63,27 +55,26 @@ export interface TransferredMemory extends MemoryTexts {
   model: string | undefined;
 }
 
-/** The mark of a memory that was forgotten: in all sessions if that of its key is empty. */
-export interface ForgottenMemory {
-  key: MemoryKey;
+/** The mark of a memory that was forgotten: in all sessions if its session is empty. */
+export interface ForgottenMemory extends MemoryKey {
   createTime: number;
-  /** A memory has some. */
-  data?: undefined;
 }
 
 export const MEMORY_COLUMNS = `${SESSION_COLUMNS}, memory_id`;
 /** Finds one memory; takes `memoryValues`. */
 export const MEMORY_WHERE = `${SESSION_WHERE} and memory_id = ?`;
 export const memoryValues = (key: MemoryKey): unknown[] => [...sessionValues(key), key.memoryId];
-export const memoryIdentity = (key: MemoryKey): string => `${sessionIdentity(key)}\0${key.memoryId}`;
-
-export interface MemoryKeyRow extends SessionKeyRow {
-  memory_id: string;
+/** @throws InvalidKeyError if a name or an id cannot be a key on every database. */
+export function checkedMemoryKey({ appName, userId, sessionId, memoryId }: MemoryKey): MemoryKey {
+  checkKeys({ appName, ...(userId && { userId }), ...(sessionId && { sessionId }), memoryId });
+  return { appName, userId, sessionId, memoryId };
 }
 
-export const memoryKeyOf = (row: MemoryKeyRow): MemoryKey => ({
+export const memoryIdentity = (key: MemoryKey): string => `${sessionIdentity(key)}\0${key.memoryId}`;
+
+export const memoryKeyOf = (row: Readonly<Record<string, unknown>>): MemoryKey => ({
   ...sessionKeyOf(row),
-  memoryId: textOf(row.memory_id),
+  memoryId: textOf(row['memory_id']),
 });
 
 const CONTENT = ['seq', 'time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
@@ -91,37 +82,39 @@ const CONTENT = ['seq', 'time', 'create_time', 'settles', 'expires', 'words', 'm
 /** Finds the marks of one memory, of its session and of all; takes `memoryValues`. */
 export const MARK_WHERE = `app_name = ? and user_id = ? and session_id in (?, '') and memory_id = ?`;
 
-const IN_ORDER = ['user_id', 'session_id', 'memory_id'];
+/** @returns the condition, the order and the limit of the next rows of an app, or of one user in it, by their keys. */
+function nextAfter(owner: Owner, after: MemoryKey | undefined, limit: number): { next: string; values: unknown[] } {
+  const order = ['user_id', 'session_id', 'memory_id'];
+  const { where, values } = ownedAfter(owner, order, after && [after.userId, after.sessionId, after.memoryId]);
+  return { next: `${where} order by ${order.join(', ')} limit ?`, values: [...values, limit] };
+}
 
-/** Reads the next marks of an app, or of one user in it, by their keys. */
+/** Reads the next marks of an app, or of one user in it. */
 export async function markPage(
   sql: Sql,
-  owner: { appName: string; userId?: string | undefined },
+  owner: Owner,
   after: MemoryKey | undefined,
   limit: number,
 ): Promise<ForgottenMemory[]> {
-  const { where, values } = ownedAfter(owner, IN_ORDER, after && [after.userId, after.sessionId, after.memoryId]);
-  const rows = await sql.all<MemoryKeyRow & { create_time: number | string }>(
-    `select ${MEMORY_COLUMNS}, create_time from ${sql.tables.forgottenMemories}
-      where ${where} order by ${IN_ORDER.join(', ')} limit ?`,
-    [...values, limit],
-  );
-  return rows.map((row) => ({ key: memoryKeyOf(row), createTime: numberOf(row.create_time) }));
+  const { next, values } = nextAfter(owner, after, limit);
+  const text = `select ${MEMORY_COLUMNS}, create_time from ${sql.tables.forgottenMemories} where ${next}`;
+  const rows = await sql.all(text, values);
+  return rows.map((row) => ({ ...memoryKeyOf(row), createTime: numberOf(row['create_time']) }));
 }
 
-/** Reads the next memories of an app, or of one user in it, by their keys, with their texts as they are stored. */
+/** Reads the next memories of an app, or of one user in it, with their texts as they are stored. */
 export async function memoryPage(
   sql: Sql,
-  owner: { appName: string; userId?: string | undefined },
+  owner: Owner,
   after: MemoryKey | undefined,
   limit: number,
-): Promise<TransferredMemory[]> {
-  const { where, values } = ownedAfter(owner, IN_ORDER, after && [after.userId, after.sessionId, after.memoryId]);
-  return memoriesWhere(sql, `${where} order by ${IN_ORDER.join(', ')} limit ?`, [...values, limit]);
+): Promise<MemoryRow[]> {
+  const { next, values } = nextAfter(owner, after, limit);
+  return memoriesWhere(sql, next, values);
 }
 
 /** @returns those of the memories that have a vector, in no order, with their texts as they are stored. */
-export async function memoriesWithVectors(sql: Sql, keys: readonly MemoryKey[]): Promise<TransferredMemory[]> {
+export async function memoriesWithVectors(sql: Sql, keys: readonly MemoryKey[]): Promise<MemoryRow[]> {
   const any = keys.map(() => `(${MEMORY_WHERE})`).join(' or ');
   return memoriesWhere(sql, `model is not null and (${any})`, keys.flatMap(memoryValues));
 }
@@ -138,53 +131,48 @@ export async function passOn(sql: Sql, session: SessionKey, condition: string, .
   for (const { session: heir, seq, id } of await heirsOf(sql, session, ids)) {
     const [memory] = await memoriesWhere(sql, MEMORY_WHERE, memoryValues({ ...session, memoryId: id }));
     if (!memory || (await countedElsewhere(sql, heir, [id])).size > 0) continue;
-    const key = { ...heir, memoryId: id };
-    const [passed] = mapTexts([memory], (each) => {
-      const plain = decodedMemory(sql.texts, each);
-      // What cannot be read goes with its session.
-      return plain instanceof Undecodable ? undefined : { ...each, ...encodedMemory(sql.texts, key, plain), key, seq };
-    });
-    if (!passed) continue;
-    await importMemory(sql, passed);
-    await sql.run(`delete from ${memories} where ${MEMORY_WHERE}`, memoryValues(memory.key));
+    const plain = decodedMemory(sql.texts, memory);
+    // What cannot be read goes with its session.
+    if (plain instanceof Undecodable) continue;
+    await importMemory(sql, encodedMemory(sql.texts, { ...plain, ...heir, seq }));
+    await sql.run(`delete from ${memories} where ${MEMORY_WHERE}`, memoryValues(memory));
   }
 }
 
-async function memoriesWhere(sql: Sql, where: string, values: readonly unknown[]): Promise<TransferredMemory[]> {
+async function memoriesWhere(sql: Sql, where: string, values: readonly unknown[]): Promise<MemoryRow[]> {
   const { memories, select } = sql.tables;
-  const rows = await sql.all<MemoryRow>(
+  const rows = await sql.all(
     `select ${MEMORY_COLUMNS}, seq, time, create_time, settles, expires, model,
         ${select.words} as words, ${select.embedding} as embedding, ${select.data} as data
       from ${memories} where ${where}`,
     values,
   );
   return rows.map((row) => ({
-    key: memoryKeyOf(row),
-    seq: optionalNumberOf(row.seq),
-    time: numberOf(row.time),
-    createTime: numberOf(row.create_time),
-    settles: optionalNumberOf(row.settles),
-    expires: optionalNumberOf(row.expires),
-    model: optionalTextOf(row.model) ?? undefined,
-    data: textOf(row.data),
-    words: bytesOf(row.words),
-    embedding: row.embedding === null ? undefined : bytesOf(row.embedding),
+    ...memoryKeyOf(row),
+    seq: optionalNumberOf(row['seq']),
+    time: numberOf(row['time']),
+    createTime: numberOf(row['create_time']),
+    settles: optionalNumberOf(row['settles']),
+    expires: optionalNumberOf(row['expires']),
+    model: optionalTextOf(row['model']) ?? undefined,
+    data: textOf(row['data']),
+    words: bytesOf(row['words']),
+    embedding: row['embedding'] === null ? undefined : bytesOf(row['embedding']),
   }));
 }
 
 /** @param isLenient whether to read texts that lack a required codec, too, in order to encode them. */
-export function decodedMemory(
+export function decodedMemory<Memory extends MemoryKey & MemoryTexts>(
   texts: StoredTexts,
-  { key, data, words, embedding }: TransferredMemory,
+  memory: Memory,
   isLenient = false,
-): MemoryTexts | Undecodable {
-  const context = ofMemory(key, 'data');
-  const json = isLenient ? texts.decodeLeniently(data, context) : texts.decode(data, () => context);
-  if (json instanceof Undecodable) return json;
-  const list = decodedBytes(texts, key, 'words', words, isLenient);
-  if (list instanceof Undecodable) return list;
-  const vector = embedding && decodedBytes(texts, key, 'embedding', embedding, isLenient);
-  return vector instanceof Undecodable ? vector : { data: json, words: list, embedding: vector };
+): Memory | Undecodable {
+  const data = texts.decode(memory.data, () => ofMemory(memory, 'data'), isLenient);
+  if (data instanceof Undecodable) return data;
+  const words = decodedBytes(texts, memory, 'words', memory.words, isLenient);
+  if (words instanceof Undecodable) return words;
+  const embedding = memory.embedding && decodedBytes(texts, memory, 'embedding', memory.embedding, isLenient);
+  return embedding instanceof Undecodable ? embedding : { ...memory, data, words, embedding };
 }
 
 /** Decodes the bytes of a column. */
@@ -203,34 +191,16 @@ export function decodedBytes(
   return required.length > 0 && !isLenient ? new Undecodable(`not encoded with ${required.join(', ')}`, false) : stored;
 }
 
-/** Encodes the plain texts of a memory. */
-export function encodedMemory(
-  texts: StoredTexts,
-  key: MemoryKey,
-  { data, words, embedding }: MemoryTexts,
-): MemoryTexts {
+/** Encodes the texts of a memory that are plain. */
+export function encodedMemory<Memory extends MemoryKey & MemoryTexts>(texts: StoredTexts, memory: Memory): Memory {
   const encoded = (column: 'words' | 'embedding', bytes: Buffer) =>
-    texts.codec.isNone || isFramed(bytes) ? bytes : bytesOf(texts.encodeBytes(bytes, ofMemory(key, column)));
+    texts.codec.isNone || isFramed(bytes) ? bytes : bytesOf(texts.encodeBytes(bytes, ofMemory(memory, column)));
   return {
-    data: texts.encode(data, () => ofMemory(key, 'data')),
-    words: encoded('words', words),
-    embedding: embedding && encoded('embedding', embedding),
+    ...memory,
+    data: texts.encode(memory.data, () => ofMemory(memory, 'data')),
+    words: encoded('words', memory.words),
+    embedding: memory.embedding && encoded('embedding', memory.embedding),
   };
-}
-
-/**
- * @returns memories without their encoding.
- * @throws DamagedMemoryError if one cannot be read.
- */
-export function transferredMemories(texts: StoredTexts, page: readonly TransferredMemory[]): TransferredMemory[] {
-  return mapTexts(page, (memory) => {
-    const { memoryId, sessionId } = memory.key;
-    const decoded = decodedMemory(texts, memory);
-    const damage = decoded instanceof Undecodable ? decoded.encoding : 'changed';
-    if (decoded instanceof Undecodable || !isRecord(decode(decoded.data)?.value))
-      throw new DamagedMemoryError(memoryId, sessionId || undefined, `it is ${damage}`);
-    return { ...memory, ...decoded };
-  });
 }
 
 /** Whether both have the same codecs and keys. */
@@ -242,19 +212,17 @@ export const areEncodedAlike = (one: MemoryTexts, other: MemoryTexts): boolean =
 const encodingOfColumn = (bytes: Buffer | undefined) => (bytes && isFramed(bytes) ? encodingOfBytes(bytes) : '');
 
 /**
- * Replaces the encoded columns of a memory, for a transaction.
+ * Replaces the texts of a memory, for a transaction.
  *
  * @param read the memory as it was read.
- * @param model the name of what made its vector.
  * @returns false if it has changed since, or if another transaction has locked its row.
  */
 export async function recodeMemory(
   sql: Sql,
-  read: TransferredMemory,
-  { data, words, embedding }: MemoryTexts,
-  model = read.model,
+  read: MemoryRow,
+  { data, words, embedding, model }: MemoryRow,
 ): Promise<boolean> {
-  const key = memoryValues(read.key);
+  const key = memoryValues(read);
   const [row] = await memoriesWhere(sql, `${MEMORY_WHERE}${sql.dialect.sql.skipLocked ?? ''}`, key);
   const isSame = row?.data === read.data && row.words.equals(read.words);
   if (!isSame || (row.embedding ? !read.embedding?.equals(row.embedding) : read.embedding)) return false;
@@ -269,56 +237,51 @@ export async function recodeMemory(
  *
  * @returns false if the same memory or a later one is stored, or if it was forgotten since it was added.
  */
-export async function importMemory(sql: Sql, memory: TransferredMemory): Promise<boolean> {
-  const { memories } = sql.tables;
-  const { key, seq, time, createTime, settles, expires, words, model, embedding, data } = memory;
-  const [stored] = await sql.all<Pick<MemoryRow, 'create_time'>>(
-    `select create_time from ${memories} where ${MEMORY_WHERE}`,
-    memoryValues(key),
-  );
-  if (stored && numberOf(stored.create_time) >= createTime) return false;
-  const mark = `select create_time from ${sql.tables.forgottenMemories} where ${MARK_WHERE} and create_time >= ? limit 1`;
-  if ((await sql.all(mark, [...memoryValues(key), createTime])).length > 0) return false;
+export async function importMemory(sql: Sql, memory: MemoryRow): Promise<boolean> {
+  const { memories, forgottenMemories } = sql.tables;
+  const { seq, time, createTime, settles, expires, words, model, embedding, data } = memory;
+  const id = memoryValues(memory);
+  const timeOfStored = async (end = '') => {
+    const [row] = await sql.all(`select create_time from ${memories} where ${MEMORY_WHERE}${end}`, id);
+    return row && numberOf(row['create_time']);
+  };
+  const stored = await timeOfStored();
+  if (stored !== undefined && stored >= createTime) return false;
+  const mark = `select create_time from ${forgottenMemories} where ${MARK_WHERE} and create_time >= ? limit 1`;
+  if ((await sql.all(mark, [...id, createTime])).length > 0) return false;
   await sql.dialect.limits?.refuseTooLarge(sql, 'A memory', data, words, embedding);
   const content = [seq, time, createTime, settles, expires, words, model, embedding, data].map(
     (value) => value ?? null,
   );
-  if (stored) {
-    const set = CONTENT.map((column) => `${column} = ?`).join(', ');
-    const text = `update ${memories} set ${set} where ${MEMORY_WHERE} and create_time < ?`;
-    return (await sql.run(text, [...content, ...memoryValues(key), createTime])).affectedRows > 0;
+  if (stored === undefined) {
+    // Changes nothing if somebody has added it meanwhile.
+    await sql.run(
+      `insert into ${memories} (${MEMORY_COLUMNS}, ${CONTENT.join(', ')})
+        values (${placeholders(id.length + content.length)}) ${sql.dialect.sql.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`,
+      [...id, ...content],
+    );
+    if ((await timeOfStored(sql.dialect.sql.underLock)) === createTime) return true;
   }
-  // Changes nothing if somebody has added it meanwhile.
-  await sql.run(
-    `insert into ${memories} (${MEMORY_COLUMNS}, ${CONTENT.join(', ')}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-      ${sql.dialect.sql.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`,
-    [...memoryValues(key), ...content],
-  );
-  return true;
+  const set = CONTENT.map((column) => `${column} = ?`).join(', ');
+  const text = `update ${memories} set ${set} where ${MEMORY_WHERE} and create_time < ?`;
+  return (await sql.run(text, [...content, ...id, createTime])).affectedRows > 0;
 }
 
 /** Writes a mark of an export, for a transaction, and forgets the memory, unless it was added later. */
-export async function importMark(sql: Sql, { key, createTime }: ForgottenMemory): Promise<void> {
+export async function importMark(sql: Sql, forgotten: ForgottenMemory): Promise<void> {
   const { memories, forgottenMemories } = sql.tables;
-  const where = key.sessionId === '' ? `app_name = ? and user_id = ? and memory_id = ?` : MEMORY_WHERE;
-  const values = key.sessionId === '' ? [key.appName, key.userId, key.memoryId] : memoryValues(key);
+  const { appName, userId, sessionId, memoryId, createTime } = forgotten;
+  const where = sessionId === '' ? `app_name = ? and user_id = ? and memory_id = ?` : MEMORY_WHERE;
+  const values = sessionId === '' ? [appName, userId, memoryId] : memoryValues(forgotten);
   await sql.run(`delete from ${memories} where ${where} and create_time <= ?`, [...values, createTime]);
   if ((await sql.all(`select memory_id from ${memories} where ${where} limit 1`, values)).length > 0) return;
+  const mark = [...memoryValues(forgotten), createTime];
   await sql.run(
-    `insert into ${forgottenMemories} (${MEMORY_COLUMNS}, create_time) values (?, ?, ?, ?, ?)
+    `insert into ${forgottenMemories} (${MEMORY_COLUMNS}, create_time) values (${placeholders(mark.length)})
       ${sql.dialect.sql.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`,
-    [...memoryValues(key), createTime],
+    mark,
   );
-}
-
-interface MemoryRow extends MemoryKeyRow {
-  seq: number | string | null;
-  time: number | string;
-  create_time: number | string;
-  settles: number | string | null;
-  expires: number | string | null;
-  words: unknown;
-  model: string | null;
-  embedding: unknown;
-  data: string;
+  // The later of two marks counts: it also forgets what was added between them.
+  const text = `update ${forgottenMemories} set create_time = ? where ${MEMORY_WHERE} and create_time < ?`;
+  await sql.run(text, [createTime, ...mark]);
 }

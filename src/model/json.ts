@@ -164,11 +164,11 @@ function tagOf(value: object): string {
 /**
  * Reads a stored event back, with ADK's brand.
  *
- * @param json undefined if the content of its row is lost.
+ * @param json null or undefined if the content of its row is lost.
  * @returns undefined if there is no text, or it is not the JSON of an object.
  */
-export function decodeEvent(json: string | undefined): Event | undefined {
-  const value = json === undefined ? undefined : decode(json)?.value;
+export function decodeEvent(json: string | null | undefined): Event | undefined {
+  const value = decode(json ?? '')?.value;
   if (!isObject(value) || Array.isArray(value)) return undefined;
   return Object.assign(value as Event, { [EVENT_BRAND]: true as const });
 }

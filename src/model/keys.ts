@@ -1,4 +1,5 @@
 import { InvalidKeyError } from './errors.js';
+import { given } from './json.js';
 import type { SessionKey } from './session-key.js';
 
 export type { SessionKey };
@@ -24,11 +25,7 @@ export function toolSessionsOf(caller: SessionKey, toolApps: readonly string[] =
 
 /** @returns the names of a session's key that are defined. */
 export function partialKey({ appName, userId, sessionId }: PartialKey): Partial<SessionKey> {
-  return {
-    ...(appName !== undefined && { appName }),
-    ...(userId !== undefined && { userId }),
-    ...(sessionId !== undefined && { sessionId }),
-  };
+  return given({ appName, userId, sessionId });
 }
 
 type PartialKey = { readonly [K in keyof SessionKey]?: string | undefined };
@@ -46,6 +43,11 @@ export const KEY_LENGTHS = {
   projectionName: 191,
 } as const;
 
+type Keys = { readonly [K in keyof typeof KEY_LENGTHS]?: string };
+
+/** @returns what messages call a kind of key: `app name`. */
+const nameOf = (kind: string): string => kind.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+
 /** How many characters of a call's name can be searched for. */
 export const CALL_NAME_LENGTH = 191;
 
@@ -54,20 +56,6 @@ export const TITLE_LENGTH = 255;
 
 /** The size limit of a row in a PostgreSQL index: 2,704 bytes minus its own overhead (contract D7). */
 const MAX_ROW_KEY_BYTES = 2_600;
-
-const NAMES = {
-  appName: 'app name',
-  userId: 'user id',
-  sessionId: 'session id',
-  eventId: 'event id',
-  memoryId: 'memory id',
-  stateKey: 'state key',
-  filename: 'filename',
-  credentialKey: 'credential key',
-  projectionName: 'name of the projection',
-} as const;
-
-type Keys = { readonly [K in keyof typeof NAMES]?: string };
 
 /**
  * Refuses names that cannot be a row's key on every database, so that what works in a test on SQLite works on the others, too
@@ -80,31 +68,27 @@ export function checkKeys(keys: Keys): void {
   let codeUnits = 0;
   for (const kind of Object.keys(keys) as (keyof Keys)[]) {
     const value: unknown = keys[kind];
-    const name = NAMES[kind];
+    const most = KEY_LENGTHS[kind];
     if ((value === undefined || value === null) && isOfSession(kind)) {
       // The same words as MikroORM's error in ADK's own service.
       throw new InvalidKeyError(`Value for AdkSession.${kind} is required, '${String(value)}' found`);
     }
-    if (typeof value !== 'string' || value === '') {
-      throw new InvalidKeyError(`The ${name} must be a string of 1 to ${KEY_LENGTHS[kind]} characters.`);
-    }
+    if (typeof value !== 'string' || value === '') throw refused(kind, `must be a string of 1 to ${most} characters.`);
     codeUnits += value.length;
-    if (isLonger(value, KEY_LENGTHS[kind])) {
-      throw new InvalidKeyError(`The ${name} is longer than ${KEY_LENGTHS[kind]} characters.`);
-    }
-    if (!isStorable(value)) {
-      throw new InvalidKeyError(`The ${name} holds NUL or half of a surrogate pair, which no database compares alike.`);
-    }
+    if (isLonger(value, most)) throw refused(kind, `is longer than ${most} characters.`);
+    if (!isStorable(value))
+      throw refused(kind, 'holds NUL or half of a surrogate pair, which no database compares alike.');
   }
   // A code unit has at most three bytes, so most keys need not be measured.
   if (codeUnits * 3 > MAX_ROW_KEY_BYTES && Buffer.byteLength(Object.values(keys).join('')) > MAX_ROW_KEY_BYTES) {
+    const names = Object.keys(keys).map(nameOf).join(', ');
     throw new InvalidKeyError(
-      `The ${Object.keys(keys)
-        .map((kind) => NAMES[kind as keyof Keys])
-        .join(', ')} together are longer than ${MAX_ROW_KEY_BYTES} bytes of UTF-8; shorten one of them.`,
+      `The ${names} together are longer than ${MAX_ROW_KEY_BYTES} bytes of UTF-8; shorten one of them.`,
     );
   }
 }
+
+const refused = (kind: string, what: string) => new InvalidKeyError(`The ${nameOf(kind)} ${what}`);
 
 const isOfSession = (kind: keyof Keys) => kind === 'appName' || kind === 'userId' || kind === 'sessionId';
 

@@ -15,6 +15,8 @@ export class LastUsed<Value> {
 
   get(key: string, make: (key: string) => Value): Value {
     const known = this.#values.get(key);
+    // The order counts once there is no room.
+    if (known !== undefined && this.#values.size < this.#most) return known;
     if (known !== undefined) this.#values.delete(key);
     const value = known ?? make(key);
     // Moves the value to the end: a Map keeps the order of insertion.

@@ -49,6 +49,12 @@ export interface PostgresqlOptions {
     end(): Promise<unknown>;
     on(event: 'notification' | 'error' | 'end', listener: (error?: unknown) => void): unknown;
   };
+  /**
+   * Gives the settings of the server for each transaction, by name, such as `{ 'app.user_id': 'ada', role: 'chat' }` for policies of
+   * row-level security, or an empty record for none; none by default. It is called in the asynchronous context of the call. With it every call is a transaction,
+   * and appends to several sessions are not written together. A host's transaction has the settings that the host gives it.
+   */
+  settings?: () => Readonly<Record<string, string>>;
 }
 
 /** Options of all services. All processes on the same tables need the same `codec` and `maxDecodedBytes`. */
@@ -100,11 +106,11 @@ export interface CommonOptions {
    * `driverOptions`, or inside a host's transaction. A codec, `embed` and `text` have as long for an answer, on every database.
    */
   timeoutMs?: number;
-  postgresql?: Pick<PostgresqlOptions, 'preparedStatements'>;
+  postgresql?: Omit<PostgresqlOptions, 'notify' | 'listen'>;
 }
 
 export interface MikroOrmSessionServiceOptions extends CommonOptions {
-  postgresql?: Pick<PostgresqlOptions, 'preparedStatements' | 'notify'>;
+  postgresql?: Omit<PostgresqlOptions, 'listen'>;
   /**
    * What an append does if somebody else has appended since the handle was read (contract E2): `rebase` (default) appends and adds the
    * missed events to the handle; `reject` throws `StaleSessionError` and writes nothing.
@@ -160,13 +166,6 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
   maxEventBytes?: number;
 }
 
-const RETRY: Checks<NonNullable<CommonOptions['retry']>> = {
-  attempts: aCount,
-  forMs: aWait,
-  baseDelayMs: aWait,
-  maxDelayMs: aWait,
-};
-
 function isCodec(value: unknown): boolean {
   if (!isObject(value)) return false;
   const { name, encode, decode }: { name?: unknown; encode?: unknown; decode?: unknown } = value;
@@ -196,10 +195,14 @@ export const CODEC_OPTIONS: Checks<CodecOptions> = {
   ),
 };
 
+const POSTGRESQL = { preparedStatements: aBoolean, settings: aFunction };
+
 export const COMMON_OPTIONS: Checks<CommonOptions> = {
-  retry: object(RETRY),
+  retry: object<NonNullable<CommonOptions['retry']>>({
+    ...{ attempts: aCount, forMs: aWait, baseDelayMs: aWait, maxDelayMs: aWait },
+  }),
   timeoutMs: aTimeout,
-  postgresql: serviceOptions({ preparedStatements: aBoolean }),
+  postgresql: serviceOptions(POSTGRESQL),
   onError: aFunction,
   telemetry: aBoolean,
   ...CODEC_OPTIONS,
@@ -212,11 +215,11 @@ export const TOOL_APPS = copied(
 
 export const LISTENING_OPTIONS: Checks<CommonOptions> = {
   ...COMMON_OPTIONS,
-  postgresql: serviceOptions({ preparedStatements: aBoolean, listen: aFunction }),
+  postgresql: serviceOptions({ ...POSTGRESQL, listen: aFunction }),
 };
 
 export const checkPostgresql = serviceOptions<PostgresqlOptions>({
-  preparedStatements: aBoolean,
+  ...POSTGRESQL,
   notify: aBoolean,
   listen: aFunction,
 });
@@ -238,7 +241,7 @@ export const SESSION_OPTIONS: Checks<Omit<MikroOrmSessionServiceOptions, keyof C
 export const SERVICE_OPTIONS: Checks<MikroOrmSessionServiceOptions> = {
   ...SESSION_OPTIONS,
   ...COMMON_OPTIONS,
-  postgresql: serviceOptions({ preparedStatements: aBoolean, notify: aBoolean }),
+  postgresql: serviceOptions({ ...POSTGRESQL, notify: aBoolean }),
 };
 
 const OF_SESSIONS = 'sessions (MikroOrmSessionService, SessionLeases)';

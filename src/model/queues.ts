@@ -12,10 +12,8 @@ export class Queues<Owner extends object> {
   run<T>(owner: Owner, work: () => Promise<T>): Promise<T> {
     const turn = (this.#last.get(owner) ?? Promise.resolve()).then(work);
     // The next task runs even if this one fails, and only this caller gets the error.
-    this.#last.set(
-      owner,
-      turn.catch(() => undefined),
-    );
+    const settled = turn.catch(() => undefined);
+    this.#last.set(owner, settled);
     return turn;
   }
 }

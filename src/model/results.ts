@@ -24,17 +24,21 @@ export interface MaintenanceResult<Kind extends string = never> {
    * locked. Call again to handle them.
    */
   skipped: number;
-  /** The first 100 of the skipped sessions that a foreign key of the host's keeps. Absent if there are none. */
+  /** The first 100 of the skipped sessions that a foreign key of the host's keeps, with such a key. Absent if there are none. */
   kept?: readonly (SessionKey & { table: string; constraint: string })[];
-  /** Rows of the host's tables that refer to sessions which were deleted or kept, by foreign key. Absent if there are none. */
+  /**
+   * Rows of the host's tables that refer to sessions or events which were deleted or kept, or to rows that a cascade deletes with them,
+   * by foreign key. Absent if there are none. A row to which two ways lead counts for each way; of the rows that a key of a table to
+   * itself deletes, only those that refer to a row reached by another key are counted.
+   */
   referring?: readonly {
     table: string;
     /** The name of the foreign key; on SQLite, which keeps no names, its columns. */
     constraint: string;
     /** What the database does to the rows that refer to a row which is deleted. With the last two the row stays. */
     rule: 'cascade' | 'set null' | 'set default' | 'restrict' | 'no action';
-    /** Rows that refer to these rows are not counted. */
-    rows: number;
+    /** Absent if the account may not read the table. */
+    rows?: number;
   }[];
   /** The number of transactions. */
   batches: number;

@@ -4,7 +4,7 @@
  */
 const WORDS = {
   database: ["'dbName' or 'clientUrl' in the config of MikroORM", 'the name of the database in --url'],
-  pool: ["'pool.max' in the config of MikroORM", "'pool.max' of your services"],
+  pool: ["'pool.max' in the config of MikroORM", 'the pool of your services'],
   driverOptions: ["'driverOptions' in the config of MikroORM", '--url'],
   tablePrefix: ['the option tablePrefix of adkEntities (and of adkMigrations)', '--config instead of --url'],
   migrate: [

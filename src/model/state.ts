@@ -5,6 +5,13 @@ export type Scope = 'session' | 'user' | 'app';
 
 export const SCOPES: readonly Scope[] = ['session', 'user', 'app'];
 
+/** @returns who has the state of a scope: an app has it for all users, and a user for all sessions. */
+export const ownerOf = ({ appName, userId, sessionId }: SessionKey, scope: Scope): SessionKey => ({
+  appName,
+  userId: scope === 'app' ? '' : userId,
+  sessionId: scope === 'session' ? sessionId : '',
+});
+
 /** One value for each scope. */
 export function perScope<T>(of: (scope: Scope) => T): Record<Scope, T> {
   return { session: of('session'), user: of('user'), app: of('app') };

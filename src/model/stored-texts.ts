@@ -101,106 +101,26 @@ const shownSteps = (steps: readonly Step[]) =>
 
 /** The codecs of a service. */
 export class TextCodec {
-  readonly #codecs: readonly Codec[];
+  readonly codecs: readonly Codec[];
   /** The names of the codecs without which a text is damage. */
   readonly required: readonly string[];
   /** How large a text may be before and after encoding, in bytes. */
   readonly maxBytes: number;
   /** Whether there are no codecs, so that texts are stored as they are. */
   readonly isNone: boolean;
-  /** What decodes the text that was decoded last, from the last codec that was applied to the first. */
+  /** What decodes the text that was decoded last. */
   #last: { steps: readonly Step[]; decoders: readonly Decoder[] | Undecodable } | undefined;
 
   constructor(codecs: readonly Codec[], maxBytes = MAX_DECODED_BYTES) {
-    this.#codecs = codecs;
+    this.codecs = codecs;
     this.isNone = codecs.length === 0;
     this.maxBytes = maxBytes;
     this.required = codecs.filter(({ required }) => required).map(({ name }) => name);
   }
 
-  /** @throws CodecError also if nobody could read the result: a required codec left it as it is, or it is too large. */
-  encode(text: string, context: CodecContext): string {
-    const { steps, data } = this.#encoded(Buffer.from(text), context);
-    if (steps.length === 0) return text;
-    const base64 = Buffer.from(data.buffer, data.byteOffset, data.length).toString('base64');
-    return `${MARK}${JSON.stringify(steps)}, "${base64}" ]`;
-  }
-
-  /** @returns the encoded bytes, after a line that names codecs and keys. @throws CodecError as `encode`. */
-  encodeBytes(bytes: Uint8Array, context: CodecContext): Uint8Array {
-    const { steps, data } = this.#encoded(bytes, context);
-    return Buffer.concat([Buffer.from(`${JSON.stringify(steps)}\n`), data]);
-  }
-
-  #encoded(bytes: Uint8Array, context: CodecContext): { data: Uint8Array; steps: readonly Step[] } {
-    let data = bytes;
-    const steps: Step[] = [];
-    for (const codec of this.#codecs) {
-      const encoded = guarded(codec, () => codec.encode(data, context));
-      if (!encoded) continue;
-      if (data.length > this.#most(context))
-        throw new CodecError(
-          `A text of ${data.length} bytes cannot be encoded: maxDecodedBytes is ${this.maxBytes}. Nothing was written.`,
-        );
-      const { key } = encoded;
-      data = encoded.data;
-      steps.push({ codec: codec.name, ...(key !== undefined && { key }) });
-    }
-    const [lacking] = this.#lacking(steps);
-    if (lacking !== undefined)
-      throw new CodecError(`The codec ${lacking} is required, but did not encode a text. Nothing was written.`);
-    return { data, steps };
-  }
-
-  /** A change also contains the keys of its values: whatever may be a value must also fit into a change. */
-  #most({ kind }: CodecContext): number {
-    return kind === 'change' ? this.maxBytes + MOST_BESIDE_VALUE : this.maxBytes;
-  }
-
-  #lacking(steps: readonly Step[]): string[] {
+  /** @returns the required codecs that were not applied. */
+  lackedBy(steps: readonly Step[]): string[] {
     return this.required.filter((name) => !steps.some(({ codec }) => codec === name));
-  }
-
-  /**
-   * @param isLenient whether to accept a text that lacks a required codec, in order to encode it.
-   * @returns the JSON, or why it cannot be decoded.
-   */
-  decode(text: string, context: CodecContext, isLenient = false): string | Undecodable {
-    const found = isEncoded(text) ? parsed(text) : { steps: [], data: undefined };
-    if (!found) return new Undecodable('encoded, and changed since', false);
-    const { steps, data } = found;
-    const lacking = isLenient ? [] : this.#lacking(steps);
-    if (lacking.length > 0) return refused(lacking);
-    if (!data) return text;
-    const decoded = this.#decoded(steps, data, context);
-    return decoded instanceof Undecodable
-      ? decoded
-      : Buffer.from(decoded.buffer, decoded.byteOffset, decoded.length).toString();
-  }
-
-  /** @param framed from `encodeBytes`. @param isLenient as for `decode`. */
-  decodeBytes(framed: Uint8Array, context: CodecContext, isLenient = false): Uint8Array | Undecodable {
-    const { line, steps } = frameOf(framed);
-    if (!steps) return new Undecodable('encoded, and changed since', false);
-    const lacking = isLenient ? [] : this.#lacking(steps);
-    return lacking.length > 0 ? refused(lacking) : this.#decoded(steps, framed.subarray(line.length), context);
-  }
-
-  #decoded(steps: readonly Step[], data: Uint8Array, context: CodecContext): Uint8Array | Undecodable {
-    // Most lists of words have the same steps.
-    if (this.#last?.steps !== steps) this.#last = { steps, decoders: this.#decodersOf(steps) };
-    const { decoders } = this.#last;
-    if (decoders instanceof Undecodable) return decoders;
-    const most = this.#most(context);
-    let decoded = data;
-    for (const { codec, key } of decoders) {
-      const next = guarded(codec, () => codec.decode({ data: decoded, key }, context, most));
-      if (!next) return refusedFor(steps, '');
-      if (next === 'tooLarge' || next.length > most)
-        return refusedFor(steps, `, and larger than maxDecodedBytes (${this.maxBytes})`);
-      decoded = next;
-    }
-    return decoded;
   }
 
   /**
@@ -210,12 +130,19 @@ export class TextCodec {
   encodingIn(head: string): { shown: string; isKnown: boolean } | undefined {
     const steps = isEncoded(head) && parsedSteps(head.slice(MARK.length, head.lastIndexOf('], "') + 1));
     if (!steps) return undefined;
-    const isKnown = steps.every(({ codec }) => this.#codecs.some(({ name }) => name === codec));
+    const isKnown = steps.every(({ codec }) => this.codecs.some(({ name }) => name === codec));
     return { shown: shownSteps(steps), isKnown };
   }
 
+  /** @returns what decodes a text, from the last codec that was applied to the first. */
+  decodersOf(steps: readonly Step[]): readonly Decoder[] | Undecodable {
+    // Most lists of words have the same steps.
+    if (this.#last?.steps !== steps) this.#last = { steps, decoders: this.#decodersOf(steps) };
+    return this.#last.decoders;
+  }
+
   #decodersOf(steps: readonly Step[]): readonly Decoder[] | Undecodable {
-    const places = steps.map(({ codec }) => this.#codecs.findIndex(({ name }) => name === codec));
+    const places = steps.map(({ codec }) => this.codecs.findIndex(({ name }) => name === codec));
     const missing = steps[places.indexOf(-1)];
     // Not damage: somebody may have forgotten the codec, and then nothing may be reported, skipped or removed as damaged.
     if (missing)
@@ -231,9 +158,111 @@ export class TextCodec {
       return refusedFor(steps, ', in another order than in the codec option', true);
     return steps
       .flatMap(({ codec: name, key }) =>
-        this.#codecs.filter((codec) => codec.name === name).map((codec) => ({ codec, key })),
+        this.codecs.filter((codec) => codec.name === name).map((codec) => ({ codec, key })),
       )
       .reverse();
+  }
+}
+
+/** The texts of one transaction or reading, for which the keys that it has waited for are kept. */
+export class StoredTexts {
+  readonly codec: TextCodec;
+  readonly #call = {};
+
+  constructor(codec: TextCodec) {
+    this.codec = codec;
+  }
+
+  /**
+   * Leaves an encoded text as it is.
+   *
+   * @param of returns the text's place; called only if it is needed.
+   * @throws KeyNeeded. @throws CodecError also if nobody could read the result: a required codec left it as it is, or it is too large.
+   */
+  encode(text: string, of: () => TextPlace): string {
+    if (this.codec.isNone || isEncoded(text)) return text;
+    const { steps, data } = this.#encoded(Buffer.from(text), of());
+    if (steps.length === 0) return text;
+    const base64 = Buffer.from(data.buffer, data.byteOffset, data.length).toString('base64');
+    return `${MARK}${JSON.stringify(steps)}, "${base64}" ]`;
+  }
+
+  /** @returns the encoded bytes, after a line that names codecs and keys. @throws KeyNeeded, CodecError as `encode`. */
+  encodeBytes(bytes: Uint8Array, place: TextPlace): Uint8Array {
+    const { steps, data } = this.#encoded(bytes, place);
+    return Buffer.concat([Buffer.from(`${JSON.stringify(steps)}\n`), data]);
+  }
+
+  #encoded(bytes: Uint8Array, place: TextPlace): { data: Uint8Array; steps: readonly Step[] } {
+    const { codecs, maxBytes } = this.codec;
+    const { context, most } = this.#contextOf(place);
+    let data = bytes;
+    const steps: Step[] = [];
+    for (const codec of codecs) {
+      const encoded = guarded(codec, () => codec.encode(data, context));
+      if (!encoded) continue;
+      if (data.length > most)
+        throw new CodecError(
+          `A text of ${data.length} bytes cannot be encoded: maxDecodedBytes is ${maxBytes}. Nothing was written.`,
+        );
+      const { key } = encoded;
+      data = encoded.data;
+      steps.push({ codec: codec.name, ...(key !== undefined && { key }) });
+    }
+    const [lacking] = this.codec.lackedBy(steps);
+    if (lacking !== undefined)
+      throw new CodecError(`The codec ${lacking} is required, but did not encode a text. Nothing was written.`);
+    return { data, steps };
+  }
+
+  /**
+   * @param of as for `encode`.
+   * @param isLenient whether to accept a text that lacks a required codec, and may be forged, in order to encode it.
+   * @returns the JSON, or why it cannot be decoded.
+   * @throws KeyNeeded. @throws CodecError also without the text's codec.
+   */
+  decode(text: string, of: () => TextPlace, isLenient = false): string | Undecodable {
+    if (!isEncoded(text)) return this.#refusalOf([], isLenient) ?? text;
+    const found = parsed(text);
+    if (!found) return new Undecodable('encoded, and changed since', false);
+    const decoded = this.#refusalOf(found.steps, isLenient) ?? this.#decoded(found.steps, found.data, of());
+    return decoded instanceof Undecodable
+      ? decoded
+      : Buffer.from(decoded.buffer, decoded.byteOffset, decoded.length).toString();
+  }
+
+  /** @param framed from `encodeBytes`. @param isLenient as for `decode`. */
+  decodeBytes(framed: Uint8Array, place: TextPlace, isLenient = false): Uint8Array | Undecodable {
+    const { line, steps } = frameOf(framed);
+    if (!steps) return new Undecodable('encoded, and changed since', false);
+    return this.#refusalOf(steps, isLenient) ?? this.#decoded(steps, framed.subarray(line.length), place);
+  }
+
+  #refusalOf(steps: readonly Step[], isLenient: boolean): Undecodable | undefined {
+    const lacking = isLenient ? [] : this.codec.lackedBy(steps);
+    return lacking.length > 0 ? new Undecodable(`not encoded with ${lacking.join(', ')}`, false) : undefined;
+  }
+
+  #decoded(steps: readonly Step[], data: Uint8Array, place: TextPlace): Uint8Array | Undecodable {
+    const decoders = this.codec.decodersOf(steps);
+    if (decoders instanceof Undecodable) return decoders;
+    const { context, most } = this.#contextOf(place);
+    let decoded = data;
+    for (const { codec, key } of decoders) {
+      const next = guarded(codec, () => codec.decode({ data: decoded, key }, context, most));
+      if (!next) return refusedFor(steps, '');
+      if (next === 'tooLarge' || next.length > most)
+        return refusedFor(steps, `, and larger than maxDecodedBytes (${this.codec.maxBytes})`);
+      decoded = next;
+    }
+    return decoded;
+  }
+
+  /** With the largest size of a text. A change also has the keys of its values: whatever may be a value must also fit into a change. */
+  #contextOf(place: TextPlace): { context: CodecContext; most: number } {
+    const { maxBytes } = this.codec;
+    const most = place.kind === 'change' ? maxBytes + MOST_BESIDE_VALUE : maxBytes;
+    return { context: { ...place, call: this.#call }, most };
   }
 }
 
@@ -257,47 +286,6 @@ function guarded<T>({ name }: Codec, work: () => T): T {
 
 const refusedFor = (steps: readonly Step[], why: string, isUnknown = false) =>
   new Undecodable(`encoded with ${shownSteps(steps)}${why}`, isUnknown);
-
-const refused = (required: readonly string[]) => new Undecodable(`not encoded with ${required.join(', ')}`, false);
-
-/** The texts of one transaction or reading, for which the keys that it has waited for are kept. */
-export class StoredTexts {
-  readonly codec: TextCodec;
-  readonly #call = {};
-
-  constructor(codec: TextCodec) {
-    this.codec = codec;
-  }
-
-  /** @param of returns the text's place; called only if it is needed. @throws KeyNeeded. @throws CodecError also without the text's codec. */
-  decode(text: string, of: () => TextPlace): string | Undecodable {
-    if (this.codec.isNone && !isEncoded(text)) return text;
-    return this.codec.decode(text, this.#contextOf(of()));
-  }
-
-  /** Also accepts a text that lacks a required codec, and may be forged. */
-  decodeLeniently(text: string, place: TextPlace): string | Undecodable {
-    return this.codec.decode(text, this.#contextOf(place), true);
-  }
-
-  /** Leaves an encoded text as it is. @throws KeyNeeded, CodecError. */
-  encode(text: string, of: () => TextPlace): string {
-    return this.codec.isNone || isEncoded(text) ? text : this.codec.encode(text, this.#contextOf(of()));
-  }
-
-  /** @param isLenient as for `decodeLeniently`. */
-  decodeBytes(bytes: Uint8Array, place: TextPlace, isLenient?: boolean): Uint8Array | Undecodable {
-    return this.codec.decodeBytes(bytes, this.#contextOf(place), isLenient);
-  }
-
-  encodeBytes(bytes: Uint8Array, place: TextPlace): Uint8Array {
-    return this.codec.encodeBytes(bytes, this.#contextOf(place));
-  }
-
-  #contextOf(place: TextPlace): CodecContext {
-    return { ...place, call: this.#call };
-  }
-}
 
 /** Runs work for each row. @throws KeyNeeded for all keys that are missing together, so that they are waited for once. */
 export function mapTexts<Row, T>(rows: readonly Row[], work: (row: Row, i: number) => T): T[] {

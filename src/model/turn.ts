@@ -9,8 +9,12 @@ export interface LooseEvent {
   branch?: unknown;
   longRunningToolIds?: unknown;
   errorCode?: unknown;
+  errorMessage?: unknown;
+  inputTranscription?: unknown;
   invocationId?: unknown;
   nodeInfo?: unknown;
+  output?: unknown;
+  outputTranscription?: unknown;
   partial?: unknown;
 }
 

@@ -1,13 +1,13 @@
+import { type EventContent } from '../database/sql/tables.js';
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
-import type { AppendQueue, NonEmpty } from '../database/calls/append-queue.js';
-import { confirm } from '../database/calls/confirm.js';
+import type { NonEmpty } from './append-queue.js';
 import type { Database } from '../database/calls/database.js';
 import type { Outcome } from '../database/calls/retry.js';
-import type { AppendBatch, StoredEvent } from '../database/dialects/dialect.js';
+import type { AppendBatch } from '../database/dialects/dialect.js';
 import { isOpen, physicalOf } from '../database/orm/host-transaction.js';
 import { areStored, encodedBatch, seqOfEvent } from '../database/statements/events.js';
-import { readAfter, readSession, type EventContent } from '../database/statements/session-reader.js';
+import { readAfter, readSession } from './session-reader.js';
 import { sessionHead } from '../database/statements/sessions.js';
 import { InsideTransactionError, SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/json.js';
@@ -17,24 +17,22 @@ import { byScope, setOwn, type StateEntry } from '../model/state.js';
 import type { ObservedCall, Telemetry } from '../telemetry/telemetry.js';
 import { applyDelta, forgetWrites, winningKeys } from './delta.js';
 import {
-  forgetRevision,
   hasOnlyReadEvents,
   keyOf,
   noteState,
   patch,
   placeEvent,
   refuseUnchangeable,
-  revisionOf,
+  revisions,
   UNREAD,
   setRevision,
-  setTentative,
-  tentativeOf,
+  tentatives,
   type Revision,
   type Tentative,
 } from './handle.js';
 import { LockedAppend, type Appended, type EventWrite } from './locked-append.js';
 import { pendingEvent, refuseTooLarge, type PendingEvent } from './pending-event.js';
-import { readEvents, readState } from './read.js';
+import { eventsOf, readableEvents, readableState } from './read.js';
 import type { SessionCalls } from './session-calls.js';
 
 /** A call that appends events to a handle. */
@@ -61,7 +59,7 @@ export interface AppendedEvent {
 }
 
 /** Matches no session, so the handle is behind. */
-const UNKNOWN = { incarnation: '', origin: '', lastChange: 0 };
+const UNKNOWN = { incarnation: '', origin: '', lastChange: 0, hasPendingCalls: false };
 
 /** An event of a batch, and the state that it leaves. */
 interface BatchEvent extends PendingEvent, EventWrite {
@@ -74,12 +72,10 @@ const NONE_REFUSED: ReadonlyMap<number, unknown> = new Map();
 export class Appender {
   readonly #calls: SessionCalls;
   readonly #database: Database;
-  readonly #queue: AppendQueue;
 
   constructor(calls: SessionCalls) {
     this.#calls = calls;
     this.#database = calls.database;
-    this.#queue = calls.queue;
   }
 
   /** Appends the events of one call, after all earlier writes to the session. */
@@ -99,14 +95,14 @@ export class Appender {
     }
     if (pending.length === 0) return;
     // Checked before the queue: in its turn, the call could wait for one that waits for that transaction.
-    const tentative = tentativeOf(handle);
+    const tentative = tentatives.get(handle);
     if (tentative) this.#refuseBesideTransaction(tentative);
     const key = keyOf(handle);
     await this.#database.call({ operation, key }, async () => {
-      const observed = this.#database.telemetry?.current;
+      const observed = this.#database.observed;
       const append = { handle, key, pending, concernsCalls, observed, waited: observed?.waiting('queue') };
       // In a joined transaction, the transaction itself puts calls in order.
-      if (!this.#database.isJoined) return this.#queue.append(this, append);
+      if (!this.#database.isJoined) return this.#calls.queue.append(this, append);
       append.waited?.();
       await this.append([append]);
     });
@@ -130,13 +126,13 @@ export class Appender {
   /** With `reject`, each append needs the number of the previous one, so they cannot be written together. */
   canJoin(first: Append, append: Append): boolean {
     const { handle } = append;
-    const incarnation = revisionOf(first.handle)?.incarnation;
+    const incarnation = revisions.get(first.handle)?.incarnation;
     return (
       this.#calls.options.onStaleSession !== 'reject' &&
       incarnation !== undefined &&
-      revisionOf(handle)?.incarnation === incarnation &&
-      !tentativeOf(first.handle) &&
-      !tentativeOf(handle) &&
+      revisions.get(handle)?.incarnation === incarnation &&
+      !tentatives.get(first.handle) &&
+      !tentatives.get(handle) &&
       !first.concernsCalls &&
       !append.concernsCalls
     );
@@ -147,12 +143,13 @@ export class Appender {
     const [first] = appends;
     const { handle, key } = first;
     // A batch of several has no such handle (`canJoin`).
-    if (tentativeOf(handle)) await this.#settle(first);
+    if (tentatives.get(handle)) await this.#settle(first);
     // What the handles have read. Another append may update them before this one is committed.
     const known = new Map<Session, Revision | undefined>();
-    for (const each of appends) known.set(each.handle, revisionOf(each.handle));
+    for (const each of appends) known.set(each.handle, revisions.get(each.handle));
     const revision = known.get(handle) ?? (await this.#locate(first));
-    const { events, stored, state } = weighed(appends);
+    const { events, state } = weighed(appends);
+    const stored = events.map((event) => event.stored);
     const { leases, options, announcer } = this.#calls;
     let lastSeq: number | undefined;
     try {
@@ -168,7 +165,8 @@ export class Appender {
       };
       const encoded = options.codec ? await this.#encoded(batch, revision) : batch;
       // Open calls are read and written under the session's lock.
-      if (!first.concernsCalls) lastSeq = await this.#queue.write(this.#database, encoded, { outcome });
+      if (!first.concernsCalls && !revision.hasPendingCalls)
+        lastSeq = await this.#calls.queue.write(this.#database, encoded, { outcome });
     } catch (error) {
       // An outage is an error of all appends. Any other error belongs to one: write them one by one to find it.
       const isOfAll =
@@ -179,22 +177,22 @@ export class Appender {
     if (lastSeq === undefined && appends.length > 1) return this.#appendEach(appends, outcome);
     const appended =
       lastSeq === undefined
-        ? await this.#appendLocked(key, events, revision, outcome)
+        ? await new LockedAppend(this.#calls, key, revision, outcome).write(events)
         : { ...revision, lastSeq, ownChanges: 0, replaced: false, wentBack: false };
     if (announcer.notifies || announcer.wakers.size > 0) await announcer.announce();
 
     // Committed: nothing may throw from here on (contract A11).
     const transaction = this.#database.joined?.current;
     if (transaction) {
-      const tentative = tentativeOf(handle);
+      const tentative = tentatives.get(handle);
       const areOthers = tentative && isOthers(tentative, transaction);
       // Nobody will settle the events of the other transaction any more.
       if (areOthers) setRevision(handle, UNKNOWN, revision.seq);
       // `#settle` cannot use an event that was stored before the transaction: it is there after a rollback, too.
       const before = appended.replaced && tentative && !areOthers ? tentative.events : [];
-      setTentative(handle, { transaction, events: [...before, ...stored] });
+      tentatives.set(handle, { transaction, events: [...before, ...stored] });
     }
-    if (appended.damaged) this.#calls.damage.report(key, appended.damaged);
+    if (appended.damaged) this.#calls.reportDamage(key, appended.damaged);
     for (const [updated, before] of known) {
       const target = { handle: updated, key };
       if (before) await this.#update(target, events, before, appended, true);
@@ -222,18 +220,15 @@ export class Appender {
     const { system } = this.#database;
     const size = appends.reduce((sum, { pending }) => sum + pending.length, 0);
     for (const { pending, observed } of appends) {
-      const counted = telemetry.appended(
-        system,
-        pending.map(({ stored }) => stored.json),
-      );
-      observed?.appended(counted, { size, writer: appends[0].observed });
+      const texts = pending.map(({ stored }) => stored.json);
+      observed?.appended(telemetry.appended(system, texts), { size, writer: appends[0].observed });
     }
   }
 
   /** Gives a handle an event that was appended by another one, in the turn of its session and after the commit. */
   async follow(handle: Session, { event, seq, by }: AppendedEvent): Promise<void> {
-    const revision = revisionOf(handle);
-    const appended = revisionOf(by);
+    const revision = revisions.get(handle);
+    const appended = revisions.get(by);
     if (!revision || !appended || seq <= revision.seq) return;
     // The next append of a handle that may not miss anything must find it behind.
     if (this.#calls.options.onStaleSession === 'reject' && appended.seq > revision.seq + 1) return;
@@ -244,7 +239,7 @@ export class Appender {
 
   /** Once the transaction or savepoint that appended to a handle has ended: marks the handle as behind, unless it committed. */
   async #settle({ handle, key }: Target): Promise<void> {
-    const tentative = tentativeOf(handle);
+    const tentative = tentatives.get(handle);
     if (tentative) this.#refuseBesideTransaction(tentative);
     const current = this.#database.joined?.current;
     if (!tentative || tentative.transaction === current) return;
@@ -252,12 +247,12 @@ export class Appender {
     if (current && isOthers(tentative, current) && isOpen(tentative.transaction)) return;
     const isKept = await this.#database.run((sql) => areStored(sql, key, tentative.events));
     // Another append has settled the handle meanwhile, or marked it for its own transaction.
-    if (tentativeOf(handle) !== tentative) return this.#settle({ handle, key });
+    if (tentatives.get(handle) !== tentative) return this.#settle({ handle, key });
     // In a savepoint, the transaction around it may still be rolled back.
     if (isKept && isOpen(tentative.transaction)) return;
-    setTentative(handle, undefined);
+    tentatives.delete(handle);
     if (isKept) return;
-    setRevision(handle, UNKNOWN, revisionOf(handle)?.seq ?? 0);
+    setRevision(handle, UNKNOWN, revisions.get(handle)?.seq ?? 0);
     forgetWrites(handle.state);
   }
 
@@ -266,19 +261,6 @@ export class Appender {
     const encoded = await this.#database.code((texts) => encodedBatch(texts, batch, origin));
     for (const { json } of encoded.events) refuseTooLarge(json, this.#calls.options.maxEventBytes);
     return encoded;
-  }
-
-  /** Writes the events of one call one by one, under the session's lock. */
-  async #appendLocked(
-    session: SessionKey,
-    events: readonly EventWrite[],
-    revision: Revision,
-    outcome: Outcome,
-  ): Promise<Appended> {
-    const locked = new LockedAppend(this.#calls, session, revision, outcome);
-    const appended = await locked.write(events);
-    if (appended.replaced) await confirm(this.#database, outcome);
-    return appended;
   }
 
   /**
@@ -297,7 +279,7 @@ export class Appender {
     const { incarnation, lastSeq, lastChange, ownChanges, replaced } = appended;
     const before = lastSeq - events.length;
     // An append in another transaction updated the handle meanwhile, and that transaction may be rolled back.
-    const isShared = revisionOf(handle) !== (isKnown ? revision : undefined);
+    const isShared = revisions.get(handle) !== (isKnown ? revision : undefined);
     const isAnew =
       incarnation !== revision.incarnation || isShared || appended.wentBack || (!replaced && before < revision.seq);
     const onlyAppends = isKnown && !isAnew && lastChange === revision.lastChange + ownChanges;
@@ -316,12 +298,9 @@ export class Appender {
           else placeEvent(handle, event);
           if (replaced) continue;
           applyDelta(handle.state, delta, state);
-          for (const { key } of state) delete others[key];
-          noteState(
-            handle,
-            delta.values,
-            state.map(({ key }) => key),
-          );
+          const keys = state.map(({ key }) => key);
+          for (const key of keys) delete others[key];
+          noteState(handle, delta.values, keys);
         } else if (isWhole) {
           // A copy of its own, as if the handle had read it.
           const read = decodeEvent(stored.json);
@@ -332,7 +311,7 @@ export class Appender {
       }
       for (const [key, value] of Object.entries(others)) setOwn(handle.state, key, value);
       noteState(handle, others, Object.keys(others));
-      if (!isInStep && isKnown && !replaced) this.#database.telemetry?.rebased(this.#database.system);
+      if (!isInStep && isKnown && !replaced) this.#database.telemetry?.count('rebases', this.#database.system);
       if (isWhole) setRevision(handle, appended, lastSeq);
       else {
         const own = events.filter((each) => each.handle === handle);
@@ -340,7 +319,7 @@ export class Appender {
       }
     } catch {
       // Somebody froze the handle during the append. It stays behind, and the next append is refused.
-      forgetRevision(handle);
+      revisions.delete(handle);
     }
   }
 
@@ -353,8 +332,7 @@ export class Appender {
       const head = await sessionHead(sql, key);
       if (!head) throw new SessionNotFoundError(key.sessionId);
       const seq = (last && (await seqOfEvent(sql, key, last.id))) ?? 0;
-      const { incarnation, origin, lastChange } = head;
-      return { incarnation, origin, lastChange, seq, eventCount: UNREAD, isPartial: true, state: new Map() };
+      return { ...head, seq, eventCount: UNREAD, isPartial: true, state: new Map() };
     });
   }
 
@@ -372,30 +350,32 @@ export class Appender {
   ): Promise<void> {
     // If reading fails, the next append must find the handle behind.
     setRevision(handle, isAnew ? UNKNOWN : { ...revision, incarnation }, seq);
-    const behind = revisionOf(handle);
+    const behind = revisions.get(handle);
     // Nothing outside of an open transaction can read what that transaction appended to the handle.
-    const tentative = this.#database.isJoined ? undefined : tentativeOf(handle);
+    const tentative = this.#database.isJoined ? undefined : tentatives.get(handle);
     if (tentative && isOpen(tentative.transaction)) return;
     try {
       const missed = onlyAppends ? await this.#database.run((sql) => readAfter(sql, key, seq)) : undefined;
       // Somebody may have done something else since the append.
       // Nor may one of them be lost: what it has set is known from the whole state alone.
       const isEnough =
-        missed?.incarnation === incarnation && missed.lastChange === appended.lastChange && !readEvents(missed).damaged;
+        missed?.incarnation === incarnation &&
+        missed.lastChange === appended.lastChange &&
+        !readableEvents(missed).damaged;
       const read = isEnough ? missed : await this.#database.run((sql) => readSession(sql, key));
       // An append in another transaction has updated the handle meanwhile, and found it behind.
-      if (!read || revisionOf(handle) !== behind) return;
-      const state = readState(read.state);
+      if (!read || revisions.get(handle) !== behind) return;
+      const state = readableState(read.state);
       const isAnother = isAnew || read.incarnation !== incarnation;
       const has = new Set(isPartial && !isAnother ? handle.events.map(({ id }) => id) : []);
       const isWanted = ({ id, seq: number }: EventContent) => isAnother || !isPartial || number > seq || has.has(id);
-      const events = readEvents({ ...read, events: read.events.filter(isWanted) });
+      const events = readableEvents({ ...read, events: read.events.filter(isWanted) });
       // The next append notices what was recorded after this one.
       const lastChange = read.incarnation === appended.incarnation ? appended.lastChange : read.lastChange;
       const of = isEnough ? 'missed' : isAnother ? 'anew' : 'whole';
       if (isAnother) forgetWrites(handle.state);
-      patch(handle, own, { head: { ...read, lastChange }, state: state.value, events: events.value, of });
-      this.#calls.damage.report(key, events.damaged, state.damaged);
+      patch(handle, own, { head: { ...read, lastChange }, state: state.value, events: eventsOf(events), of });
+      this.#calls.reportDamage(key, events.damaged, state.damaged);
     } catch (error) {
       this.#database.report(error, { operation: 'catchUp', key });
       // The events are committed, so the call succeeds. The handle stays behind until its next append.
@@ -409,7 +389,6 @@ const isOthers = ({ transaction }: Tentative, current: object) => physicalOf(tra
 /** @returns the events of appends, and those of their writes that count (contract A8). */
 function weighed(appends: NonEmpty<Append>) {
   const events: BatchEvent[] = [];
-  const allStored: StoredEvent[] = [];
   const allState = new Map<string, StateEntry>();
   const weighing = new Map<Session, ReturnType<typeof winningKeys>>();
   for (const { handle, pending } of appends) {
@@ -425,9 +404,8 @@ function weighed(appends: NonEmpty<Append>) {
       }
       for (const entry of state) allState.set(entry.key, entry);
       const stored = lost.length > 0 ? { ...event.stored, superseded: JSON.stringify(lost) } : event.stored;
-      allStored.push(stored);
       events.push({ ...event, handle, stored, state });
     }
   }
-  return { events, stored: allStored, state: allState };
+  return { events, state: allState };
 }

@@ -1,3 +1,4 @@
+import { type StateValue } from '../database/sql/tables.js';
 import type { CreateSessionRequest, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
@@ -6,15 +7,15 @@ import { confirm } from '../database/calls/confirm.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { creationChanges, recordChanges } from '../database/statements/changes.js';
-import { readSession, type StateValue } from '../database/statements/session-reader.js';
-import { deleteSoftDeleted, insertSession, lockSession, type ReadHead } from '../database/statements/sessions.js';
-import type { SessionHead } from '../database/statements/stored-session.js';
+import { readSession } from './session-reader.js';
+import { deleteSoftDeleted, insertSession, lockSession } from '../database/statements/sessions.js';
+import type { ReadHead, SessionHead } from '../database/statements/stored-session.js';
 import { encodedState } from '../database/statements/state.js';
 import { AlreadyExistsError } from '../model/errors.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
 import { byScope, type StateEntries } from '../model/state.js';
 import { handleOf } from './handle.js';
-import { getSession, readState } from './read.js';
+import { getSession, readableState } from './read.js';
 import type { SessionCalls } from './session-calls.js';
 import { stateEntries } from './state.js';
 
@@ -62,7 +63,8 @@ export async function createSession(
     // A soft-deleted session may have the id (contract K3). That is rare, so only the second attempt looks for one.
     for (const deletesSoftDeleted of [false, true]) {
       try {
-        return created(calls, key, (await create(deletesSoftDeleted)) ?? { ...head, lastChange: 0, state: [] });
+        const session = await create(deletesSoftDeleted);
+        if (session) return created(calls, key, session);
       } catch (error) {
         if (!(error instanceof UniqueConstraintViolationException)) throw error;
       }
@@ -82,8 +84,8 @@ export async function createSession(
 /** Damaged state of the user or the app is reported to `onDamage` and not thrown: the session is already stored. */
 function created(calls: SessionCalls, key: SessionKey, session: ReadHead & { state: readonly StateValue[] }): Session {
   calls.leases.created(key);
-  const state = readState(session.state);
-  calls.damage.report(key, state.damaged);
+  const state = readableState(session.state);
+  calls.reportDamage(key, state.damaged);
   return handleOf(key, session, state.value, []);
 }
 

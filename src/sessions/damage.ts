@@ -1,39 +1,21 @@
 import { processWidePerTables, type Tables } from '../database/sql/tables.js';
 import { DamagedSessionError, type Damage } from '../model/errors.js';
-import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
-import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 import { SCOPES, scopeOf, type Scope } from '../model/state.js';
 
 /** Sessions for which the process has already emitted a warning. */
 const warnedOf = processWidePerTables('warned', () => new Set<string>());
 
-/** Reports damage to the host: to the service's `onDamage`, or as a warning of the process. */
-export class DamageReporter {
-  readonly #tables: Tables;
-  readonly #onDamage: MikroOrmSessionServiceOptions['onDamage'];
-
-  constructor(tables: Tables, onDamage: MikroOrmSessionServiceOptions['onDamage']) {
-    this.#tables = tables;
-    this.#onDamage = onDamage;
-  }
-
-  /** Reports damage, if there is any. Never throws, since the call that found it continues or is already committed. */
-  report(key: SessionKey, ...damages: readonly (Damage | undefined)[]): void {
-    const error = damageError(key, ...damages);
-    if (!error) return;
-    if (this.#onDamage) callHost(this.#onDamage, error);
-    else this.#warn(key, error);
-  }
-
-  #warn(key: SessionKey, error: DamagedSessionError): void {
-    const identities = warnedOf({ tables: this.#tables });
-    if (identities.has(sessionIdentity(key))) return;
-    identities.add(sessionIdentity(key));
-    process.emitWarning(error);
-  }
+/** Emits one warning of the process for each session, user and app. */
+export function warnOnce(tables: Tables, error: DamagedSessionError): void {
+  const identities = warnedOf({ tables });
+  const identity = sessionIdentity(error);
+  if (identities.has(identity)) return;
+  identities.add(identity);
+  process.emitWarning(error);
 }
 
+/** @returns undefined if there is no damage. */
 export function damageError(
   key: SessionKey,
   ...damages: readonly (Damage | undefined)[]

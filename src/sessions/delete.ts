@@ -25,7 +25,7 @@ export async function deleteSession(calls: SessionCalls, { appName, userId, sess
         if (!found.has(key)) found.set(key, locked?.incarnation);
         if (!locked || locked.incarnation !== found.get(key)) continue;
         await leases.check(sql, key);
-        await (isSoftDeletion ? softDeleteRow(sql, key, locked) : deleteSessionRow(sql, key));
+        await (isSoftDeletion ? softDeleteRow(sql, locked) : deleteSessionRow(sql, key));
       }
     };
     // If somebody has restored the session, it has the same incarnation: a retry must not delete it again.

@@ -1,7 +1,7 @@
 import type { Context, Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { createHash } from 'node:crypto';
-import { runningCall } from '../conversation/recovery.js';
+import { isShared, ownCall } from '../conversation/own-call.js';
 import { toolResultEvent, toolResultOf } from '../conversation/tool-results.js';
 import { confirm } from '../database/calls/confirm.js';
 import { asThrown } from '../database/calls/public-error.js';
@@ -10,7 +10,6 @@ import type { Sql } from '../database/dialects/dialect.js';
 import { isOpen } from '../database/orm/host-transaction.js';
 import { findEvent, seqOfEvent } from '../database/statements/events.js';
 import { lockSession } from '../database/statements/sessions.js';
-import { setImmediate } from '../model/clock.js';
 import {
   DamagedEventError,
   InsideTransactionError,
@@ -21,7 +20,7 @@ import {
 import { decodeEvent, encode } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { Appender, type AppendedEvent } from './append.js';
-import { handleOf, keyOf, revisionOf, tentativeOf, type Revision } from './handle.js';
+import { handleOf, keyOf, revisions, tentatives, type Revision } from './handle.js';
 import { pendingEvent } from './pending-event.js';
 import { SessionCalls } from './session-calls.js';
 
@@ -40,27 +39,23 @@ export async function exactlyOnce<Em extends EntityManager, T>(
   const { database, leases, options } = calls;
   const handle = toolContext.invocationContext.session;
   // That transaction has the session's lock, and may end only after this call.
-  const around = tentativeOf(handle);
+  const around = tentatives.get(handle);
   if (database.isJoined || (around && isOpen(around.transaction))) throw new InsideTransactionError();
   const key = keyOf(handle);
-  // A workflow runs a tool while its call is being appended. After this, that append is in the queue of the session.
-  if (!runningCall(toolContext)) await new Promise<void>((resolve) => void setImmediate(resolve));
+  const callEvent = await ownCall(toolContext, database.connections.timeoutMs || Infinity);
+  if (!callEvent) throw noCall();
+  if (isShared(callEvent, toolContext.functionCallId ?? '')) throw sharedId();
+  const place = { key, callEvent, id: idOf(callEvent, toolContext) };
   const inTurn = async () => {
-    const callEvent = runningCall(toolContext)?.event;
-    if (!callEvent) throw noCall();
-    const place = { key, callEvent, id: idOf(callEvent, toolContext) };
     const outcome: Outcome = {};
     const attempt = async (tx: Em): Promise<AppendedEvent> => {
       const joined = new SessionCalls(tx, options, { database: database.join(tx), fence: leases.fence });
-      const { head, found } = await joined.database.run((sql) => lock(sql, joined, place, revisionOf(handle)));
+      const { head, found } = await joined.database.run((sql) => lock(sql, joined, place, revisions.get(handle)));
       const by = handleOf(key, head, {}, []);
       if (found) return { ...found, by };
       const result = await joined.database.whole(tx, () => work(tx));
-      const event = toolResultEvent(
-        toolContext,
-        result === undefined ? result : encode(result, 'result').value,
-        place.id,
-      );
+      const stored = result === undefined ? result : encode(result, 'result').value;
+      const event = toolResultEvent(toolContext, stored, place.id);
       const pending = [pendingEvent(by, event)];
       await new Appender(joined).append([{ handle: by, key, pending, concernsCalls: false, ...UNOBSERVED }]);
       return { event, seq: head.lastSeq + 1, by };
@@ -68,6 +63,7 @@ export async function exactlyOnce<Em extends EntityManager, T>(
     const done = await database.transactional(em, attempt, { outcome });
     // An earlier attempt may have been committed without an answer.
     await confirm(database, outcome);
+    for (const wake of calls.announcer.wakers) wake();
     await new Appender(calls).follow(handle, done);
     return toolResultOf(done.event)?.result as T;
   };
@@ -91,6 +87,7 @@ interface Place {
  */
 async function lock(sql: Sql, { leases, options }: SessionCalls, { key, callEvent, id }: Place, revision?: Revision) {
   const { sessionId } = key;
+  await leases.checkCaller(sql, key);
   const head = await lockSession(sql, key);
   if (!head) throw new SessionNotFoundError(sessionId);
   const stored = await findEvent(sql, key, id, { isLocked: true });
@@ -111,6 +108,11 @@ const idOf = (callEvent: Event, { functionCallId }: Context) =>
   createHash('sha256')
     .update(JSON.stringify([callEvent.id, functionCallId]))
     .digest('hex');
+
+const sharedId = () =>
+  new InvalidArgumentError(
+    'The model has given one id to several calls of an event, so exactlyOnce cannot tell their results apart. Nothing was written.',
+  );
 
 const noCall = () =>
   new InvalidArgumentError(

@@ -1,6 +1,6 @@
 import { createSession, type Event, type Session } from '@google/adk';
 import type { StoredEvent } from '../database/dialects/dialect.js';
-import type { ReadHead } from '../database/statements/sessions.js';
+import type { ReadHead } from '../database/statements/stored-session.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
 import { processWide } from '../model/process-wide.js';
@@ -13,6 +13,8 @@ export interface Revision {
   origin: string;
   /** The id of the newest recorded change that it has (contract B4). */
   lastChange: number;
+  /** Whether it had pending calls: an append then locks it at once. */
+  hasPendingCalls: boolean;
   seq: number;
   /** The number of events in the handle. If it has another number now, other code has added or removed events. */
   eventCount: number;
@@ -23,7 +25,7 @@ export interface Revision {
 }
 
 /** What a handle has read, apart from events. */
-type History = Pick<Revision, 'incarnation' | 'origin' | 'lastChange'>;
+type History = Pick<Revision, 'incarnation' | 'origin' | 'lastChange' | 'hasPendingCalls'>;
 
 /** The `eventCount` of a handle that no service has read: its events may not be those of the session. */
 export const UNREAD = -1;
@@ -50,7 +52,7 @@ export function handleOf(
 }
 
 /** Revisions by object: a clone or an object literal has none. */
-const revisions = processWide('revisions', () => new WeakMap<Session, Revision>());
+export const revisions = processWide('revisions', () => new WeakMap<Session, Revision>());
 
 /** Events that were appended to a handle inside a host's transaction, which may be rolled back. */
 export interface Tentative {
@@ -59,20 +61,7 @@ export interface Tentative {
   events: readonly StoredEvent[];
 }
 
-const tentatives = processWide('tentatives', () => new WeakMap<Session, Tentative>());
-
-export function tentativeOf(handle: Session): Tentative | undefined {
-  return tentatives.get(handle);
-}
-
-export function setTentative(handle: Session, tentative: Tentative | undefined): void {
-  if (tentative) tentatives.set(handle, tentative);
-  else tentatives.delete(handle);
-}
-
-export function revisionOf(handle: Session): Revision | undefined {
-  return revisions.get(handle);
-}
+export const tentatives = processWide('tentatives', () => new WeakMap<Session, Tentative>());
 
 /** @param history the session's head, or an earlier revision. */
 export function setRevision(handle: Session, history: History, seq: number): void {
@@ -80,11 +69,9 @@ export function setRevision(handle: Session, history: History, seq: number): voi
   revisions.set(handle, { ...historyOf(history), seq, eventCount: handle.events.length, isPartial, state });
 }
 
-const historyOf = ({ incarnation, origin, lastChange }: History): History => ({ incarnation, origin, lastChange });
-
-export function forgetRevision(handle: Session): void {
-  revisions.delete(handle);
-}
+const historyOf = ({ incarnation, origin, lastChange, hasPendingCalls }: History): History => {
+  return { incarnation, origin, lastChange, hasPendingCalls };
+};
 
 /**
  * Checks this before the append: it changes the handle in place only after its commit (contract A3, A4), when it is too late to

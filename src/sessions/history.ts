@@ -8,9 +8,7 @@ import { onceOnRows } from '../database/calls/once.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
   copiedChanges,
-  copyChanges,
   forgetChangesAfter,
-  pastChangeOf,
   recordChange,
   recordChanges,
   recordedChanges,
@@ -18,30 +16,22 @@ import {
   type NewChange,
   type RecordedChange,
 } from '../database/statements/changes.js';
-import {
-  copyEvents,
-  deleteEventsAfter,
-  encodedEvent,
-  eventTimes,
-  firstLaterThan,
-  supersededKeys,
-} from '../database/statements/events.js';
+import { deleteEventsAfter, encodedEvent, firstLaterThan, highestSeq } from '../database/statements/events.js';
 import { forkRow } from '../database/statements/forks.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
-import { readSession } from '../database/statements/session-reader.js';
+import { pastEvents, readableChanges } from './past.js';
 import { deleteSoftDeleted, insertSession, lockSessionAsRead, setRewound } from '../database/statements/sessions.js';
-import type { SessionHead } from '../database/statements/stored-session.js';
+import type { SessionHead, StoredSession } from '../database/statements/stored-session.js';
 import { clearState, encodedState, writtenState } from '../database/statements/state.js';
 import type { KnownSession } from '../model/codec.js';
 import { InvalidArgumentError, AlreadyExistsError, SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, toolSessionsOf, type SessionKey } from '../model/keys.js';
-import { pastState, type PastChange, type PastEvent } from '../model/past-state.js';
-import { rangesOf } from '../model/seq-ranges.js';
+import { pastState, type PastChange } from '../model/past-state.js';
 import type { StateEntries, StateEntry } from '../model/state.js';
 import { mapTexts, type StoredTexts } from '../model/stored-texts.js';
 import { beginsTurn } from '../model/turn.js';
 import { damageError } from './damage.js';
-import { encodingsOf, getSession, readEvents, readState, type Readable } from './read.js';
+import { getSession, readableState } from './read.js';
 import type { ForkPoint, HistoryPoint, RewindPoint } from './requests.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -50,9 +40,9 @@ interface PastSession {
   /** The number of that event; 0 for the beginning. */
   seq: number;
   /** The current row of the session. */
-  head: SessionHead;
+  head: StoredSession;
   /** The events up to that one. */
-  events: (PastEvent & { json: string })[];
+  events: Awaited<ReturnType<typeof pastEvents>>['value'];
   /** The session's own state at that time, keys without prefix. */
   state: StateEntry[];
   /** The changes that were recorded until then. */
@@ -72,16 +62,16 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
   return writeAndRead(calls, 'forkSession', key, async () => {
     try {
       await writePast(calls, { key: source, point }, async (sql, past) => {
-        await fork(sql, { source, target, past });
+        await fork(sql, { target, past });
         for await (const tool of toolsThen(sql, toolSessionsOf(source, calls.options.toolApps), past)) {
-          const { key: source, point } = tool;
-          if (point.at === 0) continue;
-          const target = { ...source, sessionId, origin: randomUUID() };
-          await fork(sql, { source, target, past: await readPast(sql, tool) });
+          if (tool.point.at === 0) continue;
+          const target = { ...tool.head.key, sessionId, origin: randomUUID() };
+          await fork(sql, { target, past: await readPast(sql, tool) });
         }
       });
     } catch (error) {
-      if (error instanceof UniqueConstraintViolationException) throw new AlreadyExistsError(sessionId);
+      if (error instanceof UniqueConstraintViolationException)
+        throw new AlreadyExistsError(sessionId, 'Choose another id.');
       throw error;
     }
     calls.leases.created(key);
@@ -102,12 +92,12 @@ export async function rewindSession(
   const tools = toolSessionsOf(key, calls.options.toolApps);
   const write = async (sql: Sql, past: PastSession) => {
     await check(sql, key);
-    await rewind(sql, { key, incarnation, past });
+    await rewind(sql, { incarnation, past });
     if (past.seq === past.head.lastSeq) return;
     for await (const tool of toolsThen(sql, tools, past)) {
       if (tool.point.at === undefined) continue;
-      await check(sql, tool.key);
-      await rewind(sql, { key: tool.key, incarnation: randomUUID(), past: await readPast(sql, tool) });
+      await check(sql, tool.head.key);
+      await rewind(sql, { incarnation: randomUUID(), past: await readPast(sql, tool) });
     }
   };
   return writeAndRead(calls, 'rewindSession', key, () => writePast(calls, { key, point }, write));
@@ -140,7 +130,7 @@ async function writePast(
   await onceOnRows(database, async (sql) => {
     const head = await lockSessionAsRead(sql, key);
     if (!head) throw new SessionNotFoundError(key.sessionId);
-    await write(sql, await readPast(sql, { key, head, point }));
+    await write(sql, await readPast(sql, { head, point }));
   });
 }
 
@@ -153,40 +143,26 @@ function checkPoint({ at, beforeInvocationId }: HistoryPoint): void {
 const ofSession = (session: StateEntry[]): StateEntries => ({ session, user: [], app: [] });
 
 /** Creates a session from another one's past. */
-async function fork(
-  sql: Sql,
-  { source, target, past }: { source: SessionKey; target: KnownSession; past: PastSession },
-): Promise<void> {
+async function fork(sql: Sql, { target, past }: { target: KnownSession; past: PastSession }): Promise<void> {
   const { seq, head, events, state, changes, recorded } = past;
   const { origin, ...key } = target;
+  const source = head.key;
   const { texts } = sql;
-  // Without a codec the database copies rows: no text is bound to its session.
-  const areCopied = texts.codec.isNone;
   // A soft-deleted session may have the id (contract K3).
   await deleteSoftDeleted(sql, key);
   const firstSeq = Math.min(head.firstSeq, seq + 1);
-  const { createTime, forkedFrom } = await forkRow(sql, source, seq);
+  const { createTime, forkedFrom } = forkRow(head, seq);
   const row = { incarnation: origin, origin, firstSeq, lastSeq: seq, lastUpdateTime: createTime };
   await insertSession(sql, key, { ...row, forkedFrom });
-  if (areCopied) copyEvents(sql, source, key.sessionId, seq);
-  else {
-    const times = new Map((await eventTimes(sql, source)).map((event) => [event.seq, event.appendTime]));
-    const stored = events.map((event) => ({ ...storedOf(event), appendTime: times.get(event.seq) ?? null }));
-    const encoded = mapTexts(stored, (event) => encodedEvent(texts, target, event));
-    insertEvents(sql, key, firstSeq, encoded);
-  }
-  const named = await versionsOf(
-    sql,
-    source,
-    events.map(({ event }) => event),
-  );
-  await copyVersions(sql, source, key, named);
-  await setOpenCalls(sql, key, callsIn(events), []);
+  const encoded = mapTexts(events, (event) => encodedEvent(texts, target, storedOf(event)));
+  insertEvents(sql, key, firstSeq, encoded);
+  const copied = events.map(({ event }) => event);
+  await copyVersions(sql, source, key, await versionsOf(sql, source, copied));
+  await setOpenCalls(sql, key, callsIn(events), { before: [] });
   await setState(sql, key, encodedState(texts, target, ofSession(state)));
   const created = changes.find(({ kind }) => kind === 'created')?.set ?? {};
   await recordChange(sql, { session: target, kind: 'created', seq: 0, data: JSON.stringify(created) });
-  if (areCopied && !sql.dialect.operations.nextChange) copyChanges(sql, source, key, seq);
-  else await recordChanges(sql, copiedChanges(recorded, target, seq));
+  await recordChanges(sql, copiedChanges(recorded, target, seq));
   await recordChanges(sql, leftChanges(texts, target, past));
 }
 
@@ -203,17 +179,15 @@ function leftChanges(
   return stateChanges(texts, { session, seq }, ofSession(left), [...json.keys()]);
 }
 
-const storedOf = ({ event, json, superseded }: PastSession['events'][number]): StoredEvent => ({
-  ...{ id: event.id, timestamp: event.timestamp, json, beginsTurn: beginsTurn(event) },
+const storedOf = ({ event, json, appendTime, superseded }: PastSession['events'][number]): StoredEvent => ({
+  ...{ id: event.id, timestamp: event.timestamp, json: json ?? '', beginsTurn: beginsTurn(event), appendTime },
   ...(superseded && { superseded: JSON.stringify(superseded) }),
 });
 
 /** Rewinds a session, under its lock. */
-async function rewind(
-  sql: Sql,
-  { key, incarnation, past }: { key: SessionKey; incarnation: string; past: PastSession },
-): Promise<void> {
+async function rewind(sql: Sql, { incarnation, past }: { incarnation: string; past: PastSession }): Promise<void> {
   const { seq, head, events, state } = past;
+  const { key } = head;
   if (seq === head.lastSeq) return;
   const session = { ...key, origin: head.origin };
   await deleteEventsAfter(sql, key, seq);
@@ -228,8 +202,7 @@ async function rewind(
 
 /** A session, under its lock, and a point of it. */
 interface LockedPoint {
-  key: SessionKey;
-  head: SessionHead;
+  head: StoredSession;
   point: HistoryPoint;
 }
 
@@ -247,7 +220,7 @@ async function* toolsThen(
   for (const key of tools) {
     const head = await lockSessionAsRead(sql, key);
     const later = head && (await firstLaterThan(sql, key, until));
-    if (head) yield { key, head, point: later === undefined ? {} : { at: later - 1 } };
+    if (head) yield { head, point: later === undefined ? {} : { at: later - 1 } };
   }
 }
 
@@ -258,67 +231,41 @@ async function* toolsThen(
  * @throws InvalidArgumentError if it has no such point.
  * @throws DamagedSessionError if a row up to the point cannot be read; for the last event, if any row of the session cannot be read.
  */
-async function readPast(sql: Sql, { key, head, point }: LockedPoint): Promise<PastSession> {
+async function readPast(sql: Sql, { head, point }: LockedPoint): Promise<PastSession> {
+  const { key, lastSeq } = head;
   // `seqAt` refuses a higher number, with which PostgreSQL fails.
-  const upTo = Math.min(point.at ?? head.lastSeq, head.lastSeq);
-  const mayBeNow = point.beforeInvocationId === undefined && upTo === head.lastSeq;
-  const read = await readSession(sql, key);
-  if (!read) throw new SessionNotFoundError(key.sessionId);
-  const changesRead = await recordedChanges(sql, key);
-  const superseded = await supersededKeys(sql, key, { from: head.firstSeq, upTo });
-  const stateNow = mayBeNow ? await writtenState(sql, key, 'session') : undefined;
-  const { value: all, damaged } = readEvents(read);
-  const ranges = damaged?.events ?? [];
-  const isDamaged = (seq: number) => ranges.some(({ from, to }) => from <= seq && seq <= to);
-  const stored = read.events.filter(({ seq }) => !isDamaged(seq));
-  const numbers = stored.map((event) => event.seq);
-  const seq = seqAt(all, numbers, read, point);
-  const isNow = seq === read.lastSeq;
-  const recorded = changesRead.filter((change) => change.seq <= seq || isNow || change.kind === 'trimmed');
-  const { value: changes, damaged: lost } = readChanges(recorded);
-  const needed = damaged && { ...damaged, events: ranges.filter(({ from }) => from <= seq || isNow) };
-  const own = isNow ? [readState(read.state.filter(({ scope }) => scope === 'session')).damaged] : [];
-  const error = damageError(key, needed, lost, ...own);
+  const upTo = point.beforeInvocationId === undefined ? Math.min(point.at ?? lastSeq, lastSeq) : lastSeq;
+  const { value: all, damaged } = await pastEvents(sql, head, upTo);
+  const seq = seqAt(all, head, point);
+  const isNow = seq === lastSeq;
+  const isThen = (change: RecordedChange) => change.seq <= seq || isNow || change.kind === 'trimmed';
+  const recorded = (await recordedChanges(sql, key)).filter(isThen);
+  const { value: changes, damaged: lost } = readableChanges(recorded);
+  const stateNow = isNow ? await writtenState(sql, key, 'session') : [];
+  const highest = isNow ? await highestSeq(sql, key) : 0;
+  const uncounted = { from: lastSeq + 1, to: highest, problem: 'uncounted' } as const;
+  const ranges = damaged?.events.filter(({ from }) => from <= seq) ?? [];
+  const needed = { stateKeys: [], ...damaged, events: highest > lastSeq ? [...ranges, uncounted] : ranges };
+  const error = damageError(key, needed, lost, readableState(stateNow).damaged);
   if (error) throw error;
 
-  const events = all.slice(0, seq - read.firstSeq + 1).map((event, i) => {
-    const seq = read.firstSeq + i;
-    return { seq, event, json: stored[i]?.json ?? '', superseded: superseded.get(seq) };
-  });
-  const state = stateNow && isNow ? stateNow : pastState(changes, events, seq);
-  return { seq, head: read, events, state, changes, recorded };
+  const events = all.filter((event) => event.seq <= seq);
+  return { seq, head, events, state: isNow ? stateNow : pastState(changes, events, seq), changes, recorded };
 }
 
-/** @param recorded the changes that were recorded of a session. */
-function readChanges(recorded: readonly RecordedChange[]): Readable<PastChange[]> {
-  const value = recorded.flatMap((change) => pastChangeOf(change) ?? []);
-  const lost = recorded.filter((change) => !pastChangeOf(change));
-  const events = rangesOf(lost.map(({ kind, seq }) => (kind === 'state' ? seq : 0)));
-  const undecodable = lost.flatMap((change) => change.undecodable ?? []);
-  return {
-    value,
-    damaged: {
-      events: events.map((range) => ({ ...range, problem: 'change' })),
-      stateKeys: [],
-      encodings: encodingsOf(undecodable),
-    },
-  };
-}
-
-/** @param numbers the numbers of the events. @returns the number of the last event before the point. */
+/** @returns the number of the last event before the point. */
 function seqAt(
-  events: readonly Event[],
-  numbers: readonly number[],
+  events: readonly { seq: number; event: Event }[],
   { firstSeq, lastSeq }: SessionHead,
   { at, beforeInvocationId }: HistoryPoint,
 ): number {
   if (beforeInvocationId !== undefined) {
-    const index = events.findIndex(({ invocationId }) => invocationId === beforeInvocationId);
-    if (index === -1)
+    const first = events.find(({ event }) => event.invocationId === beforeInvocationId);
+    if (!first)
       throw new InvalidArgumentError('The session has no event of the invocation in beforeInvocationId.', [
         'beforeInvocationId',
       ]);
-    return (numbers[index] ?? firstSeq) - 1;
+    return first.seq - 1;
   }
   const seq = at ?? lastSeq;
   if (seq > lastSeq || seq < firstSeq - 1)

@@ -1,5 +1,6 @@
 import type { LeaseRule, Sql } from '../database/dialects/dialect.js';
 import { currentLease } from '../database/statements/leases.js';
+import { lockSession } from '../database/statements/sessions.js';
 import { InvalidArgumentError, LeaseHeldError, LeaseLostError } from '../model/errors.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { MikroOrmSessionServiceOptions } from '../model/options.js';
@@ -47,6 +48,18 @@ export class LeaseGuard {
       }
     }
     return this.#onUnleasedAppend === 'reject' ? 'unleased' : undefined;
+  }
+
+  /**
+   * Locks the session of the lease, if a tool of it writes to another one: nobody takes over the lease until the end of the transaction.
+   *
+   * @throws LeaseLostError if the lease of this service is no longer the current one.
+   */
+  async checkCaller(sql: Sql, session: SessionKey): Promise<void> {
+    const caller = this.fence?.session;
+    if (!caller || sessionIdentity(caller) === sessionIdentity(session)) return;
+    await lockSession(sql, caller);
+    await this.check(sql, caller);
   }
 
   /**

@@ -1,13 +1,15 @@
+import { type StateValue } from '../database/sql/tables.js';
 import type { ListSessionsRequest, ListSessionsResponse } from '@google/adk';
 import type { Sql } from '../database/dialects/dialect.js';
-import { countSessions, listedSessions, type ListedSession } from '../database/statements/sessions.js';
-import { ownerKey, stateOfSessions } from '../database/statements/state.js';
-import type { StateValue } from '../database/statements/session-reader.js';
+import type { StoredSession } from '../database/statements/stored-session.js';
 import { aWholeNumber } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
-import { checkKeys } from '../model/keys.js';
+import { checkKeys, sessionIdentity } from '../model/keys.js';
+import { ownerOf } from '../model/state.js';
+import { countSessions, listedSessions } from './listed-sessions.js';
+import { stateOfSessions } from './listed-state.js';
 import { handleOf } from './handle.js';
-import { readState } from './read.js';
+import { readableState } from './read.js';
 import type { SessionCalls } from './session-calls.js';
 
 export async function listSessions(calls: SessionCalls, request: ListSessionsRequest): Promise<ListSessionsResponse> {
@@ -33,7 +35,7 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
     return { listed, states, totalItems };
   });
 
-  const sessions = handlesOf(calls, appName, listed, states);
+  const sessions = handlesOf(calls, listed, states);
   if (limit === undefined)
     return { sessions, page: 1, limit: totalItems, totalItems, totalPages: totalItems === 0 ? 0 : 1 };
   return {
@@ -45,22 +47,22 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
   };
 }
 
-/** @param states the state of the app, the users and the sessions, by `ownerKey`. */
+/** @param states the state of the app, the users and the sessions, by `sessionIdentity`. */
 function handlesOf(
-  { damage }: SessionCalls,
-  appName: string,
-  listed: readonly ListedSession[],
+  calls: SessionCalls,
+  listed: readonly StoredSession[],
   states: ReadonlyMap<string, readonly StateValue[]>,
 ) {
   const reported = new Set<string>();
   return listed.map((session) => {
-    const key = { appName, userId: session.userId, sessionId: session.id };
+    const { key } = session;
     const state = {};
-    for (const owner of [{ ...key, userId: '', sessionId: '' }, { ...key, sessionId: '' }, key]) {
-      const id = ownerKey(owner.userId, owner.sessionId);
-      const { damaged } = readState(states.get(id) ?? [], state);
+    for (const scope of ['app', 'user', 'session'] as const) {
+      const owner = ownerOf(key, scope);
+      const id = sessionIdentity(owner);
+      const { damaged } = readableState(states.get(id) ?? [], state);
       // All sessions show the app's state. Report its damage once.
-      if (!reported.has(id)) damage.report(owner, damaged);
+      if (!reported.has(id)) calls.reportDamage(owner, damaged);
       reported.add(id);
     }
     return handleOf(key, session, state, []);

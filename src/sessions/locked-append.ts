@@ -1,20 +1,14 @@
+import { type EventContent } from '../database/sql/tables.js';
 import { insertEvents, setState } from '../database/dialects/session-rows.js';
 import { Calls, callsOf, concernsCalls, type Call, type Effects, type LongRunningCall } from '../conversation/calls.js';
+import { confirm } from '../database/calls/confirm.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import { recordChange } from '../database/statements/changes.js';
-import {
-  encodedEvent,
-  findEvent,
-  highestSeq,
-  keysIn,
-  replaceEvent,
-  supersededKeys,
-} from '../database/statements/events.js';
-import { openCallsOf, setOpenCalls } from '../database/statements/open-calls.js';
-import { readSession, type EventContent, type ReadEvents } from '../database/statements/session-reader.js';
-import { lockSession, setColumns } from '../database/statements/sessions.js';
-import type { SessionHead } from '../database/statements/stored-session.js';
+import { encodedEvent, findEvent, keysIn, replaceEvent, supersededKeys } from '../database/statements/events.js';
+import { readForAppend, setOpenCalls } from '../database/statements/open-calls.js';
+import { readSession } from './session-reader.js';
+import { lockSession } from '../database/statements/sessions.js';
 import { encodedState } from '../database/statements/state.js';
 import {
   CallAnsweredError,
@@ -37,6 +31,8 @@ export interface Appended {
   lastSeq: number;
   /** The id of the newest recorded change; a replaced event is one. */
   lastChange: number;
+  /** Whether it has pending calls now. */
+  hasPendingCalls: boolean;
   /** How many changes the append itself has recorded, of events that the handle had read. */
   ownChanges: number;
   /** Whether one of the events was already stored. */
@@ -91,8 +87,12 @@ export class LockedAppend {
   }
 
   /** @throws SessionNotFoundError, StaleSessionError, EventConflictError, LeaseLostError, LeaseHeldError. */
-  write(events: readonly EventWrite[]): Promise<Appended> {
-    return this.#calls.database.transaction((sql) => this.#write(sql, events), { outcome: this.#outcome });
+  async write(events: readonly EventWrite[]): Promise<Appended> {
+    const { database } = this.#calls;
+    const outcome = this.#outcome;
+    const appended = await database.transaction((sql) => this.#write(sql, events), { outcome });
+    if (appended.replaced) await confirm(database, outcome);
+    return appended;
   }
 
   async #write(sql: Sql, events: readonly EventWrite[]): Promise<Appended> {
@@ -100,11 +100,10 @@ export class LockedAppend {
     const locking = lockSession(sql, this.#session);
     // The lock shows how to read. Otherwise all travel together, the lock first.
     if (sql.behind) await locking;
-    const [head, found, before, newest, refused] = await Promise.all([
+    const ids = events.map(({ stored }) => stored.id);
+    const [head, { found, before, newest }, refused] = await Promise.all([
       locking,
-      Promise.all(events.map(({ stored }) => findEvent(sql, this.#session, stored.id, { isLocked: true }))),
-      openCallsOf(sql, this.#session),
-      highestSeq(sql, this.#session),
+      readForAppend(sql, this.#session, ids),
       leases.check(sql, this.#session).then(
         () => undefined,
         (error: unknown) => ({ error }),
@@ -113,7 +112,7 @@ export class LockedAppend {
     if (!head) throw new SessionNotFoundError(this.#session.sessionId);
     const session = { ...this.#session, origin: head.origin };
     const contents = new Map<string, EventContent>();
-    for (const event of found) if (event) contents.set(event.id, event);
+    for (const event of found) contents.set(event.id, event);
     const calls = new Calls(await this.#withSchemas(sql, before, events));
     const added = new Map<number, Effects>();
     let isRewritten = false;
@@ -124,7 +123,10 @@ export class LockedAppend {
     if (!isDone && refused) throw refused.error;
 
     const highest = Math.max(newest, head.firstSeq - 1);
-    const uncounted = this.#countRows(sql, head, highest);
+    const isCounted = highest <= head.lastSeq;
+    const uncounted = isCounted ? undefined : ({ from: head.lastSeq + 1, to: highest, problem: 'uncounted' } as const);
+    // Otherwise the next append would use the number of an existing row, and every append would fail (contract I4).
+    const columns: Columns = isCounted ? {} : { last_seq: highest };
     let lastSeq = Math.max(head.lastSeq, highest);
     const wentBack = this.#revision.seq > lastSeq;
 
@@ -141,7 +143,10 @@ export class LockedAppend {
         state: encodedState(sql.texts, session, byScope(event.state)),
       };
       if (!existing) {
-        await this.#append(sql, ++lastSeq, encoded);
+        // The lock is held, so the number is free.
+        insertEvents(sql, this.#session, ++lastSeq, [encoded.stored]);
+        await setState(sql, this.#session, encoded.state);
+        Object.assign(columns, { last_seq: lastSeq, last_update_time: event.stored.timestamp });
         const appended = decodeEvent(json);
         if (appended) added.set(lastSeq, calls.add(lastSeq, appended));
       }
@@ -149,6 +154,7 @@ export class LockedAppend {
       if (existing) {
         const isUnseen = existing.seq > this.#revision.seq && existing.seq <= head.lastSeq;
         if (await this.#replace(sql, existing, event, encoded, lastSeq)) {
+          if (existing.seq === lastSeq) columns.last_update_time = event.stored.timestamp;
           isRewritten ||= before.length > 0 || concernsCalls(decodeEvent(json) ?? {});
           lastChange++;
           if (!isUnseen) ownChanges++;
@@ -157,7 +163,7 @@ export class LockedAppend {
         if (isUnseen) unseen--;
       }
     }
-    await this.#writeCalls(sql, { before, calls, added, isRewritten });
+    const hasPendingCalls = await this.#writeCalls(sql, { before, calls, added, isRewritten }, columns);
     // Checked last: only now it is known which unseen events are the caller's own. The error rolls everything back.
     const isStale = unseen > 0 || wentBack || head.incarnation !== this.#revision.incarnation;
     if (isStale && !isDone && this.#calls.options.onStaleSession === 'reject')
@@ -167,28 +173,12 @@ export class LockedAppend {
       origin: head.origin,
       lastSeq,
       lastChange,
+      hasPendingCalls,
       ownChanges,
       replaced,
       wentBack,
       ...(uncounted && { damaged: { events: [uncounted], stateKeys: [] } }),
     };
-  }
-
-  /**
-   * Raises last_seq to the highest number of an event: otherwise the next append would use the number of an existing row, and
-   * every append would fail (contract I4).
-   */
-  #countRows(sql: Sql, { lastSeq }: SessionHead, highest: number) {
-    if (highest <= lastSeq) return undefined;
-    setColumns(sql, this.#session, { last_seq: highest });
-    return { from: lastSeq + 1, to: highest, problem: 'uncounted' } as const;
-  }
-
-  /** The lock is held, so the number is free. */
-  async #append(sql: Sql, seq: number, { stored, state }: EncodedWrite): Promise<void> {
-    setColumns(sql, this.#session, { last_seq: seq, last_update_time: stored.timestamp });
-    insertEvents(sql, this.#session, seq, [stored]);
-    await setState(sql, this.#session, state);
   }
 
   /**
@@ -213,20 +203,23 @@ export class LockedAppend {
   /**
    * Updates the open calls: the rows after the new events; or, if those do not suffice, the calls of all events.
    *
+   * @param columns of the session's row, which it also updates.
+   * @returns whether calls are pending.
    * @throws CallAnsweredError with `onAnsweredCall: 'reject'`.
    */
-  async #writeCalls(sql: Sql, { before, calls, added, isRewritten }: ChangedCalls): Promise<void> {
+  async #writeCalls(sql: Sql, { before, calls, added, isRewritten }: ChangedCalls, columns: Columns): Promise<boolean> {
     const isStrict = this.#calls.options.onAnsweredCall === 'reject';
     const isUnsure = isStrict && [...added.values()].some(({ refused }) => refused);
-    if (!isRewritten && !isUnsure) return setOpenCalls(sql, this.#session, calls, before);
+    if (!isRewritten && !isUnsure) return setOpenCalls(sql, this.#session, calls, { before, columns });
     const whole = new Calls();
-    for (const { seq, json } of eventsOf(await readSession(sql, this.#session))) {
+    const read = await readSession(sql, this.#session);
+    for (const { seq, json } of read ? [...read.events, ...read.uncounted] : []) {
       const event = decodeEvent(json);
       const { refused } = event ? whole.add(seq, event) : {};
       if (isStrict && refused && added.has(seq))
         throw new CallAnsweredError(this.#session.sessionId, refused.id, refused.isAnswered);
     }
-    await setOpenCalls(sql, this.#session, whole, before);
+    return setOpenCalls(sql, this.#session, whole, { before, columns });
   }
 
   /**
@@ -266,7 +259,6 @@ export class LockedAppend {
     await setState(sql, session, set, { ownOnly: !isNewest || !event });
     const change = { session, kind: 'rewritten', seq: lastSeq, eventSeq: existing.seq } as const;
     await recordChange(sql, change);
-    if (isNewest) setColumns(sql, session, { last_update_time: stored.timestamp });
     return true;
   }
 
@@ -279,7 +271,5 @@ export class LockedAppend {
   }
 }
 
-const eventsOf = ({ events, uncounted }: Pick<ReadEvents, 'events' | 'uncounted'> = { events: [], uncounted: [] }) => [
-  ...events,
-  ...uncounted,
-];
+/** Those of the session's row that change, to be set at the end. */
+type Columns = Partial<Record<'last_seq' | 'last_update_time', number>>;

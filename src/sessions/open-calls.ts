@@ -20,13 +20,6 @@ export interface FindOpenCallsRequest {
   limit?: number;
 }
 
-interface FindOpenCallsResponse {
-  /** The oldest first. */
-  calls: OpenCall[];
-  /** The `after` of the next page; absent on the last one. */
-  next?: string;
-}
-
 /** A call of a long-running tool, or one of ADK's own questions, that waits for its answer, or for the agent to continue with it. */
 export interface OpenCall extends SessionKey, Pick<ToolCall, 'id' | 'name'> {
   /** Absent if the event cannot be read. */
@@ -38,11 +31,12 @@ export interface OpenCall extends SessionKey, Pick<ToolCall, 'id' | 'name'> {
   timestamp: number;
 }
 
+/** @returns the oldest first, with `next` the `after` of the next page, unless it is the last one. */
 export async function findOpenCalls(
   calls: SessionCalls,
   waitsFor: 'person' | 'agent',
   { after, limit, ...filter }: FindOpenCallsRequest,
-): Promise<FindOpenCallsResponse> {
+) {
   const { appName, userId } = filter;
   const owner = userId === undefined ? { appName } : { appName, userId };
   checkKeys(owner);
@@ -67,20 +61,12 @@ function openCallOf(call: StoredCall): OpenCall {
 }
 
 const CURSOR = {
-  valuesOf: ({ timestamp, userId, sessionId, seq, number }: OpenCallCursor) => [
-    timestamp,
-    userId,
-    sessionId,
-    seq,
-    number,
-  ],
+  valuesOf: (last: OpenCallCursor) => [last.timestamp, last.userId, last.sessionId, last.seq, last.number],
   placeOf([timestamp, userId, sessionId, seq, number]: readonly unknown[]): OpenCallCursor | undefined {
-    const areNumbers = [seq, number].every(
-      (each) => Number.isInteger(each) && Number(each) >= 0 && Number(each) <= MAX_SEQ,
-    );
     const isPlace = typeof timestamp === 'number' && isKey('userId', userId) && isKey('sessionId', sessionId);
-    return isPlace && areNumbers
-      ? { timestamp, userId, sessionId, seq: Number(seq), number: Number(number) }
-      : undefined;
+    return isPlace && isSeq(seq) && isSeq(number) ? { timestamp, userId, sessionId, seq, number } : undefined;
   },
 };
+
+const isSeq = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= MAX_SEQ;

@@ -1,17 +1,27 @@
 import { readParts, replaceParts } from '../database/dialects/event-parts.js';
 import { SESSION_KEY, originOf, textOf } from '../database/sql/tables.js';
-import { encodedTable, ownerIn, type TextRow } from '../database/statements/encoded-rows.js';
-import type { OwnedRows } from '../database/statements/owned-rows.js';
+import { encodedTable, ownerIn, type TextRow } from '../owned/encoded-rows.js';
+import { sumOfBytes, type OwnedRows } from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
 import { ofEvent } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { encodedState } from './owned-state.js';
 import { sessionRecords } from './session-records.js';
+import { SessionWriter } from './session-writer.js';
 
 /** Sessions with their events and state. Maintenance deletes them by itself, under their locks (`WholeSessions`). */
 export const ownedSessions: OwnedRows = {
   name: 'sessions',
-  records: { read: sessionRecords },
+  records: { read: sessionRecords, writer: (run) => new SessionWriter(run) },
+  sums: (sql) => ({
+    deletedSessions: [['count(*)', sql.tables.sessions, "status <> 'active'"]],
+    users: [['count(distinct user_id)', sql.tables.sessions]],
+    eventBytes: [
+      [sumOfBytes(sql, 'data'), sql.tables.events],
+      [sumOfBytes(sql, 'text'), sql.tables.eventParts],
+    ],
+    stateBytes: [[sumOfBytes(sql, 'value'), sql.tables.sessionStates]],
+  }),
   nextApp: (sql, after) => nextApp(sql, after, 'sessions'),
   texts: [
     encodedTable({

@@ -1,12 +1,13 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { encodedTable, ownerIn } from '../database/statements/encoded-rows.js';
+import { encodedTable, ownerIn } from '../owned/encoded-rows.js';
 import {
   ownedTable,
+  sumOfBytes,
   type EncodedRows,
   type OwnedRows,
   type Owner,
   type Reading,
-} from '../database/statements/owned-rows.js';
+} from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
 import { STATE_KEYS, originOf, stateTable, textOf } from '../database/sql/tables.js';
 import { ofState } from '../model/codec.js';
@@ -14,6 +15,7 @@ import { namesOf } from '../model/pages.js';
 import type { AppRecord, UserRecord } from '../model/records.js';
 import type { Scope } from '../model/state.js';
 import { stateRecords } from './session-records.js';
+import { StateWriter } from './state-writer.js';
 
 /** The values of one scope. */
 export const encodedState = (scope: Scope): EncodedRows =>
@@ -34,9 +36,16 @@ export const ownedState: OwnedRows = {
   name: 'stateKeys',
   isCounted: true,
   nextApp: (sql, after) => nextApp(sql, after, 'userStates', 'appStates'),
+  // The app's state does not belong to a user.
+  sums: (sql, { userId }) => ({
+    stateBytes: [
+      [sumOfBytes(sql, 'value'), sql.tables.userStates],
+      ...(userId === undefined ? [[sumOfBytes(sql, 'value'), sql.tables.appStates] as const] : []),
+    ],
+  }),
   rows: ownedTable({ table: ({ tables }) => tables.userStates, key: ['state_key'] }),
   texts: [encodedState('user'), encodedState('app')],
-  records: { read: recordsOfState },
+  records: { read: recordsOfState, writer: (run) => new StateWriter(run) },
 };
 
 async function* recordsOfState({ run }: Reading, { appName, userId }: Owner): AsyncGenerator<AppRecord | UserRecord> {

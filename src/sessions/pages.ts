@@ -1,13 +1,11 @@
 import type { EventPage } from '../conversation/messages.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { loggedEventsOfSession } from '../database/statements/logged-events.js';
-import { sessionHead } from '../database/statements/sessions.js';
+import { eventsWithHead } from '../log/logged-events.js';
 import { SessionNotFoundError } from '../model/errors.js';
-import { decodeEvent, given } from '../model/json.js';
 import { checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { EVENTS_OF_PAGE, rangeIn } from '../model/pages.js';
-import { gapsIn } from '../model/seq-ranges.js';
-import { readEvents as readable } from './read.js';
+import { MAX_SEQ, gapsIn } from '../model/seq-ranges.js';
+import { readableEvents } from './read.js';
 import type { SessionCalls } from './session-calls.js';
 
 /** Which events of a session to read. */
@@ -29,34 +27,32 @@ export async function readEvents(
   { limit = EVENTS_OF_PAGE, order = 'asc', ...bounds }: ReadEventsRequest,
 ): Promise<EventPage> {
   const key = checkedSessionKey(session);
-  const { head, from, upTo, contents } = await calls.read('readEvents', key, readPage);
-  const missing = gapsIn(
-    contents.map(({ seq }) => seq),
-    from - 1,
-    upTo,
-  );
-  calls.refuseDamage(key, readable({ events: contents, missing, uncounted: [] }).damaged);
-  const events = contents.flatMap(({ seq, json, appendTime }) => {
-    const event = decodeEvent(json);
-    return event ? [{ seq, event, ...given({ appendTime }) }] : [];
-  });
+  const { before = Infinity, after = 0 } = bounds;
+  const fromFirst = before === Infinity && bounds.after !== undefined;
+  const range = { after: Math.min(after, MAX_SEQ), upTo: Math.min(before - 1, MAX_SEQ), limit, fromFirst };
+  const { head, ...page } = await calls.read('readEvents', key, readPage);
+  const { value, damaged } = readableEvents(page);
+  calls.refuseDamage(key, damaged);
+  const events = value.map(({ seq, event, appendTime }) => ({
+    seq,
+    event,
+    ...(appendTime !== null && { appendTime }),
+  }));
   const { firstSeq, lastSeq } = head;
   return { events: order === 'desc' ? events.reverse() : events, firstSeq, lastSeq };
 
   async function readPage(sql: Sql) {
-    let head = await sessionHead(sql, key);
+    let head = await eventsWithHead(sql, key, range);
     for (;;) {
       if (!head) throw new SessionNotFoundError(key.sessionId);
       const { from, upTo } = rangeIn(head, { ...bounds, limit });
-      const range = { incarnation: head.incarnation, after: from - 1, upTo, limit };
-      const events = await loggedEventsOfSession(sql, key, range);
-      const contents = events.map(({ json, appendTime, ...event }) => {
-        return { ...event, json: json ?? undefined, appendTime: appendTime ?? undefined };
-      });
-      const page = { head, from, upTo, contents };
-      if (events.length === Math.max(0, upTo - from + 1)) return page;
-      // A missing event is damage, unless the session was trimmed, rewound or deleted since.
-      const now = await sessionHead(sql, key);
+      // Instead of missing events there are others before or after the page.
+      const events = head.events.filter(({ seq }) => seq >= from && seq <= upTo);
+      const numbers = events.map(({ seq }) => seq);
+      const page = { head, events, missing: gapsIn(numbers, from - 1, upTo) };
+      if (events.every(({ json }) => typeof json === 'string')) return page;
+      // Missing content is damage, unless the session was trimmed, rewound or deleted since.
+      const now = await eventsWithHead(sql, key, range);
       if (now?.incarnation === head.incarnation && now.firstSeq === head.firstSeq) return page;
       head = now;
     }

@@ -1,12 +1,7 @@
+import { type StateValue } from '../database/sql/tables.js';
 import type { Event, GetSessionRequest, Session } from '@google/adk';
-import {
-  readSession,
-  readSince,
-  readTurns,
-  type ReadEvents,
-  type StateValue,
-} from '../database/statements/session-reader.js';
-import { stateOfScope } from '../database/statements/state.js';
+import { readSession, readSince, readTurns } from './session-reader.js';
+import { writtenState } from '../database/statements/state.js';
 import type { Undecodable } from '../model/stored-texts.js';
 import type { Damage } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/json.js';
@@ -35,9 +30,9 @@ export async function getSession(
     return isExact ? readSession(sql, key, newest) : readTurns(sql, key, newest);
   });
   if (!found) return undefined;
-  const [state, events] = [readState(found.state), readEvents(found)];
+  const [state, events] = [readableState(found.state), readableEvents(found)];
   calls.refuseDamage(key, events.damaged, state.damaged);
-  return handleOf(key, found, state.value, events.value);
+  return handleOf(key, found, state.value, eventsOf(events));
 }
 
 /** @param owner an app or a user. */
@@ -49,7 +44,7 @@ export async function getState(
 ): Promise<Record<string, unknown>> {
   checkKeys(owner);
   const key = { userId: '', sessionId: '', ...owner };
-  const state = readState(await calls.read(operation, owner, (sql) => stateOfScope(sql, key, scope)));
+  const state = readableState(await calls.read(operation, owner, (sql) => writtenState(sql, key, scope)));
   calls.refuseDamage(key, state.damaged);
   return state.value;
 }
@@ -65,7 +60,7 @@ export interface Readable<T> {
  *
  * @param value the object that gets the state.
  */
-export function readState(
+export function readableState(
   values: readonly StateValue[],
   value: Record<string, unknown> = {},
 ): Readable<Record<string, unknown>> {
@@ -81,15 +76,32 @@ export function readState(
   return { value, damaged: { events: [], stateKeys, encodings: encodingsOf(undecodable) } };
 }
 
-export function readEvents({ events, missing, uncounted }: ReadEvents): Readable<Event[]> {
-  const value: Event[] = [];
+interface StoredContent {
+  seq: number;
+  json: string | null | undefined;
+  undecodable?: Undecodable | undefined;
+}
+
+/** @returns the events without their rows. */
+export const eventsOf = ({ value }: Readable<readonly { event: Event }[]>): Event[] => value.map(({ event }) => event);
+
+export function readableEvents<Row extends StoredContent>({
+  events,
+  missing,
+  uncounted = [],
+}: {
+  events: readonly Row[];
+  missing: readonly SeqRange[];
+  uncounted?: readonly { seq: number }[];
+}): Readable<(Row & { event: Event })[]> {
+  const value: (Row & { event: Event })[] = [];
   const unreadable: number[] = [];
   const undecodable: Undecodable[] = [];
-  for (const { seq, json, undecodable: reason } of events) {
-    const event = decodeEvent(json);
-    if (event) value.push(event);
-    else unreadable.push(seq);
-    if (reason) undecodable.push(reason);
+  for (const row of events) {
+    const event = decodeEvent(row.json);
+    if (event) value.push({ ...row, event });
+    else unreadable.push(row.seq);
+    if (row.undecodable) undecodable.push(row.undecodable);
   }
   if (missing.length + unreadable.length + uncounted.length === 0) return { value, damaged: undefined };
   const of = (problem: Damage['events'][number]['problem']) => (range: SeqRange) => ({ ...range, problem });
@@ -102,6 +114,12 @@ export function readEvents({ events, missing, uncounted }: ReadEvents): Readable
     value,
     damaged: { events: damaged.sort((a, b) => a.from - b.from), stateKeys: [], encodings: encodingsOf(undecodable) },
   };
+}
+
+/** Where changes cannot be read: the state at the beginning and that of a trim come before the first event. */
+export function damagedChanges(changes: readonly { kind: string; seq: number }[]): Damage['events'] {
+  const numbers = new Set(changes.map(({ kind, seq }) => (kind === 'state' ? seq : 0)));
+  return rangesOf([...numbers].sort((a, b) => a - b)).map((range) => ({ ...range, problem: 'change' }));
 }
 
 export const encodingsOf = (undecodable: readonly Undecodable[]): string[] => [

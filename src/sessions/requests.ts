@@ -34,12 +34,6 @@ import type { FindOpenCallsRequest } from './open-calls.js';
 import type { FindSessionsRequest } from './stored-summaries.js';
 import type { SessionDescription } from './summaries.js';
 
-interface AppendEventsRequest {
-  session: Session;
-  /** Appended in this order. */
-  events: readonly Event[];
-}
-
 export interface UpdateStateRequest {
   appName: string;
   /** Required for `user:` keys and for keys without a prefix. */
@@ -62,11 +56,7 @@ export interface HistoryPoint {
 
 export type RewindPoint = HistoryPoint & { includeLeased?: boolean };
 
-/** Which part of a session's history to fork. */
-export interface ForkPoint extends HistoryPoint {
-  /** The id of the new session. */
-  as?: string;
-}
+export type ForkPoint = HistoryPoint & { as?: string };
 
 /** Accepts `null` where ADK's own services treat it as absent: requests may come from JSON. */
 const config: Checks<GetSessionConfig> = {
@@ -126,7 +116,11 @@ export const checkRequest = {
   }),
   describeSession: object<SessionDescription>({ title: nullable(aString), labels: nullable(aPlainObject) }),
   appendEvent: object<AppendEventRequest>({ session: aSession, event: aRecord }, 'session', 'event'),
-  appendEvents: object<AppendEventsRequest>({ session: aSession, events: objects }, 'session', 'events'),
+  appendEvents: object<{ session: Session; events: readonly Event[] }>(
+    { session: aSession, events: objects },
+    'session',
+    'events',
+  ),
   getAppState: object(sessionKey),
   getUserState: object(sessionKey),
   updateState: object<UpdateStateRequest>({ ...sessionKey, set: aPlainObject, remove: strings }),

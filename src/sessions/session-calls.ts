@@ -1,13 +1,14 @@
 import type { Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
-import { AppendQueue } from '../database/calls/append-queue.js';
+import { AppendQueue } from './append-queue.js';
 import { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { Announcer } from '../log/watch/announcer.js';
 import type { Damage } from '../model/errors.js';
+import { callHost } from '../model/host-callbacks.js';
 import type { SessionKey } from '../model/keys.js';
 import type { MikroOrmSessionServiceOptions } from '../model/options.js';
-import { DamageReporter, damageError } from './damage.js';
+import { damageError, warnOnce } from './damage.js';
 import { LeaseGuard, type Fence } from './lease-guard.js';
 
 /** The transaction and the lease of a service. */
@@ -26,15 +27,13 @@ export class SessionCalls {
   readonly database: Database;
   readonly leases: LeaseGuard;
   readonly announcer: Announcer;
-  readonly damage: DamageReporter;
   readonly queue: AppendQueue;
 
   constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, { database, fence }: ServiceScope) {
-    const { onDamage, onUnleasedAppend, postgresql } = options;
+    const { onUnleasedAppend, postgresql } = options;
     this.options = options;
     this.database = database ?? new Database(em, options);
     this.queue = AppendQueue.of(this.database);
-    this.damage = new DamageReporter(this.database.tables, onDamage);
     this.leases = new LeaseGuard(onUnleasedAppend, fence);
     this.announcer = new Announcer(this.database, postgresql?.notify ?? false);
   }
@@ -46,9 +45,9 @@ export class SessionCalls {
 
   /** Runs a call that writes to a session, after all earlier ones of this process. */
   write<T>(operation: string, key: SessionKey, work: () => Promise<T>): Promise<T> {
-    // In a host's transaction calls do not queue: an earlier call may be waiting for a lock of that transaction.
-    if (this.database.isJoined) return this.database.call({ operation, key }, work);
     return this.database.call({ operation, key }, () => {
+      // In a host's transaction calls do not queue: an earlier call may be waiting for a lock of that transaction.
+      if (this.database.isJoined) return work();
       const waited = this.database.observed?.waiting('queue');
       return this.queue.run(key, () => {
         waited?.();
@@ -60,10 +59,16 @@ export class SessionCalls {
   /** @throws DamagedSessionError with `onDamagedEvent: 'throw'`. */
   refuseDamage(key: SessionKey, ...damages: readonly (Damage | undefined)[]): void {
     if (damages.every((damage) => damage === undefined)) return;
-    if (this.options.onDamagedEvent === 'skip') this.damage.report(key, ...damages);
-    else {
-      const error = damageError(key, ...damages);
-      if (error) throw error;
-    }
+    const error = damageError(key, ...damages);
+    if (error && this.options.onDamagedEvent !== 'skip') throw error;
+    this.reportDamage(key, ...damages);
+  }
+
+  /** Reports damage, if there is any, to the host. Never throws, since the call that found it continues or is already committed. */
+  reportDamage(key: SessionKey, ...damages: readonly (Damage | undefined)[]): void {
+    const error = damageError(key, ...damages);
+    const { onDamage } = this.options;
+    if (error && onDamage) callHost(onDamage, error);
+    else if (error) warnOnce(this.database.tables, error);
   }
 }

@@ -1,12 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { keysetAfter } from '../database/sql/keyset.js';
+import { ownedAfter } from '../database/sql/keyset.js';
 import { allOf, ifGiven, type Condition } from '../database/sql/tables.js';
-import {
-  storedSessionColumns,
-  storedSessionOf,
-  type StoredSession,
-  type StoredSessionRow,
-} from '../database/statements/stored-session.js';
+import { selectSessions, type StoredSession } from '../database/statements/stored-session.js';
 import { labelsIn } from '../model/description.js';
 import { given } from '../model/json.js';
 import type { ForkedFrom, SessionKey } from '../model/keys.js';
@@ -63,20 +58,18 @@ const WALKED = 1_000;
  */
 export async function findSummaries(
   sql: Sql,
-  { appName, userId, title, labels = {}, status = 'active', updatedAfter, updatedBefore, order }: FindSessionsRequest,
+  { appName, userId, title, labels = {}, status = 'active', updatedAfter, updatedBefore, ...how }: FindSessionsRequest,
   { after, limit }: { after: SummaryCursor | undefined; limit: number },
 ): Promise<SessionSummary[]> {
-  const isDescending = order !== 'asc';
-  const columns = ['last_update_time', 'session_id', ...(userId === undefined ? ['user_id'] : [])];
-  const values = after && [after.lastUpdateTime, after.sessionId, ...(userId === undefined ? [after.userId] : [])];
-  const keyset = values && keysetAfter(columns, values, isDescending ? '<' : '>');
+  const isDescending = how.order !== 'asc';
+  const last = after && [after.lastUpdateTime, after.sessionId, after.userId];
+  const columns = ['last_update_time', 'session_id', 'user_id'];
+  const { order, ...owned } = ownedAfter({ appName, userId }, columns, last, isDescending ? '<' : '>');
   const bounds: (Condition | undefined)[] = [
-    ['app_name = ?', appName],
-    ifGiven('user_id = ?', userId),
+    [owned.where, ...owned.values],
     ['status = ?', status],
     ifGiven('last_update_time > ?', updatedAfter),
     ifGiven('last_update_time < ?', updatedBefore),
-    keyset && [keyset.where, ...keyset.values],
   ];
   const { sessions } = sql.tables;
   const dialect = sql.dialect.sql;
@@ -87,11 +80,10 @@ export async function findSummaries(
     ...texts.map((text): Condition => [dialect.contains('labels'), text]),
   ];
   const direction = isDescending ? ' desc' : '';
-  const ordered = `order by ${columns.map((column) => column + direction).join(', ')} limit ?`;
+  const ordered = `order by ${order.map((column) => column + direction).join(', ')} limit ?`;
   const select = async (from: string, ofFrom: readonly unknown[], { where, values }: ReturnType<typeof allOf>) => {
-    const text = `select ${storedSessionColumns(sql)} from ${from} where ${where} ${ordered}`;
-    const rows = await sql.all<StoredSessionRow>(text, [...ofFrom, ...values, limit]);
-    return rows.map((row) => summaryOf(storedSessionOf(row)));
+    const found = await selectSessions(sql, `from ${from} where ${where} ${ordered}`, [...ofFrom, ...values, limit]);
+    return found.map(summaryOf);
   };
   const all = allOf(...bounds, ...searched);
   const isOfApp = userId === undefined && updatedAfter === undefined && updatedBefore === undefined;

@@ -6,18 +6,7 @@ import { given } from '../model/json.js';
 import { checkKeys, checkedSessionKey, isKey, type SessionKey } from '../model/keys.js';
 import { pageOf } from './page-cursor.js';
 import type { SessionCalls } from './session-calls.js';
-import {
-  findSummaries,
-  type FindSessionsRequest,
-  type SessionSummary,
-  type SummaryCursor,
-} from './stored-summaries.js';
-
-interface FindSessionsResponse {
-  sessions: SessionSummary[];
-  /** The `after` of the next page; absent on the last one. */
-  next?: string;
-}
+import { findSummaries, type FindSessionsRequest, type SummaryCursor } from './stored-summaries.js';
 
 /** A session's title and labels. A property that is left out does not change. */
 export interface SessionDescription {
@@ -27,7 +16,8 @@ export interface SessionDescription {
   labels?: Readonly<Record<string, string>> | null;
 }
 
-export async function findSessions(calls: SessionCalls, request: FindSessionsRequest): Promise<FindSessionsResponse> {
+/** @returns with `next` the `after` of the next page, unless it is the last one. */
+export async function findSessions(calls: SessionCalls, request: FindSessionsRequest) {
   const { appName, userId, title, labels = {}, after, limit } = request;
   const key = userId === undefined ? { appName } : { appName, userId };
   checkKeys(key);

@@ -141,13 +141,9 @@ export class Telemetry {
     return { events: json.length, bytes };
   }
 
-  /** Counts a handle that was behind and has caught up. */
-  rebased(system: DialectName): void {
-    this.#metrics().rebases.add(1, { 'db.system.name': system });
-  }
-
-  lostLease(system: DialectName): void {
-    this.#metrics().lostLeases.add(1, { 'db.system.name': system });
+  /** Counts a handle that was behind and has caught up, or a lost lease. */
+  count(what: 'rebases' | 'lostLeases', system: DialectName): void {
+    this.#metrics()[what].add(1, { 'db.system.name': system });
   }
 
   /** Measures how far behind a reader is. @returns a function that ends that. */

@@ -1,6 +1,6 @@
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import type { OwnedRows, Reading } from '../database/statements/owned-rows.js';
+import type { OwnedRows, Reading } from '../owned/owned-rows.js';
 import type { SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
 import { namesOf } from '../model/pages.js';

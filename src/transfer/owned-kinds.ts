@@ -1,6 +1,6 @@
 import { ownedArtifacts } from '../artifacts/owned-artifacts.js';
 import { ownedCredentials } from '../credentials/owned-credentials.js';
-import type { OwnedRows } from '../database/statements/owned-rows.js';
+import type { OwnedRows } from '../owned/owned-rows.js';
 import { ownedChanges } from '../log/owned-changes.js';
 import { ownedMarks, ownedMemories } from '../memory/owned-memories.js';
 import { ownedSessions } from '../sessions/owned-sessions.js';

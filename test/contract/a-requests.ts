@@ -1,5 +1,5 @@
 import type { Event, Session } from '@google/adk';
-import { createStudio } from '../../packages/studio/src/index.js';
+import { createStudio, usageOf, type UsageOptions } from '../../packages/studio/src/index.js';
 import {
   EventLog,
   MikroOrmSessionService,
@@ -213,8 +213,8 @@ const CALLS: Readonly<Record<string, (given: Given) => Prepared>> = {
       appName: app,
       groupBy: 'app' as const,
     }),
-  usage: ({ maintenance, app }) =>
-    call(async (options: Parameters<typeof maintenance.usage>[0]) => (await maintenance.usage(options)).rows, {
+  usageOf: ({ orm, app }) =>
+    call(async (options: UsageOptions) => (await usageOf(new EventLog(orm.em), options)).rows, {
       ...{ appName: app, from: '2026-11-01', to: '2026-11-02' },
       by: 'day' as const,
     }),

@@ -81,7 +81,11 @@ appendTimeSuite.own(
       faulty(orm.em, { before: async (text) => void (isSent ||= takesLock(text)) }),
     );
     const { append, released } = await peer.em.fork().transactional(async (em) => {
-      await em.findOneOrFail(AdkSession, { appName: app, id: session.id }, { lockMode: LockMode.PESSIMISTIC_WRITE });
+      await em.findOneOrFail(
+        AdkSession,
+        { appName: app, userId: session.userId, id: session.id },
+        { lockMode: LockMode.PESSIMISTIC_WRITE },
+      );
       const append = service.appendEvent({ session, event: eventOf() });
       await until(() => isSent);
       const sent = await clockOf(context);

@@ -3,7 +3,7 @@ import { KEY_RULES } from '../../packages/session-contract/src/key-rules.js';
 import { randomName, randomNumbers, type Alphabet } from '../../packages/session-contract/src/random.js';
 import { SESSION_RULES } from '../../packages/session-contract/src/session-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
-import { Suite, withConnections } from './rule.js';
+import { Suite } from './rule.js';
 import { errorOf, expectCode, eventOf, faulty, idsOf, plain, range, saying, textsOf } from './tools.js';
 
 export const sessionSuite = new Suite();
@@ -250,45 +250,4 @@ sessionSuite.own(
       }
     }
   },
-);
-
-sessionSuite.own(
-  'D8',
-  'a second read, if something is missing, is also as of one moment',
-  async ({ orm, connect, create, query }) => {
-    // On SQLite the reader has the only connection.
-    const service = new MikroOrmSessionService((await connect()).em);
-    for (const config of [{ afterTimestamp: 1 }, { afterTimestamp: 1, numRecentEvents: 3 }]) {
-      for (const change of ['deleted', 'created again', 'appended to']) {
-        const session = await create({ state: { life: 'old' } });
-        await service.appendEvents({ session, events: range(4).map((i) => saying('old', { id: `e${i}` })) });
-        await query(`delete from adk_events where session_id = ? and seq = 3`, [session.id]);
-        let reads = 0;
-        const reader = new MikroOrmSessionService(
-          faulty(orm.em, {
-            async before(text) {
-              if (!text.startsWith("select 'head'") || ++reads !== 2) return;
-              if (change === 'appended to') await service.appendEvent({ session, event: saying('new', { id: 'e9' }) });
-              else await service.deleteSession(keyOf(session));
-              if (change !== 'created again') return;
-              const anew = await service.createSession({ ...keyOf(session), state: { life: 'new' } });
-              await service.appendEvents({ session: anew, events: range(3).map(() => saying('new')) });
-            },
-          }),
-        );
-        const reading = reader.getSession({ ...keyOf(session), config });
-        if (change === 'appended to') {
-          const missing = [{ from: 3, to: 3, problem: 'missing' }];
-          expect(await errorOf(reading)).toMatchObject({ events: missing });
-        } else {
-          const read = await reading;
-          expect(read && [read.state.life, ...textsOf(read)]).toEqual(
-            change === 'deleted' ? undefined : ['new', 'new', 'new', 'new'],
-          );
-        }
-        expect(reads).toBe(2);
-      }
-    }
-  },
-  withConnections,
 );

@@ -1,6 +1,6 @@
 import type { Session } from '@google/adk';
-import { DamagedEventError, EventLog, type LogFilter, type SessionLogFilter } from '../../src/index.js';
-import type { MikroOrmSessionService } from '../../src/index.js';
+import { DamagedEventError, EventLog, MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
+import type { LogFilter, SessionLogFilter } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
 import {
@@ -407,7 +407,7 @@ async function largeEvent({ scratch }: OwnContext, before?: (text: string, sessi
   const events = [eventOf({ id: 'a' }), saying(LARGE, { id: 'large' }), eventOf({ id: 'b' })];
   await store.service.appendEvents({ session, events });
   const { em } = observed(store.orm.em, before && ((text) => before(text, session)));
-  return { ...store, log: new EventLog(em) };
+  return { ...store, log: new EventLog(em), reader: new MikroOrmSessionService(em) };
 }
 
 logFilterSuite.own(
@@ -445,6 +445,24 @@ logFilterSuite.own(
     change = () => service.deleteSession(keyOf(session));
     // The batch had the others already.
     expect(idsIn(await read(log.since(0)))).toEqual(['a', 'b']);
+  },
+  onMysql,
+);
+
+logFilterSuite.own(
+  'C6',
+  'an event in parts that is trimmed while a page is read is not damage',
+  async (context) => {
+    let change: (() => Promise<unknown>) | undefined;
+    const { orm, reader } = await largeEvent(context, async (text) => {
+      if (!text.includes('adk_event_parts')) return;
+      const trim = change;
+      change = undefined;
+      await trim?.();
+    });
+    change = () => new SessionMaintenance(orm.em).trim({ ...NAMES, keepLast: 1 });
+    const page = await reader.readEvents(NAMES, { after: 0 });
+    expect(page).toMatchObject({ events: [{ seq: 3, event: { id: 'b' } }], firstSeq: 3, lastSeq: 3 });
   },
   onMysql,
 );

@@ -1,6 +1,5 @@
 import { FunctionTool, LlmAgent, Runner, type Event, type Session } from '@google/adk';
 import { ConnectionException } from '@mikro-orm/core';
-import { ScriptedModel } from '../../examples/scripted-model.js';
 import {
   AdkMikroOrmError,
   MikroOrmSessionService,
@@ -9,6 +8,7 @@ import {
   type ErrorContext,
   type Lease,
 } from '../../src/index.js';
+import { scriptedModel } from '../../src/testing/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { NewerRunner } from '../support/newer-runner.js';
 import { Suite, onServers, onSqlite, withConnections, type OwnContext, type Rule } from './rule.js';
@@ -208,6 +208,19 @@ leaseTest('H1', 'waitMs ends with LeaseHeldError', async ({ create, others, acqu
   const before = performance.now();
   await expectCode(others.acquire(keyOf(session), { holder: 'next', waitMs: 300 }), 'ADK_LEASE_HELD', 'held by holder');
   expect(performance.now() - before).toBeGreaterThanOrEqual(300);
+});
+
+leaseTest('H1', 'a signal ends the wait for a lease', async ({ create, others, acquire, row }) => {
+  const session = await create();
+  await acquire(session);
+  const before = await row(session);
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const waiting = errorOf(others.acquire(keyOf(session), { holder: 'next', waitMs: LONG_MS, signal }));
+  const reason = new Error('The worker stops.');
+  stopping.abort(reason);
+  expect(await waiting).toBe(reason);
+  expect(await row(session)).toMatchObject({ token: before.token, holder: 'holder' });
 });
 
 leaseTest('H1', 'an expired lease is taken over, with a larger token', async ({ create, others, acquire, ...more }) => {
@@ -1000,7 +1013,7 @@ leaseTest('H1', 'a lease creates its session where that is asked for', async ({ 
   await leases.run(key, { ...options, autoCreateSession: true }, async ({ sessionService, signal }) => {
     const again = others.run(key, { ...options, autoCreateSession: true }, () => Promise.resolve());
     await expectCode(again, 'ADK_LEASE_HELD');
-    const agent = new LlmAgent({ name: 'clerk', model: new ScriptedModel(() => [{ text: 'Hello.' }]) });
+    const agent = new LlmAgent({ name: 'clerk', model: scriptedModel(['Hello.']) });
     const runner = new NewerRunner({ appName: app, agent, sessionService, autoCreateSession: true });
     const newMessage = { role: 'user', parts: [{ text: 'Hi.' }] };
     for await (const _ of runner.runAsync({ ...key, newMessage, abortSignal: signal }));
@@ -1025,7 +1038,7 @@ leaseTest(
       },
     });
     const abort = new AbortController();
-    const model = new ScriptedModel(() => [{ functionCall: { name: 'work', args: {} } }]);
+    const model = scriptedModel(() => ({ name: 'work' }));
     const agent = new LlmAgent({ name: 'worker', model, tools: [work] });
     const runner = new NewerRunner({ appName: session.appName, agent, sessionService: lease.sessionService });
     const run = async () => {
@@ -1065,10 +1078,8 @@ for (const [title, ttlMs] of [
           return { done: true };
         },
       });
-      const model = new ScriptedModel(() => {
-        // An end, should nothing else make one.
-        return steps.push('model') > 20 ? [{ text: 'done' }] : [{ functionCall: { name: 'work', args: {} } }];
-      });
+      // An end, should nothing else make one.
+      const model = scriptedModel(() => (steps.push('model') > 20 ? 'done' : { name: 'work' }));
       const runner = new Runner({
         appName: session.appName,
         agent: new LlmAgent({ name: 'worker', model, tools: [work] }),

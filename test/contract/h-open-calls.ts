@@ -1,14 +1,15 @@
-import type { Event, Session } from '@google/adk';
+import { FunctionTool, LlmAgent, Runner, type Event, type Session } from '@google/adk';
 import fc from 'fast-check';
 import { MikroOrmSessionService, SessionMaintenance, openLongRunningCalls } from '../../src/index.js';
 import type { Codec } from '../../src/codecs/index.js';
 import { Calls, callsIn } from '../../src/conversation/calls.js';
 import { beginsTurn } from '../../src/model/turn.js';
+import { scriptedModel } from '../../src/testing/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { callEvents, eventWith } from '../support/random-calls.js';
 import { expectOfRandom } from '../support/random.js';
 import { Suite, type OwnContext } from './rule.js';
-import { eventOf, expectCode, idsOf, range, saying } from './tools.js';
+import { errorOf, eventOf, expectCode, idsOf, range, saying } from './tools.js';
 
 /** Calls that wait for a person. */
 export const openCallSuite = new Suite({ isOfDialect: true });
@@ -219,6 +220,36 @@ openCallSuite.own('H5', 'the open calls of a damaged session are those of its re
   ]);
   await new SessionMaintenance(orm.em).repair(keyOf(session));
   expect(await openIn(context, session)).toEqual(['b']);
+});
+
+openCallSuite.own('H5', "with 'reject' a client may answer a call of an ordinary tool, once", async (context) => {
+  const { create, orm, query } = context;
+  const session = await create();
+  const service = new MikroOrmSessionService(orm.em, { onAnsweredCall: 'reject' });
+  // With `pauseOnToolCalls`, ADK leaves all tools to the client, and continues with its responses.
+  const shown: unknown[] = [];
+  const agent = new LlmAgent({
+    name: 'clerk',
+    model: scriptedModel(({ contents }) => {
+      shown.push(contents.at(-1)?.parts?.map(({ functionResponse }) => functionResponse?.response));
+      return shown.length === 1 ? { name: 'pay', id: 'p', args: {} } : 'Paid.';
+    }),
+    tools: [new FunctionTool({ name: 'pay', description: 'Pays.', execute: () => 'unexpected' })],
+  });
+  const { appName, userId, id: sessionId } = session;
+  const runner = new Runner({ appName, agent, sessionService: service });
+  const run = async (part: object) => {
+    const newMessage = { role: 'user', parts: [part] };
+    const events = runner.runAsync({ userId, sessionId, newMessage, runConfig: { pauseOnToolCalls: true } });
+    for await (const event of events) expect(event.errorMessage).toBeUndefined();
+  };
+  const answer = { functionResponse: { id: 'p', name: 'pay', response: { paid: 5 } } };
+  await run({ text: 'Pay.' });
+  await run(answer);
+  expect(shown).toEqual([[undefined], [{ paid: 5 }]]);
+  expect(await errorOf(run(answer))).toMatchObject({ code: 'ADK_CALL_ANSWERED', callId: 'p', wasOpen: true });
+  expect(shown).toHaveLength(2);
+  expect(await query('select seq from adk_events where session_id = ?', [sessionId])).toHaveLength(4);
 });
 
 openCallSuite.own('H5', "with onAnsweredCall: 'reject' one of sixteen answers counts", async (context) => {
@@ -497,7 +528,7 @@ openCallSuite.own('E3', 'an answer whose schema is checked reads only the event 
     const texts = statements.map(({ text }) => text);
     // One event by its number; the union would be the whole session.
     expect(texts.filter((text) => text.includes('adk_events') && /\bseq = (\?|\$\d+)/.test(text))).toHaveLength(1);
-    expect(texts.filter((text) => text.includes('union all'))).toEqual([]);
+    expect(texts.filter((text) => text.includes('union all') && !text.includes(`'call' as kind`))).toEqual([]);
     expect((await openIn(context, session)).sort()).toEqual([...waiting].sort());
   }
 });

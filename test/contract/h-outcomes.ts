@@ -1,37 +1,46 @@
 import {
   AgentTool,
+  BaseLlm,
   BaseTool,
   Context,
   FunctionTool,
   InvocationContext,
+  LiveRequestQueue,
   LlmAgent,
   LongRunningFunctionTool,
   ParallelAgent,
   PluginManager,
   Runner,
   Workflow,
+  getFunctionCalls,
   getFunctionResponses,
   setLogger,
   type BaseAgent,
+  type BaseLlmConnection,
   type BasePlugin,
   type Event,
+  type LlmResponse,
   type Session,
 } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import timers from 'node:timers/promises';
-import { ScriptedModel, type Content, type Part } from '../../examples/scripted-model.js';
 import { toolResultOf } from '../../src/conversation/tool-results.js';
 import {
   SessionLeases,
+  SessionMaintenance,
   adkServices,
   interruptedToolResponses,
+  runTurn,
   toMessages,
   toolJournal,
   unansweredFunctionCalls,
   type AdkServicesOptions,
   type MikroOrmSessionService,
 } from '../../src/index.js';
+import { scriptedModel } from '../../src/testing/index.js';
 import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
+import { secondCopy } from '../support/second-copy.js';
+import { NEVER_MS, following } from './log-tools.js';
 import { Suite, onInnodb, withConnections, type OwnContext } from './rule.js';
 import {
   LONG_LEASE,
@@ -44,18 +53,21 @@ import {
   plain,
   range,
   reversing,
+  until,
+  type Content,
+  type Part,
 } from './tools.js';
 
 export const outcomeSuite = new Suite({ isOfDialect: true });
 
 /** One answer of a model to each request. */
 function model(...answers: Part[][]) {
-  const requests: Content[][] = [];
-  const scripted = new ScriptedModel((conversation) => {
-    requests.push(plain(conversation));
-    return answers[requests.length - 1] ?? [{ text: 'Done.' }];
+  const shown: Content[][] = [];
+  const scripted = scriptedModel(({ contents }) => {
+    shown.push(plain(contents));
+    return { parts: answers[shown.length - 1] ?? [{ text: 'Done.' }] };
   });
-  return Object.assign(scripted, { requests });
+  return Object.assign(scripted, { shown });
 }
 
 const calling = (...names: string[]): Part[] =>
@@ -78,19 +90,27 @@ interface Run {
   sessionService: MikroOrmSessionService;
   plugins?: BasePlugin[];
   message?: Part[];
+  /** Called with each event before the next one is taken. */
+  onEvent?: (event: Event) => unknown;
 }
 
-async function run({ appName, userId, id }: Session, { message = [{ text: 'Go.' }], ...of }: Run): Promise<Event[]> {
-  // What ADK says of each plugin.
+async function run(
+  { appName, userId, id }: Session,
+  { message = [{ text: 'Go.' }], onEvent, ...of }: Run,
+): Promise<Event[]> {
+  // ADK logs a line for each plugin.
   setLogger(null);
   const runner = new Runner({ appName, plugins: [toolJournal()], ...of });
   const events: Event[] = [];
   const newMessage = { role: 'user', parts: message };
-  for await (const event of runner.runAsync({ userId, sessionId: id, newMessage })) events.push(event);
+  for await (const event of runner.runAsync({ userId, sessionId: id, newMessage })) {
+    events.push(event);
+    await onEvent?.(event);
+  }
   return events;
 }
 
-/** What a process finds that takes over after a crash at this moment. */
+/** What another process would find if this one crashed now. */
 async function recovered({ another }: Pick<OwnContext, 'another'>, session: Session) {
   const found = (await another.getSession(keyOf(session)))!;
   const events = interruptedToolResponses(found);
@@ -127,9 +147,9 @@ outcomeSuite.own('H6', 'what a tool has returned is stored before the next one o
   const [charge] = toMessages(crash!.session.events).flatMap(({ toolCalls }) => toolCalls);
   expect(charge).toMatchObject({ name: 'charge', response: { receipt: 17 } });
 
-  // Otherwise nothing is as it would not be without the journal.
+  // Apart from that, everything is as it is without the journal.
   await run(plainly, { agent: clerk(others, tools), sessionService: service, plugins: [] });
-  expect(answers.requests).toEqual(others.requests);
+  expect(answers.shown).toEqual(others.shown);
   const shown = async (of: Session) =>
     toMessages((await fresh(of)).events).map(({ text, toolCalls, author }) => ({ text, toolCalls, author }));
   expect(await shown(session)).toEqual(await shown(plainly));
@@ -161,6 +181,12 @@ outcomeSuite.own('H6', 'each result is stored as ADK gives it to the model', asy
       return Promise.reject(new Error('out of paper'));
     }
   }
+  class Odd extends FunctionTool {
+    override runAsync(): Promise<unknown> {
+      // eslint-disable-next-line @typescript-eslint/prefer-promise-reject-errors -- as tools of others do
+      return Promise.reject('jam');
+    }
+  }
   const inner = new LlmAgent({ name: 'helper', description: 'Helps.', model: model([{ text: 'Helped.' }]) });
   const tools = {
     text: () => 'sent',
@@ -170,6 +196,7 @@ outcomeSuite.own('H6', 'each result is stored as ADK gives it to the model', asy
     null: () => null,
     object: () => ({ at: new Date(0), deep: { list: [null] } }),
     failing: () => Promise.reject(new Error('no such account')),
+    odd: new Odd({ name: 'odd', description: 'Throws a text.', execute: () => undefined }),
     throwing: new Throwing({ name: 'throwing', description: 'Throws.', execute: () => undefined }),
     helper: new AgentTool({ agent: inner }),
     pending: new LongRunningFunctionTool({
@@ -186,7 +213,9 @@ outcomeSuite.own('H6', 'each result is stored as ADK gives it to the model', asy
   const read = await fresh(session);
   const responses = read.events.flatMap(getFunctionResponses).map(({ id, response }) => ({ id, response }));
   expect(responses).toHaveLength(Object.keys(tools).length - 1);
-  expect(journaled(read).map(({ id, response }) => ({ id, response }))).toEqual(responses);
+  // ADK calls `onToolErrorCallback` for an Error only.
+  const known = responses.filter(({ id }) => id !== 'of odd');
+  expect(journaled(read).map(({ id, response }) => ({ id, response }))).toEqual(known);
 });
 
 outcomeSuite.own('H6', 'a result that ADK drops beside a question is found', async (context) => {
@@ -259,6 +288,317 @@ outcomeSuite.own('H6', 'the tools of a workflow: the results are found, too', as
   const agent = new Workflow({ name: 'flow', edges: [['START', node]] });
   await run(session, { agent: agent as unknown as BaseAgent, sessionService: service });
   expect(crash!.responses).toEqual({ charge: { result: 17 }, mail: MAY_HAVE });
+});
+
+/** A session whose process has ended in the second tool of an event. @returns it as another process reads it. */
+async function killedInMail({ service, create, fresh }: OwnContext): Promise<Session> {
+  const session = await create();
+  const killed = new Promise<void>((resolve) => {
+    const mail = () => {
+      resolve();
+      return new Promise<never>(() => undefined);
+    };
+    const agent = clerk(model(calling('charge', 'mail')), { charge: () => ({ receipt: 17 }), mail });
+    void run(session, { agent, sessionService: service });
+  });
+  await killed;
+  return fresh(session);
+}
+
+const RECEIPT = { charge: { receipt: 17 }, mail: MAY_HAVE };
+
+outcomeSuite.own('H6', 'fork, rewind and trim treat a stored result as the event it is', async (context) => {
+  const { service, orm, query } = context;
+  const session = await killedInMail(context);
+  const key = keyOf(session);
+  const rows = async ({ sessionId }: { sessionId: string }) => {
+    const found = await query<{ seq: number }>(
+      'select seq from adk_events where app_name = ? and session_id = ? order by seq',
+      [key.appName, sessionId],
+    );
+    return found.map(({ seq }) => seq);
+  };
+  const NONE = { charge: MAY_HAVE, mail: MAY_HAVE };
+  expect(await rows(key)).toEqual([1, 2, 3]);
+  for (const [at, responses] of [
+    [3, RECEIPT],
+    [2, NONE],
+  ] as const) {
+    const fork = await service.forkSession(key, { at });
+    expect(await rows(keyOf(fork))).toEqual(range(at).map((i) => i + 1));
+    expect((await recovered(context, fork)).responses).toEqual(responses);
+  }
+
+  const trimmed = await service.forkSession(key, { at: 3 });
+  await new SessionMaintenance(orm.em).trim({ ...keyOf(trimmed), keepLast: 1 });
+  expect(await rows(keyOf(trimmed))).toEqual([3]);
+  const kept = await recovered(context, trimmed);
+  expect([kept.responses, journaled(kept.session)]).toMatchObject([{}, [{ result: { receipt: 17 } }]]);
+  expect(toMessages(kept.session.events)).toEqual([]);
+
+  await service.rewindSession(key, { at: 2 });
+  expect(await rows(key)).toEqual([1, 2]);
+  expect((await recovered(context, session)).responses).toEqual(NONE);
+});
+
+outcomeSuite.own('H6', 'export and import carry a stored result unchanged', async (context) => {
+  const session = await killedInMail(context);
+  const { userId, appName } = session;
+  const exported = async (orm: OwnStore['orm']) => {
+    const records = [];
+    for await (const record of new SessionMaintenance(orm.em).exportSessions({ appName, userId })) records.push(record);
+    return records;
+  };
+  const records = await exported(context.orm);
+  const other = await context.scratch();
+  await new SessionMaintenance(other.orm.em).importSessions(records);
+  expect(await exported(other.orm)).toEqual(records);
+  expect(await other.query('select seq from adk_events')).toHaveLength(3);
+  expect((await recovered(other, session)).responses).toEqual(RECEIPT);
+});
+
+// A reader of pages counts numbers (contract C6): without the result it would look for the missing one, or find an empty page.
+outcomeSuite.own(
+  'H6',
+  'a stored result has its number in pages, and shows as the response of its call',
+  async (context) => {
+    const session = await killedInMail(context);
+    const key = keyOf(session);
+    const { service, orm, query } = context;
+    const page = await service.readEvents(key);
+    expect(page.events.map(({ seq }) => seq)).toEqual([1, 2, 3]);
+    expect(
+      toMessages(page).map(({ author, toolCalls }) => [author, toolCalls.map(({ response }) => response)]),
+    ).toEqual([
+      ['user', []],
+      ['clerk', [{ receipt: 17 }, undefined]],
+    ]);
+    const older = await service.readEvents(key, { before: 3, limit: 1 });
+    expect(older.events.map(({ seq }) => seq)).toEqual([2]);
+
+    const { memoryService } = adkServices(orm.em);
+    await memoryService.addSessionToMemory(session);
+    const memories = await query('select 1 from adk_memories where app_name = ?', [key.appName]);
+    expect(memories).toHaveLength(1);
+  },
+);
+
+/** A model whose live connection makes one call of each tool, and ends. */
+class LiveModel extends BaseLlm {
+  readonly #names: string[];
+
+  constructor(...names: string[]) {
+    super({ model: 'live' });
+    this.#names = names;
+  }
+
+  override async *generateContentAsync(): AsyncGenerator<LlmResponse, void> {
+    await Promise.reject(new Error('It only has a live connection.'));
+  }
+
+  override connect(): Promise<BaseLlmConnection> {
+    const parts = calling(...this.#names);
+    const nothing = () => Promise.resolve();
+    return Promise.resolve({
+      ...{ sendHistory: nothing, sendContent: nothing, sendRealtime: nothing, close: nothing },
+      receive: async function* () {
+        yield { content: { role: 'model', parts } };
+      },
+    });
+  }
+}
+
+outcomeSuite.own('H6', 'in a live run what a tool has returned is stored, too', async (context) => {
+  const { service, create } = context;
+  const session = await create();
+  let crash: Awaited<ReturnType<typeof recovered>> | undefined;
+  const tools = {
+    charge: () => ({ receipt: 17 }),
+    mail: async () => {
+      crash = await recovered(context, session);
+      return 'sent';
+    },
+  };
+  const agent = new LlmAgent({
+    name: 'clerk',
+    model: new LiveModel('charge', 'mail'),
+    tools: Object.entries(tools).map(([name, execute]) => tool(name, execute)),
+  });
+  const runner = new Runner({ appName: session.appName, agent, sessionService: service, plugins: [toolJournal()] });
+  const { userId, id: sessionId } = session;
+  const liveRequestQueue = new LiveRequestQueue();
+  for await (const event of runner.runLive({ userId, sessionId, liveRequestQueue }))
+    expect(event.errorCode).toBeFalsy();
+  expect(crash!.responses).toEqual(RECEIPT);
+  const after = await context.fresh(session);
+  expect(journaled(after).map(({ result }) => result)).toEqual([{ receipt: 17 }, 'sent']);
+  expect(interruptedToolResponses(after)).toEqual([]);
+});
+
+const workflow = (node: LlmAgent) => new Workflow({ name: 'flow', edges: [['START', node]] }) as unknown as BaseAgent;
+
+outcomeSuite.own(
+  'H6',
+  'a tool of a workflow waits until its call is stored, however slow the reader is',
+  async (context) => {
+    const { service, create } = context;
+    const session = await create();
+    const stored: unknown[] = [];
+    const note = async () => {
+      const { events } = (await context.another.getSession(keyOf(session)))!;
+      stored.push(events.map(({ content }) => content?.parts?.flatMap(({ functionCall }) => functionCall?.args ?? [])));
+      return `note ${stored.length}`;
+    };
+    const calls = (n: number) =>
+      ['note', 'last'].map((name) => ({ functionCall: { id: `of ${name}`, name, args: { n } } }));
+    const crashes: unknown[] = [];
+    const last = async () => void crashes.push((await recovered(context, session)).responses);
+    const node = clerk(model(calls(1), calls(2)), { note, last });
+    const turns = async () => {
+      for (let i = 0; i < 20; i++) await new Promise((resolve) => void setImmediate(resolve));
+    };
+    await run(session, { agent: workflow(node), sessionService: service, onEvent: turns });
+
+    expect(stored.map((each) => (each as unknown[]).flat().at(-1))).toEqual([{ n: 1 }, { n: 2 }]);
+    expect(crashes).toEqual([1, 2].map((n) => ({ note: { result: `note ${n}` }, last: MAY_HAVE })));
+  },
+);
+
+outcomeSuite.own('H6', 'a workflow whose reader leaves runTurn runs no tool any more', async (context) => {
+  const { services, create } = await banking(context);
+  const session = await create();
+  const ran: string[] = [];
+  const answers = model(calling('charge'));
+  const node = clerk(answers, { charge: () => void ran.push('charge') });
+  const greet = () => 'Hello.';
+  const agent = new Workflow({ name: 'flow', edges: [['START', greet, node]] });
+  const newMessage = { role: 'user', parts: [{ text: 'Go.' }] };
+  // The call is not stored yet.
+  for await (const event of runTurn(services, { key: keyOf(session), agent, newMessage })) if (event) break;
+  expect(ran).toEqual([]);
+  expect(answers.shown.length).toBeLessThanOrEqual(1);
+  await (await services.leases.acquire(keyOf(session), { holder: 'next' })).release();
+});
+
+outcomeSuite.own(
+  'H6',
+  'of calls with the same id in one event, no result is taken for that of another',
+  async (context) => {
+    const { service, create } = context;
+    const session = await create();
+    const [first] = calling('note');
+    const both = [first!, { functionCall: { ...first!.functionCall!, args: { n: 2 } } }, ...calling('last')];
+    let crash: Awaited<ReturnType<typeof recovered>> | undefined;
+    let n = 0;
+    const tools = { note: () => ++n, last: async () => void (crash = await recovered(context, session)) };
+    await run(session, { agent: clerk(model(both), tools), sessionService: service });
+    expect(n).toBe(2);
+    expect(crash!.events.flatMap(getFunctionResponses).map(({ response }) => response)).toEqual(
+      Array(3).fill(MAY_HAVE),
+    );
+  },
+);
+
+outcomeSuite.own('H6', 'a result that cannot be stored ends the run', async ({ service, create, fresh }) => {
+  const session = await create();
+  const answers = model(calling('charge', 'mail'), [{ text: 'All is well.' }]);
+  const ran: string[] = [];
+  const agent = clerk(answers, { charge: () => ({ big: 1n }), mail: () => void ran.push('mail') });
+  await expect(run(session, { agent, sessionService: service })).rejects.toThrow('big');
+  expect([ran, answers.shown.length]).toEqual([[], 1]);
+  expect((await fresh(session)).events.map(({ author }) => author)).toEqual(['user', 'clerk']);
+});
+
+outcomeSuite.own(
+  'H6',
+  'what a tool returned after a confirmation is stored before the next one runs',
+  async (context) => {
+    const { service, create } = context;
+    const session = await create();
+    let crash: Awaited<ReturnType<typeof recovered>> | undefined;
+    const confirmed = (name: string, execute: () => unknown) =>
+      new FunctionTool({ name, description: name, execute, requireConfirmation: true });
+    const tools = {
+      charge: confirmed('charge', () => 17),
+      mail: confirmed('mail', async () => {
+        crash = await recovered(context, session);
+      }),
+    };
+    const agent = clerk(model(calling('charge'), [{ text: 'Wait.' }]), tools);
+    await run(session, { agent, sessionService: service });
+    await run(session, { agent: clerk(model(calling('mail')), tools), sessionService: service });
+    const asked = (await context.fresh(session)).events.flatMap(getFunctionCalls);
+    const message = asked.flatMap(({ id, name }) =>
+      name === 'adk_request_confirmation' ? [{ functionResponse: { id, name, response: { confirmed: true } } }] : [],
+    );
+    await run(session, { agent: clerk(model(), tools), sessionService: service, message });
+    expect(crash!.responses).toEqual({ charge: { result: 17 }, mail: MAY_HAVE });
+  },
+);
+
+outcomeSuite.own(
+  'H6',
+  'of two calls with one id that wait for a confirmation, the newest runs, whichever question is answered',
+  async (context) => {
+    const { services, pay, rows, fresh, create } = await banking(context);
+    const { sessionService } = services;
+    let stored: Session | undefined;
+    const execute = async (_: unknown, toolContext?: Context) => {
+      const result = await services.exactlyOnce(toolContext, pay);
+      stored = await fresh(toolContext!.invocationContext.session);
+      return result;
+    };
+    const charge = new FunctionTool({ name: 'charge', description: 'Charges.', execute, requireConfirmation: true });
+    const calls = async (session: Session) => (await fresh(session)).events.flatMap(getFunctionCalls);
+    for (const order of [
+      [0, 1],
+      [1, 0],
+    ]) {
+      const session = await create();
+      for (const text of ['Wait.', 'Wait.'])
+        await run(session, { agent: clerk(model(calling('charge'), [{ text }]), { charge }), sessionService });
+      const questions = (await calls(session)).filter(({ name }) => name === 'adk_request_confirmation');
+      const before = (await rows()).length;
+      for (const { id, name } of order.map((i) => questions[i]!)) {
+        const message = [{ functionResponse: { id, name, response: { confirmed: true } } }];
+        await run(session, { agent: clerk(model(), { charge }), sessionService, message });
+        // ADK ignores the other question: a response with the id of its call has come since.
+        expect([order, (await rows()).length - before]).toEqual([order, 1]);
+      }
+      // If the process is killed before ADK has stored the response; the earlier call may still wait.
+      const receipt = (await rows()).at(-1);
+      const known = [undefined, { receipt }].slice(order[0]);
+      expect(unansweredFunctionCalls(stored!).map(({ response }) => response)).toEqual(known);
+      const repaired = [...stored!.events, ...interruptedToolResponses(stored!)];
+      expect(unansweredFunctionCalls({ ...stored!, events: repaired })).toEqual([]);
+      // After the response.
+      const { events } = await fresh(session);
+      const unanswered = unansweredFunctionCalls({ ...session, events }).map(({ event }) => events.indexOf(event));
+      expect(unanswered).toEqual([1]);
+      expect(await sessionService.findOpenCalls({ appName: 'bank' })).toMatchObject({ calls: [] });
+    }
+  },
+);
+
+outcomeSuite.own('H6', 'what else a tool has asked for is found with its result', async (context) => {
+  const { service, create } = context;
+  const session = await create();
+  let crash: Awaited<ReturnType<typeof recovered>> | undefined;
+  const tools = {
+    over: ({ actions }: Context) => {
+      actions.transferToAgent = 'expert';
+      actions.escalate = true;
+      actions.skipSummarization = true;
+    },
+    last: async () => {
+      crash = await recovered(context, session);
+      throw new Error('No more.');
+    },
+  };
+  await run(session, { agent: clerk(model(calling('over', 'last')), tools), sessionService: service }).catch(() => 0);
+  expect(crash!.events).toMatchObject([
+    { actions: { transferToAgent: 'expert', escalate: true, skipSummarization: true } },
+  ]);
 });
 
 outcomeSuite.own('H6', 'no tool runs after the journal has found that the lease is lost', async (context) => {
@@ -392,6 +732,30 @@ outcomeSuite.own('H6', 'after exactlyOnce a handle is in step, and has kept what
   );
 });
 
+outcomeSuite.own('H6', 'exactlyOnce wakes the watchers of its process after its commit', async (context) => {
+  const bank = await banking(context, { log: { pollIntervalMs: NEVER_MS } });
+  const { services, pay } = bank;
+  const session = await called(bank);
+  await following(
+    (signal) => services.log.session(keyOf(session)).watch(0, {}, { signal }),
+    async (seen) => {
+      await until(() => seen.length === 1);
+      await services.exactlyOnce(contextOf(session, services.sessionService), pay);
+      await until(() => seen.length === 2);
+      expect(toolResultOf(seen[1]!.event!)).toMatchObject({ result: { receipt: 11 } });
+    },
+  );
+});
+
+outcomeSuite.own('H6', 'exactlyOnce takes a session service of another copy of the package', async (context) => {
+  const bank = await banking(context);
+  const session = await called(bank);
+  const { exactlyOnce } = secondCopy().adkServices(bank.store.orm.em);
+  for (let i = 0; i < 2; i++)
+    expect(await exactlyOnce(contextOf(session, bank.services.sessionService), bank.pay)).toEqual({ receipt: 11 });
+  expect(await bank.rows()).toEqual([11]);
+});
+
 const counted = async (store: OwnStore, work: () => Promise<unknown>) => ({
   statements: (await store.recorded(work)).length,
 });
@@ -415,6 +779,40 @@ outcomeSuite.own('H6', 'exactlyOnce waits for a call that a workflow is still st
   const { events } = await fresh(session);
   const responses = events.flatMap(getFunctionResponses).map(({ response }) => response);
   expect(responses).toEqual([{ receipt: 11 }, { receipt: 12 }]);
+});
+
+outcomeSuite.own(
+  'H6',
+  'exactlyOnce takes no result of an earlier call whose response is not stored yet',
+  async (context) => {
+    const bank = await banking(context);
+    const { services, pay, rows, fresh } = bank;
+    const session = await bank.create();
+    const node = clerk(model(calling('charge'), calling('charge'), calling('charge')), {
+      charge: (toolContext) => services.exactlyOnce(toolContext, pay),
+    });
+    const turns = async () => {
+      for (let i = 0; i < 20; i++) await new Promise((resolve) => void setImmediate(resolve));
+    };
+    const { sessionService } = services;
+    await run(session, { agent: workflow(node), sessionService, plugins: [], onEvent: turns });
+    expect(await rows()).toEqual([11, 12, 13]);
+    const responses = (await fresh(session)).events.flatMap(getFunctionResponses).map(({ response }) => response);
+    expect(responses).toEqual([11, 12, 13].map((receipt) => ({ receipt })));
+  },
+);
+
+outcomeSuite.own('H6', 'exactlyOnce refuses calls that share an id in their event', async (context) => {
+  const bank = await banking(context);
+  const { services, pay, rows, fresh } = bank;
+  const session = await bank.create();
+  const agent = clerk(model([...calling('charge'), ...calling('charge')]), {
+    charge: (toolContext) => services.exactlyOnce(toolContext, pay),
+  });
+  await run(session, { agent, sessionService: services.sessionService });
+  expect(await rows()).toEqual([]);
+  const told = (await fresh(session)).events.flatMap(getFunctionResponses).map(({ response }) => response);
+  expect(told).toEqual(Array(2).fill({ error: expect.stringMatching(/one id to several calls/) }));
 });
 
 outcomeSuite.own('H6', 'of an exactlyOnce whose work throws nothing is stored', async (context) => {
@@ -492,7 +890,7 @@ outcomeSuite.own(
     const lease = await services.leases.acquire(keyOf(session), { holder: 'first' });
     await store.query('update adk_sessions set lease_expires = 1');
     const successor = await others.leases.acquire(keyOf(session), { holder: 'second' });
-    // Not rolled back at its end: it does not begin.
+    // The work does not even begin, so there is nothing to roll back.
     const unexpected = () => Promise.reject(new Error('The work has run.'));
     await expectCode(services.exactlyOnce(contextOf(session, lease.sessionService), unexpected), 'ADK_LEASE_LOST');
     await lease.release();
@@ -506,6 +904,31 @@ outcomeSuite.own(
       'ADK_INVALID_ARGUMENT',
     );
     expect(await rows()).toEqual([]);
+  },
+);
+
+outcomeSuite.own(
+  'H6',
+  'nor that of an agent which is a tool, and runs under the lease of its caller',
+  async (context) => {
+    const bank = await banking(context);
+    const { services, pay, rows, store } = bank;
+    const session = await bank.create();
+    const lease = await services.leases.acquire(keyOf(session), { holder: 'first' });
+    const told: unknown[] = [];
+    const inner = clerk(model(calling('charge', 'again')), {
+      charge: (toolContext) => services.exactlyOnce(toolContext, pay),
+      again: async (toolContext) => {
+        await store.query('update adk_sessions set lease_expires = 1');
+        await (await bank.of(store.peer).leases.acquire(keyOf(session), { holder: 'second' })).release();
+        told.push(await errorOf(services.exactlyOnce(toolContext, pay)));
+      },
+    });
+    const agent = clerk(model(calling('clerk')), { clerk: new AgentTool({ agent: inner }) });
+    await run(session, { agent, sessionService: lease.sessionService }).catch(() => undefined);
+    await lease.release();
+    expect(told).toMatchObject([{ code: 'ADK_LEASE_LOST' }]);
+    expect(await rows()).toEqual([11]);
   },
 );
 
@@ -636,29 +1059,22 @@ outcomeSuite.own('H6', 'after a crash a model learns what each tool has done, an
 
   const taken = await fresh(session);
   await sessionService.appendEvents({ session: taken, events: interruptedToolResponses(taken) });
-  const reacting = new ScriptedModel((conversation) => {
-    const last = conversation
-      .flatMap(({ parts = [] }) => parts)
-      .flatMap(({ functionResponse }) => functionResponse ?? []);
+  const reacting = scriptedModel(({ contents }) => {
+    const last = contents.flatMap(({ parts = [] }) => parts).flatMap(({ functionResponse }) => functionResponse ?? []);
     const told = last.map(({ name, response }) => `${name} ${JSON.stringify(response)}`);
     if (done.length === 0) {
       done.push(...told);
       // It repeats what did not take effect, asks about what may have, and repeats nothing that is done.
-      return last.flatMap(({ name = '', response }) => {
+      const parts = last.flatMap(({ name = '', response }) => {
         const { error } = response as { error?: string };
         if (!error) return [];
         const next = error.includes('did not take effect') ? name : 'find';
         return [{ functionCall: { id: `${next} again`, name: next, args: {} } }];
       });
+      return { parts };
     }
-    return [
-      {
-        text: `Done: ${last
-          .slice(4)
-          .map(({ name }) => name)
-          .join()}`,
-      },
-    ];
+    const names = last.slice(4).map(({ name }) => name);
+    return `Done: ${names.join()}`;
   });
   const agent = new LlmAgent({
     name: 'clerk',

@@ -416,6 +416,50 @@ damageSuite.own('I1', 'an event is rewritten beside a state value that is not JS
 });
 
 damageSuite.own(
+  'K2',
+  'a trim keeps the state that an event wrote which cannot be read',
+  async ({ orm, service, create, append, fresh, query }) => {
+    const session = await create({ state: { given: 1 } });
+    const key = keyOf(session);
+    for (const name of ['a', 'b', 'c', 'd']) await append(session, { id: name, delta: { [name]: name, last: name } });
+    await query(`update adk_events set data = '[]' where event_id = 'b' and ${OF_SESSION}`, valuesOf(session));
+    await query(`delete from adk_events where event_id = 'a' and ${OF_SESSION}`, valuesOf(session));
+    await new SessionMaintenance(orm.em).trim({ ...key, keepLast: 2 });
+    const state = { given: 1, a: 'a', b: 'b', c: 'c' };
+    expect((await service.forkSession(key, { at: 3 })).state).toEqual({ ...state, last: 'c' });
+    expect((await fresh(session)).state).toEqual({ ...state, d: 'd', last: 'd' });
+    expect((await service.rewindSession(key, { at: 3 })).state).toEqual({ ...state, last: 'c' });
+  },
+);
+
+damageSuite.own(
+  'I1',
+  'each call names the same changes that cannot be read',
+  async ({ orm, service, create, append, query }) => {
+    const session = await create();
+    const key = keyOf(session);
+    for (const n of [1, 2, 3]) await append(session, { delta: { n } });
+    for (const outside of [1, 2]) await service.updateState({ ...key, set: { outside } });
+    await append(session, { delta: { n: 4 } });
+    await service.updateState({ ...key, set: { outside: 3 } });
+    const maintenance = new SessionMaintenance(orm.em);
+    await maintenance.trim({ ...key, keepLast: 2 });
+    const damage = (where: string) =>
+      query(`update adk_changes set data = '[]' where ${where} and ${OF_SESSION}`, valuesOf(session));
+    await damage(`kind in ('state', 'trimmed')`);
+    const named = [
+      { from: 0, to: 0, problem: 'change' },
+      { from: 3, to: 4, problem: 'change' },
+    ];
+    expect(await errorOf(service.forkSession(key))).toMatchObject({ events: named });
+    expect((await maintenance.repair(key)).damage).toEqual(named);
+    await damage(`kind = 'trimmed'`);
+    const exported = read(maintenance.exportSessions({ appName: key.appName }));
+    expect(await errorOf(exported)).toMatchObject({ events: [named[0]] });
+  },
+);
+
+damageSuite.own(
   'I1',
   'a change that cannot be read damages the past after it, and repair empties it',
   async ({ orm, service, create, append, fresh, query }) => {

@@ -1,4 +1,5 @@
 import { LlmAgent, Runner, type SaveArtifactRequest } from '@google/adk';
+import { usageOf } from '../../packages/studio/src/index.js';
 import {
   EventLog,
   MikroOrmMemoryService,
@@ -136,9 +137,8 @@ const DAY = { from: '2026-11-03', to: '2026-11-03', by: 'day' } as const;
 
 forkSuite.own('K8', 'what a fork has copied is counted once', async (context) => {
   const { app, orm, service, create } = context;
-  const maintenance = new SessionMaintenance(orm.em);
   const used = async () => {
-    const { rows, unreadable } = await maintenance.usage({ appName: app, ...DAY });
+    const { rows, unreadable } = await usageOf(new EventLog(orm.em), { appName: app, ...DAY });
     return [rows[0]?.events, rows[0]?.inputTokens, unreadable];
   };
   const session = await create();
@@ -173,7 +173,7 @@ forkSuite.own('K8', 'what forks have copied is counted once, whichever of the se
   const maintenance = new SessionMaintenance(orm.em);
   const softly = new MikroOrmSessionService(orm.em, { deletion: 'soft' });
   const used = async () => {
-    const { rows } = await maintenance.usage({ appName: app, ...DAY });
+    const { rows } = await usageOf(new EventLog(orm.em), { appName: app, ...DAY });
     return rows[0]?.inputTokens ?? 0;
   };
   const session = await create();

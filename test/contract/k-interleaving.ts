@@ -1,3 +1,4 @@
+import { LlmAgent, Runner, createEvent } from '@google/adk';
 import {
   EventLog,
   MikroOrmSessionService,
@@ -6,6 +7,7 @@ import {
   type ImportOptions,
 } from '../../src/index.js';
 import type { SessionKey } from '../../src/model/keys.js';
+import { scriptedModel } from '../../src/testing/index.js';
 import { expectFold, idsIn, read, upTo } from './log-tools.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
 import { LONG_LEASE, expectCode, faulty, idsOf, saying } from './tools.js';
@@ -259,6 +261,46 @@ interleavingSuite.own(
       }
     }
     await expectFold(context);
+  },
+  withConnections,
+);
+
+interleavingSuite.own(
+  'K2',
+  'a compaction that is stored while a trim is under way is kept, with all that a model is shown beside it',
+  async (context) => {
+    const { app, peer } = context;
+    const service = new MikroOrmSessionService(peer.em);
+    const span = { startTime: 10, endTime: 50, compactedContent: 'They talked.' };
+    /** What a model is shown after five of eight events were summed up. */
+    const shown = async (userId: string, during: (sumUp: () => Promise<unknown>) => Promise<unknown>) => {
+      const session = await service.createSession({ appName: app, userId, sessionId: 's' });
+      const events = upTo(8).map((n) => saying(`said ${n}`, { timestamp: 10 * n }));
+      await service.appendEvents({ session, events });
+      const event = { ...createEvent({ author: 'system' }), isCompacted: true, ...span };
+      await during(() => service.appendEvent({ session, event }));
+      const model = scriptedModel(['Yes.']);
+      const agent = new LlmAgent({ name: 'clerk', model });
+      const runner = new Runner({ appName: app, agent, sessionService: service });
+      const newMessage = { role: 'user', parts: [{ text: 'And?' }] };
+      for await (const _ of runner.runAsync({ userId, sessionId: 's', newMessage }));
+      return model.requests.map(({ contents }) => JSON.stringify(contents));
+    };
+    const untrimmed = await shown('untrimmed', (sumUp) => sumUp());
+    expect(untrimmed).toEqual([expect.stringMatching(/They talked.*said 6.*said 7.*said 8.*And/)]);
+    for (const number of upTo(3)) {
+      const userId = `trimmed ${number}`;
+      const trimmed = await shown(userId, async (sumUp) => {
+        const result = await interrupted(context, number, sumUp).trim({
+          appName: app,
+          userId,
+          keepLast: 3,
+          batchSize: 2,
+        });
+        expect(result).toMatchObject({ done: { events: 5 }, more: false });
+      });
+      expect([userId, trimmed]).toEqual([userId, untrimmed]);
+    }
   },
   withConnections,
 );

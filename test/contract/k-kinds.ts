@@ -1,15 +1,18 @@
 import { createHash } from 'node:crypto';
 import { encryption } from '../../src/codecs/index.js';
+import { CallInParts } from '../../src/database/calls/call-in-parts.js';
 import { Database } from '../../src/database/calls/database.js';
 import type { Sql } from '../../src/database/dialects/dialect.js';
-import { encodedTable, ownerIn } from '../../src/database/statements/encoded-rows.js';
-import { ownedTable, type OwnedRows } from '../../src/database/statements/owned-rows.js';
+import { encodedTable, ownerIn } from '../../src/owned/encoded-rows.js';
+import { ownedTable, type OwnedRows } from '../../src/owned/owned-rows.js';
 import { DeletionRun } from '../../src/maintenance/deletion-run.js';
 import { eraseUser } from '../../src/maintenance/erase-user.js';
 import { prune } from '../../src/maintenance/prune.js';
 import { reencode } from '../../src/maintenance/reencode.js';
 import { ofCredential } from '../../src/model/codec.js';
+import type { HostRecord } from '../../src/model/records.js';
 import { exportRecords } from '../../src/transfer/export.js';
+import { Import } from '../../src/transfer/import.js';
 import { OWNED_ROWS } from '../../src/transfer/owned-kinds.js';
 import { Suite, type OwnContext } from './rule.js';
 
@@ -51,6 +54,18 @@ const notes: OwnedRows = {
       );
       yield { type: 'owned', appName, userId, entity: 'Note', row: { notes: rows.map(({ note }) => note) } };
     },
+    writer: ({ write, count }) => ({
+      types: ['owned'],
+      check: (record) => async () => {
+        const { appName, userId, row } = record as HostRecord;
+        await write((sql) =>
+          sql.run(`insert into ${table()} (app_name, user_id, chapter, note, data) values (?, ?, '', ?, '')`, [
+            ...[appName, userId, String(row['notes'])],
+          ]),
+        );
+        count('skipped', 1);
+      },
+    }),
   },
 };
 
@@ -130,6 +145,21 @@ kindSuite.own('L1', 'an export has rows of any kind', async (context) => {
     { ...note, appName: 'a', row: { notes: ['1', '2', '2'] } },
     { ...note, appName: 'b', row: { notes: ['1'] } },
   ]);
+});
+
+kindSuite.own('L1', 'an import writes rows of any kind', async (context) => {
+  const { database, left } = await withNotes(context);
+  const imported = async (isDryRun: boolean) => {
+    const call = new CallInParts(database, { operation: 'importSessions', key: {} });
+    const target = new Import(call, { isDryRun }, kinds);
+    await target.add({ type: 'owned', appName: 'c', userId: 'eve', entity: 'Note', row: { notes: ['7'] } });
+    await target.end();
+    return target.result;
+  };
+  expect(await imported(true)).toMatchObject({ done: { records: 1 }, skipped: 1, batches: 1 });
+  expect(await left()).toEqual(ALL);
+  expect(await imported(false)).toMatchObject({ done: { records: 1 }, skipped: 1, batches: 1 });
+  expect(await left()).toEqual([...ALL, 'c eve  7']);
 });
 
 kindSuite.own('L1', 'an export has each app once, in the order of its bytes', async ({ scratch }) => {

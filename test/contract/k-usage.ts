@@ -1,4 +1,5 @@
-import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
+import { usageOf } from '../../packages/studio/src/index.js';
+import { EventLog, MikroOrmSessionService } from '../../src/index.js';
 import type { Codec } from '../../src/codecs/index.js';
 import { Suite } from './rule.js';
 import { eventOf, expectCode, saying } from './tools.js';
@@ -50,10 +51,10 @@ usageSuite.own('K8', 'usage sums up tokens and calls by day, user, model and age
   const odd = { promptTokenCount: '7', candidatesTokenCount: -1, thoughtsTokenCount: 0.5 };
   await encoding.appendEvent({ session: bobs, event: counted(NOON, 0, { usageMetadata: odd }) });
 
-  const maintenance = new SessionMaintenance(orm.em, { codec: CODEC });
+  const log = new EventLog(orm.em, { codec: CODEC });
   const days = { from: '2026-11-03', to: '2026-11-04' };
   const usage = (by: 'day' | 'user' | 'model' | 'agent' | 'app', more: object = {}) =>
-    maintenance.usage({ appName: app, ...days, by, ...more });
+    usageOf(log, { appName: app, ...days, by, ...more });
   const used = async (...given: Parameters<typeof usage>) =>
     (await usage(...given)).rows.map((row) => {
       expect(row.appName).toBe(app);
@@ -97,7 +98,7 @@ usageSuite.own('K8', 'usage sums up tokens and calls by day, user, model and age
     const other = await alone.service.createSession({ appName, userId: 'bob' });
     await alone.service.appendEvent({ session: other, event: counted(NOON + DAY, 50) });
   }
-  const { rows } = await new SessionMaintenance(alone.orm.em).usage({ ...days, by: 'day' });
+  const { rows } = await usageOf(new EventLog(alone.orm.em), { ...days, by: 'day' });
   expect(rows.map(({ appName, group }) => [appName, group])).toEqual([
     ['a', '2026-11-04'],
     ['b', '2026-11-04'],
@@ -105,6 +106,16 @@ usageSuite.own('K8', 'usage sums up tokens and calls by day, user, model and age
   // What cannot be read is counted as that.
   await query("update adk_events set data = '[]' where session_id = ? and seq = 2", [session.id]);
   expect(await usage('day')).toMatchObject({ unreadable: 1, rows: [{ inputTokens: 27 }, { inputTokens: 4 }] });
+  // Nor can the time of an event that has none.
+  for (const [seq, timestamp] of [
+    [3, '"yesterday"'],
+    [5, '1e16'],
+  ])
+    await query('update adk_events set data = ? where session_id = ? and seq = ?', [
+      `{"id":"e","author":"clerk","timestamp":${timestamp}}`,
+      ...[session.id, seq],
+    ]);
+  expect(await usage('day')).toMatchObject({ unreadable: 3 });
 
   const refused = { by: 'day', from: '2026-11-03', to: '2026-11-03' } as const;
   for (const wrong of [
@@ -113,7 +124,7 @@ usageSuite.own('K8', 'usage sums up tokens and calls by day, user, model and age
     { to: '2026-11-02' },
     { by: 'hour' as 'day' },
   ])
-    await expectCode(maintenance.usage({ ...refused, ...wrong }), 'ADK_INVALID_ARGUMENT');
+    await expectCode(usageOf(log, { ...refused, ...wrong }), 'ADK_INVALID_ARGUMENT');
 });
 
 usageSuite.own('K8', 'usage adds up how long models took, by the times of the appends', async (context) => {
@@ -127,13 +138,22 @@ usageSuite.own('K8', 'usage adds up how long models took, by the times of the ap
       // The clock of its process was ahead, and the other one comes from a store that does not keep this time.
       counted(NOON + 9_000, 1),
       counted(NOON, 1),
+      // Copied from another store: no request to a model takes days.
+      counted(NOON, 1),
       saying('Go.', { author: 'user', timestamp: NOON }),
     ],
   });
-  for (const [i, time] of [NOON + 1_500, NOON + 2_000.25, NOON + 8_000, null, NOON + 9_000].entries())
+  for (const [i, time] of [
+    NOON + 1_500,
+    NOON + 2_000.25,
+    NOON + 8_000,
+    null,
+    NOON + 38_361_600_000,
+    NOON + 9_000,
+  ].entries())
     await query('update adk_events set append_time = ? where app_name = ? and seq = ?', [time, app, i + 1]);
-  const { rows } = await new SessionMaintenance(orm.em).usage({
+  const { rows } = await usageOf(new EventLog(orm.em), {
     ...{ appName: app, from: '2026-11-03', to: '2026-11-03', by: 'app' },
   });
-  expect(rows).toMatchObject([{ modelMs: 3_500.25, events: 5 }]);
+  expect(rows).toMatchObject([{ modelMs: 3_500.25, events: 6 }]);
 });

@@ -1,7 +1,19 @@
 import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import { brotliCompressSync, constants } from 'node:zlib';
-import { BaseAgent, Runner, type Event, type InvocationContext, type Session } from '@google/adk';
+import {
+  AuthCredentialTypes,
+  BaseAgent,
+  Runner,
+  type AuthConfig,
+  type Context,
+  type Event,
+  type InvocationContext,
+  type Session,
+} from '@google/adk';
+import type { EntityProperty } from '@mikro-orm/core';
+import { adkEntities } from '../../entities/index.js';
+import { PART_BYTES } from '../../src/artifacts/artifact-content.js';
 import {
   KeyNeeded,
   compression,
@@ -21,6 +33,7 @@ import {
   type MikroOrmSessionServiceOptions,
 } from '../../src/index.js';
 import { MikroOrmMemoryService } from '../../src/memory/memory-service.js';
+import { resolveDialect } from '../../src/database/dialects/resolve.js';
 import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
 import { Backup } from '../support/backup.js';
 import { expectSame, folded as foldOf } from '../support/fold.js';
@@ -824,82 +837,170 @@ codecSuite.own('M2', 'a row that was moved, swapped or changed is damage', async
   }
 });
 
+/** Columns of any text that are not encoded: names of keys, what a host searches by, and what says where others are. */
+const PLAIN = [
+  ...['adk_events.superseded', 'adk_sessions.labels', 'adk_open_calls.data'],
+  ...['adk_projections.log_cursor', 'adk_memories.model'],
+];
+
+/** Every column that has contents, by the entities' own types, so that no new one is forgotten. */
+function encodedColumns(orm: OwnContext['orm']) {
+  return adkEntities().flatMap(({ meta }) => {
+    const { tableName, primaryKeys, properties } = orm.getMetadata().get(meta.className);
+    const all: EntityProperty[] = Object.values(properties);
+    const key = all.filter(({ name }) => primaryKeys.some((each) => each === name)).flatMap((each) => each.fieldNames);
+    return all.flatMap(({ customType, fieldNames: [column = ''] }) => {
+      const type = /(Json|Bytes|LongText)/.exec(customType?.constructor.name ?? '')?.[0];
+      const isEncoded = type && !PLAIN.includes(`${tableName}.${column}`);
+      return isEncoded ? [{ type, table: tableName, column, key, place: `${tableName}.${column}` }] : [];
+    });
+  });
+}
+
+/** As the column of another type has the same encoded text. */
+function asOfType(type: string, text: string | Buffer): string | Buffer {
+  const bytes = Buffer.isBuffer(text) ? text : undefined;
+  if (type === 'Bytes') {
+    const [, steps, data] = /^\[ "adk-codec", (.*), "(.*)" \]$/.exec(text.toString('latin1')) ?? [];
+    return (
+      bytes ?? (steps ? Buffer.concat([Buffer.from(`${steps}\n`), Buffer.from(data!, 'base64')]) : Buffer.from(text))
+    );
+  }
+  const end = bytes?.indexOf('\n') ?? 0;
+  if (bytes) return `[ "adk-codec", ${bytes.toString('latin1', 0, end)}, "${bytes.toString('base64', end + 1)}" ]`;
+  // The column of PostgreSQL takes JSON alone, and a part of an event is none.
+  return type === 'Json' && !text.toString().endsWith(']') ? JSON.stringify(text) : text;
+}
+
 codecSuite.own('M2', 'a text at the place of any other text is damage, and never a value', async (context) => {
   const { app, harness, orm, query } = context;
   const damaged: unknown[] = [];
-  const memory = { onDamage: (error: unknown) => damaged.push(error) };
+  const memory = {
+    onDamage: (error: unknown) => damaged.push(error),
+    embed: { model: 'm', vectors: async (texts: readonly string[]) => texts.map(({ length }) => [length, 1]) },
+  };
   const codec = encryption({ currentKey: 'k1', key: bytesOf, required: true });
-  const { sessionService, artifactService, memoryService } = adkServices(orm.em, { codec, memory });
+  const services = adkServices(orm.em, { codec, memory });
+  const { sessionService, artifactService, memoryService, credentialService } = services;
   const owner = { appName: app, userId: 'alice' };
   const key = { ...owner, sessionId: 's' };
   const session = await sessionService.createSession({ ...key, state: { plan: 'none', seat: 'x' } });
   for (const plan of ['free', 'gold'])
-    await sessionService.updateState({ ...key, set: { plan, 'user:of': plan, 'app:of': plan } });
+    await sessionService.updateState({
+      ...key,
+      set: { plan, 'user:of': plan, 'app:of': plan, 'user:to': plan, 'app:to': plan },
+    });
   const current = (await sessionService.getSession(key)) ?? session;
-  for (const id of ['e1', 'e2']) await sessionService.appendEvent({ session: current, event: saying(id, { id }) });
-  const filename = 'f';
-  for (const text of ['first', 'second']) await artifactService.saveArtifact({ ...key, filename, artifact: { text } });
+  for (const id of ['e1', 'e2', 'e3'])
+    await sessionService.appendEvent({ session: current, event: saying(id, { id }) });
+  const files = ['f', 'large'].flatMap((filename) => [0, 1].map((version) => ({ ...key, filename, version })));
+  for (const { version: _, ...file } of files) {
+    const data = Buffer.alloc(file.filename === 'large' ? PART_BYTES + 1 : 1).toString('base64');
+    await artifactService.saveArtifact({ ...file, artifact: { inlineData: { data, mimeType: 'image/png' } } });
+  }
   for (const text of ['peanuts', 'walnuts'])
     await memoryService.addMemory({ ...owner, memories: [{ content: { role: 'user', parts: [{ text }] } }] });
+  const authOf = (credentialKey: string): AuthConfig => ({
+    ...{ credentialKey, authScheme: { type: 'http', scheme: 'bearer' } },
+    exchangedAuthCredential: { authType: AuthCredentialTypes.API_KEY, apiKey: credentialKey },
+  });
+  const tool = Object.assign(Object.create(null) as Context, { invocationContext: { session } });
+  for (const each of ['a', 'b']) await credentialService!.saveCredential(authOf(each), tool);
+  // Other databases have no limit of a packet, and do not look for parts.
+  const hasParts = resolveDialect(orm.em.getPlatform()).limits !== undefined;
+  if (hasParts) await splitEvent(context, 'e3');
 
   let forks = 0;
   const reads: Record<string, () => Promise<unknown>> = {
     session: async () => plain(await sessionService.getSession(key)),
     past: async () => (await sessionService.forkSession(key, { at: 1, as: `fork ${forks++}` })).state,
-    versions: () => artifactService.listArtifactVersions({ ...key, filename }),
-    files: () => Promise.all([0, 1].map((version) => artifactService.loadArtifact({ ...key, filename, version }))),
+    files: () =>
+      Promise.all(
+        files.map(async (file) => [
+          await artifactService.getArtifactVersion(file),
+          (await artifactService.loadArtifact(file))?.inlineData?.data?.length,
+        ]),
+      ),
     memories: () => memoryService.searchMemory({ ...owner, query: 'peanuts walnuts' }),
+    credentials: () =>
+      Promise.all(
+        ['a', 'b'].map(async (each) => {
+          const credential = await credentialService!.loadCredential(authOf(each), tool);
+          // ADK asks the user again.
+          if (!credential) damaged.push(each);
+          return credential;
+        }),
+      ),
   };
-  const places: [read: string, table: string, column: string, order: string][] = [
-    ['session', 'events', 'data', 'seq'],
-    ['session', 'session_states', 'value', 'state_key'],
-    ['session', 'user_states', 'value', 'state_key'],
-    ['session', 'app_states', 'value', 'state_key'],
-    ['past', 'changes', 'data', 'change_id'],
-    ['versions', 'artifact_versions', 'info', 'version'],
-    ['memories', 'memories', 'data', 'memory_id'],
-  ];
+  const readOf: Record<string, string> = {
+    ...{ adk_changes: 'past', adk_memories: 'memories', adk_credentials: 'credentials' },
+    ...{ adk_artifact_versions: 'files', adk_artifact_parts: 'files' },
+  };
   interface Text {
-    read: string;
-    set: (text: string) => Promise<unknown>;
-    text: string;
+    read: () => Promise<unknown>;
+    type: string;
+    text: string | Buffer;
     place: string;
+    set: (text: string | Buffer) => Promise<unknown>;
   }
   const texts: Text[] = [];
-  for (const [read, table, column, order] of places) {
-    const where = `app_name = ? and ${column} is not null${table === 'changes' ? ` and session_id = 's'` : ''}`;
-    const rows = await query<Record<string, unknown> & { content: string }>(
-      `select ${order}, ${harness.columns.json(column)} as content from adk_${table} where ${where} order by ${order}`,
+  const columns = encodedColumns(orm).filter(({ table }) => hasParts || table !== 'adk_event_parts');
+  for (const { type, table, column, key: names, place } of columns) {
+    const where = `app_name = ? and ${column} is not null${table === 'adk_changes' ? ` and session_id = 's'` : ''}`;
+    const content = type === 'Json' ? harness.columns.json(column) : column;
+    const rows = await query<Record<string, unknown> & { content: string | Uint8Array }>(
+      `select ${names.join(', ')}, ${content} as content from ${table} where ${where} order by ${names.join(', ')}`,
       [app],
     );
-    for (const { [order]: id, content: text } of rows) {
-      const update = `update adk_${table} set ${column} = ? where ${where} and ${order} = ?`;
-      const set = (text: string) => query(update, [text, app, id]);
-      texts.push({ read, set, text, place: `${table}.${column} ${texts.length}` });
+    for (const row of rows) {
+      const update = `update ${table} set ${column} = ? where ${names.map((name) => `${name} = ?`).join(' and ')}`;
+      const set = (text: string | Buffer) => query(update, [text, ...names.map((name) => row[name])]);
+      const text = typeof row.content === 'string' ? row.content : Buffer.from(row.content);
+      texts.push({ read: reads[readOf[table] ?? 'session']!, type, set, text, place: `${place} ${texts.length}` });
     }
   }
-  expect(new Set(texts.map(({ place }) => place.split(' ')[0])).size).toBe(places.length);
-  const before = new Map(
-    await Promise.all(Object.entries(reads).map(async ([name, read]) => [name, await read()] as const)),
-  );
+  // Within each table, too.
+  for (const { place } of columns)
+    expect({ place, texts: texts.filter((text) => text.place.startsWith(`${place} `)).length > 1 }).toEqual({
+      place,
+      texts: true,
+    });
+  const before = await Promise.all(Object.values(reads).map((read) => read()));
+  expect(damaged).toEqual([]);
   const taken: string[] = [];
-  for (const { read, set, text, place } of texts) {
+  for (const { read, set, type, text, place } of texts) {
     for (const other of texts) {
-      if (other.text === text) continue;
-      await set(other.text);
+      const swapped = asOfType(type, other.text);
+      if (other.place === place || swapped.toString('latin1') === text.toString('latin1')) continue;
+      await set(swapped);
       damaged.length = 0;
-      const outcome = await reads[read]!().then(
+      const outcome = await read().then(
         (value) => ({ value }),
         (error: unknown) => ({ code: (error as AdkMikroOrmError).code }),
       );
       const isDamage = 'code' in outcome ? /^ADK_DAMAGED/.test(outcome.code) : damaged.length > 0;
-      if (!isDamage) taken.push(`${other.place} in ${place}: ${JSON.stringify(outcome)}`);
+      if (!isDamage) taken.push(`${other.place} in ${place}: ${JSON.stringify(outcome).slice(0, 200)}`);
     }
     await set(text);
   }
   expect(taken).toEqual([]);
-  for (const [name, value] of before) if (name !== 'past') expect(await reads[name]!()).toEqual(value);
+  expect(await Promise.all(Object.values(reads).map((read) => read()))).toEqual(before);
 });
+
+/** Has an event in two parts, as one that is larger than a packet. */
+async function splitEvent({ app, harness, query }: OwnContext, id: string): Promise<void> {
+  const where = `app_name = '${app}' and event_id = '${id}'`;
+  const [row] = await query<{ seq: number; data: string }>(
+    `select seq, ${harness.columns.json('data')} as data from adk_events where ${where}`,
+  );
+  const { seq, data } = row!;
+  for (const [part, text] of [data.slice(0, 60), data.slice(60)].entries())
+    await query(
+      'insert into adk_event_parts (app_name, user_id, session_id, seq, part, text) values (?, ?, ?, ?, ?, ?)',
+      [...[app, 'alice', 's', seq, part, text]],
+    );
+  await query(`update adk_events set data = null where ${where}`);
+}
 
 codecSuite.own('M2', 'a value of the state that was moved is damage', async (context) => {
   const { query } = context;

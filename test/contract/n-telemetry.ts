@@ -1,13 +1,13 @@
 import { FunctionTool, LlmAgent, Runner } from '@google/adk';
 import { DeadlockException } from '@mikro-orm/core';
 import { SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
-import { ScriptedModel, type Content } from '../../examples/scripted-model.js';
 import { EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance } from '../../src/index.js';
 import { packageVersion } from '../../src/model/version.js';
+import { scriptedModel } from '../../src/testing/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { recordTelemetry, type Recorded } from '../support/telemetry.js';
 import { Suite, type OwnContext } from './rule.js';
-import { errorOf, expectCode, faulty, range, saying, until } from './tools.js';
+import { errorOf, expectCode, faulty, range, saying, until, type Content } from './tools.js';
 
 /** Spans and metrics. */
 export const telemetrySuite = new Suite();
@@ -58,7 +58,7 @@ telemetryTest("a Runner's calls are INTERNAL spans below ADK's, without contents
   });
   const answered = (conversation: Content[]) => conversation.some(({ parts }) => parts?.[0]?.functionResponse);
   const calls = range(2).map((i) => ({ functionCall: { id: `call ${i}`, name: 'look', args: { hidden_arg: i } } }));
-  const model = new ScriptedModel((conversation) => (answered(conversation) ? [{ text: 'hidden_text' }] : calls));
+  const model = scriptedModel(({ contents }) => (answered(contents) ? 'hidden_text' : { parts: calls }));
   const agent = new LlmAgent({ name: 'finder', model, tools: [look], outputKey: 'hidden_output' });
   const began = performance.now();
   const session = await observed.createSession({ appName: app, userId: 'hidden_user', state: { hidden_key: 0 } });

@@ -10,13 +10,28 @@ import {
   type LogEntry,
   type SessionLogEntry,
 } from '../../src/index.js';
+import { Database } from '../../src/database/calls/database.js';
+import { assignPositions } from '../../src/log/positions.js';
+import type { HistoryEnd } from '../../src/model/log-history.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { Backup } from '../support/backup.js';
 import { FoldedLog } from '../support/folded-log.js';
 import { expectSame, resultOf, tablesOf, type Folded } from '../support/fold.js';
 import { NEVER_MS, OFTEN_MS, following, idsIn, observed, positioned, read, readSome } from './log-tools.js';
 import { Suite, oncePerDialect, withConnections } from './rule.js';
-import { errorOf, eventOf, expectCode, faulty, idsOf, plain, range, remember, until, type Faults } from './tools.js';
+import {
+  errorOf,
+  eventOf,
+  expectCode,
+  faulty,
+  idsOf,
+  plain,
+  range,
+  remember,
+  until,
+  withAccount,
+  type Faults,
+} from './tools.js';
 
 /** Tests of section O: what a restore or a failover to a replica that was behind leaves. */
 export const historySuite = new Suite();
@@ -89,7 +104,7 @@ historySuite.own(
     const ofSession = log.session(KEY);
     const head = await log.head();
     expect([head.position, await ofSession.head()]).toEqual([3, 3]);
-    const [, , { cursor }] = (await read(log.since(0))) as [LogEntry, LogEntry, LogEntry & { cursor: LogCursor }];
+    const [, , { cursor }] = (await read(log.since(0))) as [LogEntry, LogEntry, LogEntry];
     expect(cursor).toEqual(head);
     await goBack();
 
@@ -154,16 +169,15 @@ historySuite.own(
     const session = (await store.service.getSession(KEY))!;
     for (const id of ['d', 'e', 'f']) await store.service.appendEvent({ session, event: writing(id) });
 
-    const wentBack = { code: 'ADK_LOG_WENT_BACK', position: 2, epoch: 1 };
+    const wentBack = { code: 'ADK_LOG_WENT_BACK', position: 0, epoch: 1 };
     expect(await next).toMatchObject({ code: 'ADK_LOG_WENT_BACK' });
-    for (const entries of [log.since(cursor), log.watch(cursor), log.since({ ...cursor, history })])
+    for (const entries of [log.since(cursor), log.watch(cursor), log.since({ position: 1, epoch: 0 })])
       expect(await errorOf(read(entries))).toMatchObject(wentBack);
-    // Who was behind has seen nothing that is gone.
-    const behind = (await errorOf(read(log.since({ position: 1, epoch: 0 })))) as LogWentBackError;
-    expect(behind).toMatchObject({ ...wentBack, position: 1 });
-    expect(idsIn(await read(log.since(behind.cursor!)))).toEqual(['b', 'd', 'e', 'f']);
+    // Only a history says what both share.
+    const shared = (await errorOf(read(log.since({ ...cursor, history })))) as LogWentBackError;
+    expect(shared).toMatchObject({ ...wentBack, position: 2 });
+    expect(idsIn(await read(log.since(shared.cursor!)))).toEqual(['d', 'e', 'f']);
     expect(idsIn(await read(log.since({ position: 2, epoch: 1 })))).toEqual(['d', 'e', 'f']);
-    // A later epoch does not hide where the first one ended.
     await maintenance.beginLogEpoch();
     expect(await errorOf(read(log.since(cursor)))).toMatchObject({ ...wentBack, epoch: 2 });
     expect((await log.head()).epoch).toBe(2);
@@ -191,7 +205,7 @@ for (const ofSession of [false, true]) {
   );
 }
 
-type Entry = (LogEntry | LogChange) & { cursor: LogCursor };
+type Entry = LogEntry | LogChange;
 
 /** Keeps entries with their cursors, and follows the advice of `LogWentBackError`. */
 class Reader {
@@ -250,7 +264,7 @@ class Reader {
   }
 }
 
-/** Two that give positions, as in two processes; they have nothing in memory together. */
+/** Two that assign positions, as in two processes, which have nothing in memory together, if there can be two. */
 async function twoLogs(store: OwnStore, harness: OwnHarness): Promise<[EventLog, EventLog]> {
   const { em } = harness.hasConnections ? await store.connect() : store.orm;
   return [new EventLog(store.orm.em, { pollIntervalMs: OFTEN_MS }), new EventLog(em, { pollIntervalMs: NEVER_MS })];
@@ -446,34 +460,39 @@ historySuite.own(
   },
 );
 
+const WRITERS = "select name from adk_counters where name like 'history %' or name like 'former %'";
+
 historySuite.own(
   'O2',
   'a cursor stays valid after many processes have assigned positions, and each leaves two counters',
   async ({ scratch }) => {
     const store = await scratch();
     const session = await store.service.createSession(KEY);
-    const logs = range(20).map((i) => new EventLog(store.orm.em, { pollIntervalMs: NEVER_MS - i }));
-    const reader = new Reader(logs[0]!, false);
-    const write = async (id: string, log: EventLog) => {
+    const log = new EventLog(store.orm.em);
+    const reader = new Reader(log, false);
+    const database = new Database(store.orm.em);
+    const writers: (HistoryEnd | undefined)[] = [];
+    /** Appends an event, to which one of 20 processes assigns a position. */
+    const write = async (id: string, i: number) => {
       await store.service.appendEvent({ session, event: writing(id) });
-      await log.head();
+      const { writer } = await database.transaction((sql) => assignPositions(sql, writers[i % 20]));
+      writers[i % 20] = writer;
     };
-    await write('first', logs[0]!);
+    await write('first', 0);
     await reader.read();
-    const early = await logs[0]!.head();
-    for (const i of range(60)) await write(`e${i}`, logs[i % 20]!);
-    const counters = "select name from adk_counters where name like 'history %' or name like 'former %'";
-    expect(await store.query(counters)).toHaveLength(40);
-    expect(await store.query(`${counters.split(' or ')[0]}`)).toHaveLength(32);
+    const early = await log.head();
+    for (const i of range(60)) await write(`e${i}`, i);
+    expect(await store.query(WRITERS)).toHaveLength(40);
+    expect(await store.query(`${WRITERS.split(' or ')[0]}`)).toHaveLength(32);
     await reader.read();
     expect(reader.errors).toEqual([]);
-    expect(await read(logs[1]!.since(early))).toHaveLength(60);
+    expect(await read(log.since(early))).toHaveLength(60);
     expect(reader.ids).toHaveLength(61);
 
     // What was lost was written by more than the newest: the boundary may be an earlier one, and is right.
     const backup = await Backup.of(store);
-    const { position } = await logs[0]!.head();
-    for (const i of range(30)) await write(`lost ${i}`, logs[i % 20]!);
+    const { position } = await log.head();
+    for (const i of range(30)) await write(`lost ${i}`, i);
     await reader.read();
     await backup.restore();
     const again = (await store.service.getSession(KEY))!;
@@ -484,6 +503,30 @@ historySuite.own(
     await expectTables(store, reader);
   },
   oncePerDialect,
+);
+
+historySuite.own(
+  'O2',
+  'the readers of a process leave two counters together, also if the host gives settings for each',
+  async ({ scratch, harness }) => {
+    const store = await scratch();
+    const session = await store.service.createSession(KEY);
+    await withAccount(harness.server!, 'select', store, async ({ orm }) => {
+      let role = 'none';
+      const log = new EventLog(store.orm.em, { postgresql: { settings: () => ({ role }) }, onError: () => undefined });
+      for (const i of range(6)) {
+        await store.service.appendEvent({ session, event: writing(`e${i}`) });
+        // It may not assign positions.
+        role = new URL(String(orm.config.get('clientUrl'))).username;
+        expect(await read(log.since(i))).toEqual([]);
+        role = 'none';
+        if (i % 2) await readSome(log.watch(i), 1);
+        else expect(idsIn(await read(log.since(i)))).toEqual([`e${i}`]);
+      }
+    });
+    expect(await store.query(WRITERS)).toHaveLength(2);
+  },
+  ({ dialect, server }) => dialect === 'postgresql' && server !== undefined,
 );
 
 /** What makes another history of the session of three events, and the ids of the events that it has then. */

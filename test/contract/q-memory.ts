@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { createEvent, LOAD_MEMORY, LlmAgent, PRELOAD_MEMORY, Runner, type Event, type Session } from '@google/adk';
 import { AdkMemory } from '../../entities/index.js';
 import { MEMORY_RULES } from '../../packages/session-contract/src/memory-rules.js';
@@ -18,10 +19,13 @@ import {
 import type { MemoryEmbedding } from '../../src/memory/embedding.js';
 import type { MemoryProjectionOptions } from '../../src/memory/memory-projection.js';
 import { largestMemories } from '../../packages/studio/src/operations/health.js';
+import { ours } from '../../bench/recall/finders.js';
+import { labelledSet } from '../../bench/recall/labelled-set.js';
+import { qualityOf } from '../../bench/recall/quality.js';
 import { Database } from '../../src/database/calls/database.js';
 import { scriptedModel } from '../../src/testing/index.js';
-import { Suite, oncePerDialect, onSqlite, withConnections, type OwnContext } from './rule.js';
-import { errorOf, expectCode, faulty, late, range, reversing, saying } from './tools.js';
+import { Suite, onServers, oncePerDialect, onSqlite, withConnections, type OwnContext } from './rule.js';
+import { errorOf, expectCode, faulty, late, range, reversing, saying, until } from './tools.js';
 
 /** Tests of section Q: memory. */
 export const memorySuite = new Suite();
@@ -325,7 +329,7 @@ memorySuite.own('Q8', 'a search reads no more memories than it has characters fo
   const statements = await context.recorded(async () => {
     expect((await search('a fox')).join('').length).toBeGreaterThan(80);
   });
-  expect(statements.filter(({ text }) => /\bdata\b.* from \S*adk_memories/s.test(text))).toHaveLength(1);
+  expect(statements.filter(({ text }) => text.includes('memory_id = ?'))).toHaveLength(1);
 });
 
 memorySuite.own('Q2', 'an event that says nothing readable, or too much, is skipped', async (context) => {
@@ -532,6 +536,25 @@ memorySuite.own('Q12', 'an emptied list of words, and an emptied vector, is dama
   expect(await search('which word')).toEqual(['no word of all']);
   expect(damaged).toEqual(['s0', 's1', 's2']);
 });
+
+/** What no change may go below, so that one language does not pay for another. */
+const LEAST_MRR = { en: 62, de: 62, fr: 66, es: 55, ru: 88, zh: 100, ja: 96, ko: 83 };
+
+memorySuite.own(
+  'Q5',
+  'of the labelled questions of docs/memory.md as many are answered as it says',
+  async ({ orm }) => {
+    const { memories, questions } = labelledSet();
+    const { recall, mrr, ofLanguages } = await qualityOf(await ours(orm.em, memories), questions);
+    const [, ...documented] = /^\| `MikroOrmMemoryService`[^|]*\| ([\d.]+) \| ([\d.]+) \|$/m.exec(
+      await readFile('docs/memory.md', 'utf8'),
+    )!;
+    expect([recall.toFixed(1), mrr.toFixed(1)]).toEqual(documented);
+    const fallen = Object.entries(LEAST_MRR).filter(([language, least]) => ofLanguages.get(language)! < least);
+    expect(fallen).toEqual([]);
+  },
+  oncePerDialect,
+);
 
 memorySuite.own('Q5', 'other forms of a word are found, after memories with the word itself', async (context) => {
   const { say, search } = memoryOf(context);
@@ -1104,6 +1127,10 @@ memorySuite.own('Q5', 'no text stops the process, however many marks its letters
   expect(await timeOf(`a zebra ${long} zebra`)).toBeLessThan(20 * plain);
   expect(await search(`${long} a zebra`)).toContain('a zebra');
   expect(await search(`which zebra${'\u0301\u0316'.repeat(20)}`)).toContain('a zebra');
+  // Marks that are Greek, too: a question mark may follow a Greek letter.
+  const greek = `greek${'\u{1D242}'.repeat(20_000)}`;
+  await say('s', greek);
+  expect(await timeOf(greek)).toBeLessThan(20 * plain);
 });
 
 memorySuite.own('Q9', 'what is remembered is listed, session by session', async (context) => {
@@ -1246,6 +1273,18 @@ memorySuite.own('Q11', 'what is said is found when its session has settled', asy
   expect(await search('all apples')).toHaveLength(3);
 });
 
+memorySuite.own('Q11', 'what a restored session said is found when it has settled again', async (context) => {
+  const { projection, search, key } = await projecting(context, { settleMs: 600_000 });
+  const soft = new MikroOrmSessionService(context.orm.em, { deletion: 'soft' });
+  await soft.deleteSession({ ...key, sessionId: 's' });
+  await projection.catchUp();
+  await soft.restoreSession({ ...key, sessionId: 's' });
+  await projection.catchUp();
+  expect(await search('all apples')).toEqual([]);
+  await context.query('update adk_memories set settles = settles - 660000 where app_name = ?', [context.app]);
+  expect(await search('all apples')).toHaveLength(2);
+});
+
 memorySuite.own(
   'Q11',
   'a busy session writes its earlier memories again once in a tenth of the time',
@@ -1357,6 +1396,40 @@ memorySuite.own('Q9', 'what was forgotten stays forgotten, unless the host adds 
   await new SessionMaintenance(context.orm.em).eraseUser({ userId: 'alice', appName: context.app });
   expect([await ids(), await marks()]).toEqual([['e4'], []]);
 });
+
+memorySuite.own(
+  'Q9',
+  'what is forgotten while it is added stays forgotten, before whichever statement the other one runs',
+  async (context) => {
+    const { orm, peer, harness, query, connect, app } = context;
+    const observer = await connect();
+    const isWaiting = async () => (await query(harness.server!.waiting, [], observer.em.fork())).length > 0;
+    const calls = {
+      add: (em: EntityManager, id: string) =>
+        memoryOf(context, {}, em).service.addSessionToMemory(sessionOf(app, [saying('apples', { id })])),
+      forget: (em: EntityManager, id: string) =>
+        memoryOf(context, {}, em).service.forget({ appName: app, userId: 'alice', memoryId: id }),
+    };
+    for (const [first, second] of [['add', 'forget'] as const, ['forget', 'add'] as const])
+      for (let n = 0, isLast = false; !isLast; n++) {
+        let count = 0;
+        let isDone = false;
+        let meanwhile: Promise<unknown> | undefined;
+        const before = async () => {
+          if (count++ !== n) return;
+          meanwhile = calls[second](peer.em, `e${n}`).finally(() => (isDone = true));
+          // InnoDB gives the same answer again to who asks within 100 ms.
+          await until(async () => isDone || (await isWaiting()), 150);
+        };
+        await calls[first](faulty(orm.em, { before }), `e${n}`);
+        isLast = meanwhile === undefined;
+        if (isLast) await calls.forget(orm.em, `e${n}`);
+        await meanwhile;
+        expect([first, n, await idsOf(context)]).toEqual([first, n, []]);
+      }
+  },
+  onServers,
+);
 
 memorySuite.own('A12', 'a projection whose statement fails says so without its SQL', async ({ scratch }) => {
   const { orm, service, query } = await scratch();

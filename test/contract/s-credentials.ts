@@ -6,7 +6,7 @@ import { scriptedModel } from '../../src/testing/index.js';
 import * as api from '../../src/index.js';
 import { HostNote } from '../support/harnesses/host-note.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
-import { expectCode, faulty } from './tools.js';
+import { expectCode, faulty, saying } from './tools.js';
 
 /** Tests of section S: credentials. */
 export const credentialSuite = new Suite();
@@ -88,6 +88,36 @@ credentialSuite.own('S5', 'a credential commits and rolls back with the host’s
   });
   expect(await rowsOf(context)).toEqual([]);
   await query('delete from host_notes');
+});
+
+credentialSuite.own('S5', 'a request that is one transaction uses every service, or none', async (context) => {
+  const { orm, app: appName, query } = context;
+  const services = adkServices(orm.em, { codec: codecOf() });
+  const { sessionService, artifactService, memoryService, credentialService } = services;
+  const key = { appName, userId: 'alice', sessionId: 'request' };
+  const tables = ['adk_events', 'adk_artifact_versions', 'adk_memories', 'adk_credentials'];
+  const counts = () =>
+    Promise.all(
+      tables.map(async (table) => {
+        const [row] = await query<{ n: unknown }>(`select count(*) as n from ${table} where app_name = ?`, [appName]);
+        return Number(row!.n);
+      }),
+    );
+  const request = (mistake?: Error) =>
+    orm.em.fork().transactional(async (tx) => {
+      const sessions = sessionService.withEntityManager(tx);
+      const session = await sessions.createSession(key);
+      await sessions.appendEvent({ session, event: saying('My dog is called Rex.') });
+      await artifactService.withEntityManager(tx).saveArtifact({ ...key, filename: 'f', artifact: { text: 'x' } });
+      await memoryService.withEntityManager(tx).addSessionToMemory(session);
+      await credentialService!.withEntityManager(tx).saveCredential(configOf('k'), toolOf(appName));
+      if (mistake) throw mistake;
+    });
+  const mistake = new Error('a mistake of the host');
+  await expect(request(mistake)).rejects.toBe(mistake);
+  expect(await counts()).toEqual([0, 0, 0, 0]);
+  await request();
+  expect(await counts()).toEqual([1, 1, 1, 1]);
 });
 
 credentialSuite.own('E7', 'the advice of a refused call names every service that can join', async ({ orm, app }) => {

@@ -12,6 +12,9 @@ import { AdkMikroOrmError } from '../../src/index.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { isCheck } from '../support/harnesses/statement-log.js';
 
+export type Content = NonNullable<Event['content']>;
+export type Part = NonNullable<Content['parts']>[number];
+
 /** So long that it is not renewed while a file runs: other tests would count the renewals among their statements. */
 export const LONG_LEASE = { ttlMs: 600_000 };
 

@@ -4,7 +4,7 @@ import type { EventLog } from '../../src/index.js';
 import { foldLog, type FoldedLog } from './folded-log.js';
 import { inspect, isDeepStrictEqual } from 'node:util';
 import { ofEvent, ofState, type Codec, type KnownSession, type TextPlace } from '../../src/model/codec.js';
-import { TextCodec } from '../../src/model/stored-texts.js';
+import { StoredTexts, TextCodec } from '../../src/model/stored-texts.js';
 import type { Scope } from '../../src/model/state.js';
 import { harnessOf } from './harnesses/databases.js';
 
@@ -68,11 +68,11 @@ export async function tablesOf(
     sessions[rowId(row)] = { isDeleted: row.status === 'deleted', events: {}, state: {} };
     origins.set(rowId(row), row.origin);
   }
-  const texts = new TextCodec(codec);
+  const texts = new StoredTexts(new TextCodec(codec));
   const decoded = (stored: string, row: TableRow, of: (owner: KnownSession) => TextPlace): unknown => {
     const { app_name: appName, user_id: userId, session_id: sessionId } = row;
     const owner = { appName, userId, sessionId, origin: origins.get(rowId(row)) ?? '' };
-    const json = texts.decode(stored, { ...of(owner), call: {} });
+    const json = texts.decode(stored, () => of(owner));
     if (typeof json !== 'string') throw new Error(`Not readable: ${inspect(json)}`);
     return JSON.parse(json);
   };

@@ -16,15 +16,31 @@ const mikroOrmOutside: Plugin = {
   },
 };
 
+const IN_ONE_FILE = {
+  // A large package that loads files beside its code.
+  external: ['@google/adk-devtools'],
+  plugins: [mikroOrmOutside],
+  banner: {
+    js: "import { createRequire as newRequire } from 'node:module'; const require = newRequire(import.meta.url);",
+  },
+};
+
 /** A script in one file, for other processes: with few files to load, they start in a third of the time that `tsx` takes. */
 export class WorkerBundle {
   readonly #script: string;
+  readonly #format: 'esm' | 'cjs';
   /** Inside the repository, since modules look for packages in the folders above them. */
-  readonly path = path.resolve(`node_modules/.cache/adk-mikro-orm/worker-${randomBytes(5).toString('hex')}.mjs`);
+  readonly path: string;
 
-  /** @param script its path in the repository. */
-  constructor(script: string) {
+  /**
+   * @param script its path in the repository.
+   * @param format `cjs` for a module that is required, and requires packages instead of containing them.
+   */
+  constructor(script: string, format: 'esm' | 'cjs' = 'esm') {
     this.#script = script;
+    this.#format = format;
+    const name = `worker-${randomBytes(5).toString('hex')}.${format === 'cjs' ? 'cjs' : 'mjs'}`;
+    this.path = path.resolve('node_modules/.cache/adk-mikro-orm', name);
   }
 
   async build(): Promise<void> {
@@ -33,13 +49,8 @@ export class WorkerBundle {
       outfile: this.path,
       bundle: true,
       platform: 'node',
-      format: 'esm',
-      // A large package that loads files beside its code.
-      external: ['@google/adk-devtools'],
-      plugins: [mikroOrmOutside],
-      banner: {
-        js: "import { createRequire as newRequire } from 'node:module'; const require = newRequire(import.meta.url);",
-      },
+      format: this.#format,
+      ...(this.#format === 'cjs' ? { packages: 'external' } : IN_ONE_FILE),
       logLevel: 'error',
     });
   }

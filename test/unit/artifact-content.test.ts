@@ -1,4 +1,5 @@
-import { isCanonical } from '../../src/artifacts/artifact-content.js';
+import { isCanonical, refuseLong } from '../../src/artifacts/artifact-content.js';
+import { ArtifactTooLargeError, MikroOrmArtifactService } from '../../src/index.js';
 import { randomOf } from '../support/random-numbers.js';
 
 const CHARACTERS = ['A', 'Q', 'w', '+', '/', '-', '_', '=', '==', ' ', '\n', '*', 'ä', '\0'];
@@ -19,4 +20,12 @@ test('base64 is recognised that encoding would give back', () => {
     if (isCanonical(text, bytes) !== expected) throw new Error(JSON.stringify(text));
   }
   expect(Math.min(seen.true, seen.false)).toBeGreaterThan(10_000);
+});
+
+test('P2 what is too large for a Part names the call that reads it', () => {
+  const content = { of: 'inlineData', size: 2 ** 40, sha256: '', isEncoded: false } as const;
+  const long = () => refuseLong({ artifact: {}, content });
+  expect(long).toThrow(ArtifactTooLargeError);
+  expect(long).toThrow(/Use openArtifact\.$/);
+  expect(MikroOrmArtifactService.prototype).toHaveProperty('openArtifact');
 });

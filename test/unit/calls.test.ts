@@ -11,8 +11,9 @@ const numbered = (events: readonly Event[]) => events.map((event, i) => ({ seq: 
 describe('Calls', () => {
   test('H5 thousands of calls with one id take about as long as others', () => {
     const cpuOf = (id: (n: number) => string) => {
-      const events = Array.from({ length: 3_000 }, (_, n) => [
+      const events = Array.from({ length: 6_000 }, (_, n) => [
         eventWith({ author: 'agent', content: { parts: [{ functionCall: { id: id(n), name: 'pay' } }] } }, `c${n}`),
+        eventWith({ author: 'agent', customMetadata: { adk_mikro_orm_tool_result: { id: id(n) } } }, `t${n}`),
         eventWith({ author: 'agent', content: { parts: [{ functionResponse: { id: id(n), name: 'pay' } }] } }, `r${n}`),
       ]).flat();
       const began = process.cpuUsage();

@@ -1,6 +1,7 @@
-import type { Event } from '@google/adk';
+import { Context, InvocationContext, PluginManager, type Event, type Session } from '@google/adk';
 import fc from 'fast-check';
 import { eventLines } from '../../packages/cli/src/conversation.js';
+import { countedOf } from '../../packages/studio/src/operations/usage.js';
 import { Terminal } from '../../packages/cli/src/terminal.js';
 import { Links } from '../../packages/studio/src/links.js';
 import { eventList } from '../../packages/studio/src/pages/event-view.js';
@@ -11,10 +12,17 @@ import { toMessages } from '../../src/conversation/messages.js';
 import {
   interruptedToolResponses,
   openLongRunningCalls,
+  responsesBeforeRun,
+  runningCall,
   unansweredFunctionCalls,
+  unfinishedTurn,
+  unrunAnswers,
 } from '../../src/conversation/recovery.js';
+import { isShared, ownCall } from '../../src/conversation/own-call.js';
+import { toolJournal } from '../../src/conversation/tool-journal.js';
 import { memoryOfEvent, saidByEvent } from '../../src/memory/memory-content.js';
 import { decodeEvent } from '../../src/model/json.js';
+import { messageOf } from '../../src/sessions/resumed.js';
 import { sessionMatchers } from '../../src/testing/matchers.js';
 import { expectOfRandom } from '../support/random.js';
 
@@ -134,21 +142,47 @@ const answered = fc.record({ name, args, answer }).map(({ name, args, answer: re
 /** As a store returns it. */
 const stored = (value: unknown): Event => decodeEvent(JSON.stringify(value))!;
 
+/** A tool that runs for the call `c1` in a run of the session, whose events are still being stored. */
+function runningTool(session: Session) {
+  const invocationContext = new InvocationContext({
+    ...{ invocationId: 'c1', session, pluginManager: new PluginManager() },
+  });
+  Object.assign(invocationContext, { eventQueue: {} });
+  return { invocationContext, toolContext: new Context({ invocationContext, functionCallId: 'c1' }) };
+}
+
+const ENTRY = { seq: 1, appendTime: 1 };
+
+const journal = toolJournal({ exactlyOnce: ['pay'] });
+
 const key = { appName: 'app', userId: 'ada', sessionId: 's' };
 
 test('H5 no reader of events throws for an event of any shape', () =>
   expectOfRandom(
     'shapes of events',
     fc.array(fc.oneof(fc.tuple(event), answered), { maxLength: 4 }),
-    (values) => {
+    async (values) => {
       const events = values.flat().map(stored);
       const session = { id: 's', appName: 'app', userId: 'ada', state: {}, events, lastUpdateTime: 1 };
+      messageOf(unfinishedTurn(session));
+      const { toolContext, invocationContext } = runningTool(session);
+      runningCall(toolContext);
+      // Each run that stores the call has a queue.
+      await ownCall(toolContext, 0);
+      for (const event of events) {
+        countedOf({ ...key, event, ...ENTRY });
+        isShared(event, 'c1');
+        await journal.onEventCallback({ invocationContext, event });
+      }
       const numbered = events.map((event, i) => ({ seq: i + 1, event }));
       toMessages(events);
       toMessages({ events: numbered, firstSeq: 1, lastSeq: events.length + 1 });
       unansweredFunctionCalls(session);
       interruptedToolResponses(session);
       openLongRunningCalls(session);
+      responsesBeforeRun(session);
+      unrunAnswers(session);
+      unfinishedTurn(session);
       callsIn(numbered);
       events.forEach(concernsCalls);
       for (const event of events) memoryOfEvent(event, saidByEvent(event), { ...key, ttlMs: undefined });

@@ -6,7 +6,7 @@ import {
   noteState,
   patch,
   placeEvent,
-  revisionOf,
+  revisions,
   setRevision,
 } from '../../src/sessions/handle.js';
 import { expectOfRandom } from '../support/random.js';
@@ -19,7 +19,7 @@ const eventOf = (id: string, stateDelta: Values = {}): Event =>
 const handleOf = (events: Event[] = [], state: Values = {}): Session =>
   createSession({ id: 's1', appName: 'app', userId: 'ada', state, events, lastUpdateTime: 1 });
 
-const historyOf = (incarnation: string) => ({ incarnation, origin: 'origin', lastChange: 7 });
+const historyOf = (incarnation: string) => ({ incarnation, origin: 'origin', lastChange: 7, hasPendingCalls: false });
 const headOf = (lastSeq: number, incarnation = 'first') => ({
   ...historyOf(incarnation),
   lastSeq,
@@ -50,7 +50,7 @@ function catchUp(
   events: Event[],
   appended: ReturnType<typeof append>,
 ) {
-  const of = revisionOf(handle)?.incarnation === head.incarnation ? 'missed' : 'anew';
+  const of = revisions.get(handle)?.incarnation === head.incarnation ? 'missed' : 'anew';
   patch(handle, appended, { head, state, events, of });
 }
 
@@ -65,17 +65,18 @@ test('keyOf names the session of a handle, and nothing else of it', () => {
 describe('the revision of a handle', () => {
   test('E2 is that of the object; a clone and a handle made by hand have none', () => {
     const handle = readHandle([eventOf('1'), eventOf('2')]);
-    expect(revisionOf(handle)).toMatchObject({ ...historyOf('first'), seq: 2, eventCount: 2 });
-    for (const other of [{ ...handle }, structuredClone(handle), handleOf()]) expect(revisionOf(other)).toBeUndefined();
+    expect(revisions.get(handle)).toMatchObject({ ...historyOf('first'), seq: 2, eventCount: 2 });
+    for (const other of [{ ...handle }, structuredClone(handle), handleOf()])
+      expect(revisions.get(other)).toBeUndefined();
     setRevision(handle, historyOf('second'), 9);
-    expect(revisionOf(handle)).toMatchObject({ ...historyOf('second'), seq: 9, eventCount: 2 });
+    expect(revisions.get(handle)).toMatchObject({ ...historyOf('second'), seq: 9, eventCount: 2 });
     // Nothing of it is to be seen on the handle.
     expect(Reflect.ownKeys(handle)).toEqual(Reflect.ownKeys(handleOf()));
   });
 
   test('A5 shows whether somebody else has put events into the handle, or taken some out', () => {
     const handle = readHandle([eventOf('1'), eventOf('2')]);
-    const revision = revisionOf(handle)!;
+    const revision = revisions.get(handle)!;
     expect(hasOnlyReadEvents(handle, revision)).toBe(true);
     handle.events.push(eventOf('3'));
     expect(hasOnlyReadEvents(handle, revision)).toBe(false);
@@ -130,7 +131,11 @@ describe('catchUp in the same session', () => {
     expect(handle.state).toBe(state);
     expect(state).toEqual(snapshot);
     expect(handle.lastUpdateTime).toBe(5);
-    expect(revisionOf(handle)).toMatchObject({ ...historyOf('first'), seq: 2 + all.length, eventCount: events.length });
+    expect(revisions.get(handle)).toMatchObject({
+      ...historyOf('first'),
+      seq: 2 + all.length,
+      eventCount: events.length,
+    });
   });
 
   test('A4 leaves the keys that no missed event wrote: temp: keys, direct ones, and others of the snapshot', () => {
@@ -216,7 +221,7 @@ describe('patch in the same session', () => {
     expect(handle.events[1]).toBe(rewritten);
     expect(handle.events[2]).toBe(read[0]);
     expect(handle.events[3]).toBe(own[0]!.event);
-    expect(revisionOf(handle)).toMatchObject({ seq: 5, eventCount: 5 });
+    expect(revisions.get(handle)).toMatchObject({ seq: 5, eventCount: 5 });
   });
 
   test('A4 leaves temp: keys and direct writes, unless others have changed the key', () => {
@@ -272,7 +277,7 @@ describe('catchUp in a session that was created again', () => {
       for (const event of own) expect(events.find(({ id }) => id === event.id)).toBe(event);
       expect(handle.state).toBe(state);
       expect(state).toEqual(snapshot);
-      expect(revisionOf(handle)).toMatchObject({ ...historyOf('second'), seq: all.length, eventCount: all.length });
+      expect(revisions.get(handle)).toMatchObject({ ...historyOf('second'), seq: all.length, eventCount: all.length });
     },
   );
 
@@ -331,7 +336,7 @@ test('E2 B4 whatever was read, missed and appended at random, the handle comes t
       const { 'temp:t': temporary, ...state } = handle.state;
       expect(temporary).toBe(1);
       expect(Object.entries(state).sort()).toEqual(Object.entries(stateAt(events.length)).sort());
-      expect(hasOnlyReadEvents(handle, revisionOf(handle)!)).toBe(true);
+      expect(hasOnlyReadEvents(handle, revisions.get(handle)!)).toBe(true);
     },
     { runs: 500 },
   );

@@ -1,10 +1,12 @@
 import { AlreadyExistsError } from '../../src/model/errors.js';
-import { planOf, type ImportRules, type ExistingSession } from '../../src/transfer/import-plan.js';
+import { planOf, type ExistingSession } from '../../src/sessions/import-plan.js';
+import type { ImportRules } from '../../src/owned/record-writer.js';
 
 const numbers = { createTime: 1, lastUpdateTime: 2, firstSeq: 1, lastSeq: 5 };
 const record = { type: 'session', appName: 'app', userId: 'ada', sessionId: 's', ...numbers, state: [] } as const;
 const here: ExistingSession = { status: 'active', ...numbers, isLeased: false, isAsImported: true };
 const rules = (part: Partial<ImportRules> = {}): ImportRules => ({
+  sharedState: 'overwrite',
   onExisting: 'replace',
   force: false,
   isForeign: false,

@@ -1,5 +1,5 @@
 import { createEvent, isCompactedEvent, type CreateEventParams, type Event } from '@google/adk';
-import type { Part } from '../../examples/scripted-model.js';
+import type { Part } from '../contract/tools.js';
 import { isFailedResponse } from '../../src/conversation/failed-response.js';
 import { toMessages } from '../../src/conversation/messages.js';
 import { ABORTED, abortEvents } from '../support/newer-runner.js';
@@ -264,6 +264,8 @@ test.each<[response: Record<string, unknown>, isFailed: boolean]>([
   [{ error: null }, false],
   [{ error: '' }, false],
   [{ error: false }, false],
+  [{ error: {} }, false],
+  [{ error: [] }, false],
   [{ isError: false }, false],
   [{ status: 'ok' }, false],
   [{ success: true }, false],

@@ -82,6 +82,8 @@ test('of events that were stored long after they were made, only what their stam
       ],
     },
   ]);
+  // Nothing follows it, but no request takes 444 days.
+  expect(shown([at(20, 444 * late, said('done'))])).toEqual([{ agent: [['model', 20, 20]] }]);
   // Of a store that does not keep the times.
   expect(shown([at(1, undefined, user('go')), at(20, undefined, said('done'))])).toEqual([
     { agent: [['model', 20, 20]] },

@@ -7,7 +7,5 @@ export default {
   turbopack: {
     // Only for this example, whose agent and packages are in the folders above.
     root: path.resolve(import.meta.dirname, '../..'),
-    // Turbopack does not find a .ts file for a name that ends with .js.
-    resolveAlias: { '../scripted-model.js': '../../scripted-model.ts' },
   },
 } satisfies NextConfig;

@@ -5,7 +5,8 @@ import config from '../mikro-orm.config';
 
 async function connect() {
   const orm = await MikroORM.init(config);
-  return adkServices(orm.em);
+  // Of two answers to a question, as from two windows, the first counts.
+  return adkServices(orm.em, { sessions: { onAnsweredCall: 'reject' } });
 }
 
 const here = globalThis as { sessions?: ReturnType<typeof connect> };

@@ -33,7 +33,7 @@ export function eventLines(terminal: Terminal, seq: number, event: Event, isFull
   if (errors.length > 0) said.push(terminal.red(`error ${errors.join(': ')}`));
   if (interrupted) said.push(terminal.red('interrupted'));
   const { transferToAgent, stateDelta } = recordOf(actions);
-  if (transferToAgent) said.push(terminal.dim(`hands over to ${shown(transferToAgent)}`));
+  if (transferToAgent) said.push(terminal.dim(`transfers to ${shown(transferToAgent)}`));
   const state = Object.entries(recordOf(stateDelta)).map(([key, value]) => `${printable(key)} = ${json(value)}`);
   const lines = [...said, ...state.map((text) => terminal.cyan(text))];
   const time = shownTime(typeof timestamp === 'number' ? timestamp : undefined);

@@ -1,8 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { open, readFile, type FileHandle } from 'node:fs/promises';
+import { open, readFile, rm, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { pathToFileURL } from 'node:url';
-import { aString, object } from '../../../src/model/arguments.js';
+import { aString, object, rule } from '../../../src/model/arguments.js';
 import { TOOL_APPS } from '../../../src/model/options.js';
 import { decode, isObject, isRecord } from '../../../src/model/json.js';
 import type { Prices } from '../../studio/src/index.js';
@@ -27,6 +29,22 @@ export async function openFile(path: string, flags: 'r' | 'w' | 'wx'): Promise<F
     return await open(path, flags);
   } catch (error) {
     throw inWords(path, flags === 'r' ? 'read' : 'written', error);
+  }
+}
+
+/**
+ * Writes a new file, or to the standard output. What cannot be written whole leaves no file.
+ *
+ * @param file undefined or `-` for the standard output.
+ */
+export async function writeFile(file: string | undefined, content: AsyncIterable<Uint8Array>): Promise<void> {
+  if (file === undefined || file === '-') return pipeline(Readable.from(content), process.stdout, { end: false });
+  const opened = await openFile(file, 'wx');
+  try {
+    await pipeline(Readable.from(content), opened.createWriteStream());
+  } catch (error) {
+    await rm(file, { force: true });
+    throw inWords(file, 'written', error);
   }
 }
 
@@ -72,9 +90,19 @@ interface HostSettings {
   /** The path of the codec. */
   codec?: string;
   toolApps?: readonly string[];
+  /** Tables whose rows belong to people, by the names of their entities. */
+  owned?: readonly { entity: string; appName: string; userId: string }[];
 }
 
-const checkSettings = object<HostSettings>({ codec: aString, toolApps: TOOL_APPS });
+const isOwned = (each: unknown) =>
+  isRecord(each) && ['entity', 'appName', 'userId'].every((name) => typeof each[name] === 'string');
+const checkSettings = object<HostSettings>({
+  ...{ codec: aString, toolApps: TOOL_APPS },
+  owned: rule(
+    'a list of objects with entity, appName and userId',
+    (value) => Array.isArray(value) && value.every(isOwned),
+  ),
+});
 
 /** @returns the settings of the nearest package.json. @throws InvalidArgumentError if it has others. */
 export function hostSettings(folder = process.cwd()): HostSettings {

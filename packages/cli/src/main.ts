@@ -1,12 +1,14 @@
 #!/usr/bin/env node
-import { inWords } from './files.js';
 import { runCommandLine } from './program.js';
-import { fail } from './run.js';
 
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   // The reader, such as `head`, may close the pipe early.
-  if (error.code !== 'EPIPE') fail(inWords('The output', 'written', error));
-  process.exit();
+  void (error.code === 'EPIPE' ? Promise.resolve() : report(error)).finally(() => process.exit());
 });
+
+async function report(error: Error): Promise<void> {
+  const [{ inWords }, { fail }] = await Promise.all([import('./files.js'), import('./run.js')]);
+  fail(inWords('The output', 'written', error));
+}
 
 await runCommandLine(process.argv.slice(2));

@@ -1,21 +1,7 @@
-import { CommanderError, Option, type Command } from 'commander';
-import { checkEngine } from './commands/check-engine.js';
-import { doctor } from './commands/doctor.js';
-import { runDistribution } from './commands/distribute.js';
-import { fork, rewind } from './commands/history.js';
-import { list, show, stats, tail, waiting } from './commands/inspect.js';
-import { list as listLeases, release } from './commands/leases.js';
-import { forget, rebuild, search } from './commands/memory.js';
-import { runMigrations } from './commands/migrate.js';
-import { eraseUser, prune, trim } from './commands/remove.js';
-import { reencode } from './commands/reencode.js';
-import { repair } from './commands/repair.js';
-import { studio } from './commands/studio.js';
-import { usage } from './commands/usage.js';
-import { exportSessions, importSessions } from './commands/transfer.js';
-import { web } from './commands/web.js';
-import { NamedCommand, action, fail, sessionAction } from './run.js';
-import { duration, label, logCursor, port, time, wholeNumber } from './values.js';
+import { Argument, CommanderError, Option, type Command } from 'commander';
+import { NamedCommand } from './named-command.js';
+import type { Work } from './run.js';
+import { duration, label, logCursor, port, time, timeOrTimeOfDay, wholeNumber } from './values.js';
 import { packageVersion } from '../../../src/model/version.js';
 
 const EPILOGUE = `
@@ -30,9 +16,16 @@ export async function runCommandLine(args: readonly string[]): Promise<void> {
   } catch (error) {
     // Commander has reported it. Help and version are not errors.
     if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
-    else fail(error);
+    else (await import('./run.js')).fail(error);
   }
 }
+
+/** An action for commander. It loads what its command needs, since all commands together take a second to load. */
+const action = (load: () => Promise<Work<never>>, options: { mayCreate?: boolean; ofSession?: boolean } = {}) =>
+  async function (this: Command): Promise<void> {
+    const { runCommand } = await import('./run.js');
+    await runCommand(this, load, options);
+  };
 
 /** The command line of this package. Its actions set `process.exitCode`. */
 function program(): Command {
@@ -61,11 +54,13 @@ function program(): Command {
   const command = (usage: string, description: string, example: string) =>
     program.command(usage).description(description).addHelpText('after', `\nExample:\n  $ adk-mikro-orm ${example}`);
 
-  command('doctor', 'checks the database and its settings, and advises what to do', 'doctor').action(action(doctor));
+  command('doctor', 'checks the database and its settings, and advises what to do', 'doctor').action(
+    action(async () => (await import('./commands/doctor.js')).doctor),
+  );
 
   command('migrate', 'brings the tables up to this version', 'migrate')
     .option('--dry-run', 'only show what would be run')
-    .action(action(runMigrations, true));
+    .action(action(async () => (await import('./commands/migrate.js')).runMigrations, { mayCreate: true }));
 
   command('distribute', 'distributes the tables over the nodes of Citus', 'distribute --by user --shards 64')
     .addOption(
@@ -75,19 +70,19 @@ function program(): Command {
     )
     .option('--shards <n>', 'by user: into how many parts the rows are divided (default: 32)', wholeNumber)
     .option('--move', 'also tables with rows, which are locked until they are moved')
-    .action(action(runDistribution));
+    .action(action(async () => (await import('./commands/distribute.js')).runDistribution));
 
   command(
     'check-engine',
     'tests in a database of its own whether a server keeps the contract',
     'check-engine --url postgresql://…',
-  ).action(action(checkEngine));
+  ).action(action(async () => (await import('./commands/check-engine.js')).checkEngine));
 
   command('stats', 'counts sessions, users, events and bytes', 'stats --by-app')
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user')
     .option('--by-app', 'a line for each app')
-    .action(action(stats));
+    .action(action(async () => (await import('./commands/inspect.js')).stats));
 
   command(
     'usage',
@@ -102,7 +97,7 @@ function program(): Command {
       new Option('--by <group>', 'a line for each').choices(['day', 'user', 'model', 'agent', 'app']).default('day'),
     )
     .option('--prices <file>', 'JSON with prices of a million tokens: { "gemini-x": { "input": 0.3, "output": 2.5 } }')
-    .action(action(usage));
+    .action(action(async () => (await import('./commands/usage.js')).usage));
 
   command('list', 'lists the apps, or the sessions of one, the newest first', 'list --app support --label team=red')
     .option('--app <name>', 'the app; without it, the names of all apps')
@@ -115,7 +110,12 @@ function program(): Command {
     .option('--oldest-first', 'the oldest first')
     .option('--limit <n>', 'how many at most (default: 50)', wholeNumber)
     .option('--after <cursor>', 'the next page')
-    .action(action(list));
+    .addOption(
+      new Option('--by <amount>', 'the largest first, of those that were updated last')
+        .choices(['size', 'events', 'tokens'])
+        .conflicts(['after', 'oldestFirst']),
+    )
+    .action(action(async () => (await import('./commands/inspect.js')).list));
 
   command('waiting', 'lists the calls that wait for a person, the oldest first', 'waiting --app support --open-for 1h')
     .requiredOption('--app <name>', 'the app')
@@ -124,29 +124,61 @@ function program(): Command {
     .option('--open-for <time>', 'open for at least this long, such as 30m', duration)
     .option('--limit <n>', 'how many at most (default: 50)', wholeNumber)
     .option('--after <cursor>', 'the next page')
-    .action(action(waiting));
+    .action(action(async () => (await import('./commands/inspect.js')).waiting));
+
+  command('top', 'shows what runs, waits and has failed, until Ctrl-C', 'top --once')
+    .option('--once', 'prints it once, as without a terminal')
+    .action(action(async () => (await import('./commands/top.js')).top));
+
+  command(
+    'answer <app> <user> <session> <call> [response]',
+    'answers a call that waits for a person: a confirmation with --approve or --reject, others with a JSON object',
+    'answer support ada 4711 adk-1c2d --approve',
+  )
+    .addOption(new Option('--approve', 'the tool runs').conflicts('reject'))
+    .option('--reject', 'the tool does not run, and the agent learns that')
+    .action(action(async () => (await import('./commands/answer.js')).answer));
 
   command('show <app> <user> <session>', 'shows a conversation', 'show support ada 4711 --last 20')
     .option('--last <n>', 'only the newest n events', wholeNumber)
     .option('--from <n>', 'only events from this number on', wholeNumber)
     .option('--to <n>', 'only events up to this number', wholeNumber)
     .option('--full', 'answers of tools in full, not only their first 500 characters')
-    .action(sessionAction(show));
+    .action(action(async () => (await import('./commands/inspect.js')).show, { ofSession: true }));
 
-  command('tail', 'shows what happens, until Ctrl-C', 'tail --app support')
+  command(
+    'files <app> <user> <session> [name]',
+    'lists the files of a session and of its user, or writes one of them',
+    'files support ada 4711 report.pdf report.pdf',
+  )
+    .argument('[file]', 'where to write it; the standard output by default')
+    .action(action(async () => (await import('./commands/files.js')).files));
+
+  command(
+    'tail',
+    'shows what happens, until Ctrl-C, or what happened',
+    'tail --app support --since 14:00 --until 14:05',
+  )
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user')
     .option('--session <id>', 'one session')
     .option('--full', 'answers of tools in full, not only their first 500 characters')
     .option('--from <cursor>', "begin after this: 0 for everything, or an entry's cursor as JSON", logCursor)
-    .action(action(tail));
+    .addOption(
+      new Option('--since <time>', 'begin at this time: 14:00 (of this machine; with --utc in UTC), or in ISO 8601')
+        .conflicts('from')
+        .argParser(timeOrTimeOfDay),
+    )
+    .option('--until <time>', 'end at this time', timeOrTimeOfDay)
+    .action(action(async () => (await import('./commands/inspect.js')).tail));
 
   command('studio', 'shows sessions in a browser, until Ctrl-C', 'studio --port 4000')
     .option('--port <n>', 'where it listens (default: 4777)', port)
     .option('--host <address>', 'another address than 127.0.0.1; then it takes a token, which is in the printed link')
     .option('--allow-changes', 'allow titles, deletions, forks, rewinds, forgetting, and answers to calls that wait')
+    .option('--open', 'also opens it in the browser')
     .option('--prices <file>', 'JSON with prices of a million tokens, as for usage')
-    .action(action(studio));
+    .action(action(async () => (await import('./commands/studio.js')).studio));
 
   batches(command('prune', 'deletes whole sessions', 'prune --idle-for 90d --dry-run'))
     .option('--app <name>', 'one app')
@@ -154,7 +186,7 @@ function program(): Command {
     .option('--idle-for <time>', 'last updated at least this long ago, such as 90d or 12h', duration)
     .option('--sessions-older-than <time>', 'created at least this long ago', duration)
     .option('--deleted-for <time>', 'soft-deleted at least this long ago', duration)
-    .action(action(prune));
+    .action(action(async () => (await import('./commands/remove.js')).prune));
 
   batches(
     command('trim', 'drops the oldest events of sessions, and keeps their state', 'trim --app support --keep-last 500'),
@@ -165,7 +197,7 @@ function program(): Command {
     .option('--keep-last <n>', 'keep the newest n events', wholeNumber)
     .option('--events-older-than <time>', 'drop those that are older, such as 90d', duration)
     .option('--drop-open-calls', 'also events with calls that wait for a person, and those after them')
-    .action(action(trim));
+    .action(action(async () => (await import('./commands/remove.js')).trim));
 
   batches(
     command(
@@ -175,7 +207,7 @@ function program(): Command {
     ),
   )
     .option('--app <name>', 'in one app only')
-    .action(action(eraseUser));
+    .action(action(async () => (await import('./commands/remove.js')).eraseUser));
 
   memory(command('memory', 'what agents remember of a user', "memory search support ada 'Which allergies?'"));
 
@@ -187,7 +219,7 @@ function program(): Command {
     .option('--user <id>', 'one user, without the state of apps')
     .option('--session <id>', 'with --format session: the session, of --app and --user')
     .addOption(new Option('--format <format>', 'one session as adk run --resume reads it').choices(['session']))
-    .action(action(exportSessions));
+    .action(action(async () => (await import('./commands/transfer.js')).exportSessions));
 
   command('import', 'reads what export has written, or copies another ADK session store', 'import support.jsonl')
     .argument('[file]', 'of export, or of adk run --save_session or adk web; - for the standard input')
@@ -205,7 +237,7 @@ function program(): Command {
     .option('--from <url>', 'a database of a session service of ADK for TypeScript, Python or Go')
     .option('--dry-run', 'not for a file of export: only count, and report what cannot be taken')
     .option('--batch-size <n>', 'how many events a transaction writes at most (default: 500)', wholeNumber)
-    .action(action(importSessions));
+    .action(action(async () => (await import('./commands/transfer.js')).importSessions));
 
   command(
     'repair <app> [user] [session]',
@@ -216,7 +248,7 @@ function program(): Command {
     .option('--dry-run', 'only report what is damaged')
     .option('--include-leased', 'also while somebody holds its lease')
     .option('--yes', 'do not ask')
-    .action(action(repair));
+    .action(action(async () => (await import('./commands/repair.js')).repair));
 
   command('reencode', 'rewrites contents as the codec stores them now', 'reencode --codec ./codec.js --dry-run')
     .option('--app <name>', 'one app')
@@ -226,7 +258,7 @@ function program(): Command {
     .option('--batch-size <n>', 'how many texts a transaction rewrites at most (default: 200)', wholeNumber)
     .option('--max-batches <n>', 'end after n transactions', wholeNumber)
     .option('--pause <time>', 'how long to wait between two transactions, such as 1s', duration)
-    .action(action(reencode));
+    .action(action(async () => (await import('./commands/reencode.js')).reencode));
 
   historyPoint(
     command(
@@ -236,7 +268,7 @@ function program(): Command {
     ),
   )
     .option('--as <id>', 'the id of the new session')
-    .action(sessionAction(fork));
+    .action(action(async () => (await import('./commands/history.js')).fork, { ofSession: true }));
 
   historyPoint(
     command(
@@ -247,12 +279,22 @@ function program(): Command {
   )
     .option('--include-leased', 'also while somebody holds its lease')
     .option('--yes', 'do not ask')
-    .action(sessionAction(rewind));
+    .action(action(async () => (await import('./commands/history.js')).rewind, { ofSession: true }));
+
+  command('restore <app> <user> <session>', 'brings back a soft-deleted session', 'restore support ada 4711').action(
+    action(async () => (await import('./commands/history.js')).restore, { ofSession: true }),
+  );
 
   command('web', "serves ADK's development page and API with the sessions of the database", 'web ./agents')
     .argument('[folder]', 'where the agents are', '.')
     .option('--port <n>', 'the port of localhost (default: 8000)', port)
-    .action(action(web));
+    .action(action(async () => (await import('./commands/web.js')).web));
+
+  command('completion', 'prints a script with which a shell completes commands and options', 'completion bash')
+    .addArgument(new Argument('<shell>').choices(['bash', 'zsh', 'fish']))
+    .action(async (shell: string) => {
+      process.stdout.write((await import('./completion.js')).completionOf(program, shell));
+    });
 
   return program;
 }
@@ -264,7 +306,7 @@ function memory(memory: Command): void {
     .option('--session <id>', 'of one session')
     .option('--since <time>', 'not older than this', time)
     .option('--limit <n>', 'how many at most (default: 10)', wholeNumber)
-    .action(action(search));
+    .action(action(async () => (await import('./commands/memory.js')).search));
   memory
     .command('forget <app> [user]')
     .description('deletes memories of a user, or without a user those of the app')
@@ -274,7 +316,7 @@ function memory(memory: Command): void {
     .option('--all', 'all')
     .option('--dry-run', 'only count')
     .option('--yes', 'do not ask')
-    .action(action(forget));
+    .action(action(async () => (await import('./commands/memory.js')).forget));
   memory
     .command('rebuild')
     .description('forgets what a projection has remembered, and remembers it again from the log')
@@ -282,7 +324,7 @@ function memory(memory: Command): void {
     .option('--vectors', 'forgets nothing: only gives memories the vectors of embed that they lack')
     .option('--dry-run', 'only count')
     .option('--yes', 'do not ask')
-    .action(action(rebuild));
+    .action(action(async () => (await import('./commands/memory.js')).rebuild));
 }
 
 function leases(leases: Command): void {
@@ -292,12 +334,12 @@ function leases(leases: Command): void {
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user')
     .option('--limit <n>', 'how many at most (default: 100)', wholeNumber)
-    .action(action(listLeases));
+    .action(action(async () => (await import('./commands/leases.js')).list));
   leases
     .command('release <app> <user> <session>')
     .description('ends a lease, whoever holds it; its holder can write no more')
     .option('--yes', 'do not ask')
-    .action(sessionAction(release));
+    .action(action(async () => (await import('./commands/leases.js')).release, { ofSession: true }));
 }
 
 /** For the commands that delete in batches. */

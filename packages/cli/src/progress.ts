@@ -1,4 +1,5 @@
 import { SingleBar } from 'cli-progress';
+import { now } from '../../../src/model/clock.js';
 
 /** How often to write a line if stderr is not a terminal. */
 const LINE_MS = 5_000;
@@ -7,7 +8,7 @@ const LINE_MS = 5_000;
 export class Progress {
   readonly #total: number | undefined;
   readonly #bar: SingleBar | undefined;
-  #lastLine = performance.now();
+  #lastLine = now();
 
   /** @param total undefined if it is not known: then the bar is a text. */
   constructor(total: number | undefined) {
@@ -33,8 +34,8 @@ export class Progress {
   show(done: number, text: string): void {
     if (this.#bar) {
       this.#bar.update(Math.min(done, this.#total ?? 1), { text });
-    } else if (performance.now() - this.#lastLine >= LINE_MS) {
-      this.#lastLine = performance.now();
+    } else if (now() - this.#lastLine >= LINE_MS) {
+      this.#lastLine = now();
       const percent = this.#total ? `${Math.floor((100 * done) / this.#total)}%  ` : '';
       process.stderr.write(`${percent}${text}\n`);
     }

@@ -24,6 +24,35 @@ export function time(text: string): number {
   return ms;
 }
 
+/** A time of the day: hours, minutes and seconds. */
+type TimeOfDay = readonly [hours: number, minutes: number, seconds: number];
+
+/** @param text an ISO date or time, which gives ms since 1970, or a time of the day. */
+export function timeOrTimeOfDay(text: string): number | TimeOfDay {
+  const [, hours, minutes, seconds = '0'] = /^(\d{1,2}):(\d\d)(?::(\d\d))?$/.exec(text) ?? [];
+  const [h, m, s] = [Number(hours), Number(minutes), Number(seconds)];
+  if (h < 24 && m < 60 && s < 60) return [h, m, s];
+  const ms = /^\d{4}-\d\d/.test(text) ? Date.parse(text) : NaN;
+  if (Number.isNaN(ms)) throw new InvalidArgumentError('It takes a time such as 14:05 or 2026-11-22T14:05:00Z.');
+  return ms;
+}
+
+/**
+ * @param isUtc whether a time of the day is in UTC, and not in the zone of this machine.
+ * @returns in ms since 1970 a time, or the first one with this time of the day after another time.
+ */
+export function timeAfter(given: number | TimeOfDay, earlier: number, isUtc: boolean): number {
+  if (typeof given === 'number') return given;
+  const date = new Date(earlier);
+  for (;;) {
+    const ms = isUtc ? date.setUTCHours(...given, 0) : date.setHours(...given, 0);
+    if (ms > earlier) return ms;
+    // A day of this machine's zone has up to 25 hours.
+    if (isUtc) date.setUTCDate(date.getUTCDate() + 1);
+    else date.setDate(date.getDate() + 1);
+  }
+}
+
 export function wholeNumber(text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('It takes a whole number.');
   return Number(text);

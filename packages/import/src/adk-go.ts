@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import type { ForeignRow } from './foreign-store.js';
 import { decodeExactly } from './exact-json.js';
 import { isRecord } from '../../../src/model/json.js';
@@ -74,7 +75,7 @@ function jsonIn(row: ForeignRow, column: string): unknown {
  */
 function actionsIn(row: ForeignRow): Record<string, unknown> {
   const { actions: bytes } = row;
-  const text = bytes instanceof Uint8Array ? Buffer.from(bytes).toString() : (bytes ?? '');
+  const text = types.isUint8Array(bytes) ? Buffer.from(bytes).toString() : (bytes ?? '');
   const read = text === '' ? {} : typeof text === 'string' ? decodeExactly(text)?.value : undefined;
   if (read !== null && !isRecord(read)) throw new UnreadableRow('actions is not the JSON of an object');
   const actions = fields(read ?? {});

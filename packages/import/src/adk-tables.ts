@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import type { EventRecord } from '../../../src/internal.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { UnreadableRow, checkedTime, jsonObject, utcTime, type ForeignKind } from './foreign-rows.js';
@@ -47,7 +48,7 @@ const withEventData = { event: eventData, state: (row: ForeignRow) => jsonObject
 export function adkJs(em: EntityManager): ForeignKind {
   const timeOf = (value: unknown) => {
     const time: unknown = em.getPlatform().parseDate(value as string);
-    return checkedTime(time instanceof Date ? time.getTime() : undefined);
+    return checkedTime(types.isDate(time) ? time.getTime() : undefined);
   };
   const times: ForeignKind['times'] = (row) => ({
     createTime: timeOf(row['create_time']),

@@ -1,3 +1,4 @@
+import type { DialectName } from '../../../entities/dialect-name.js';
 import type { Dialect, Sql } from '../../../src/internal.js';
 import { SESSION_WHERE, placeholders, sessionValues } from '../../../src/database/sql/tables.js';
 import type { SessionKey } from '../../../src/index.js';
@@ -16,6 +17,21 @@ interface ForeignColumn {
 export type EventCursor = SessionKey & { id: string };
 
 const TABLES = ['adk_internal_metadata', 'sessions', 'events', 'app_states', 'user_states'];
+const LIST = `('${TABLES.join("', '")}')`;
+
+const COLUMNS_ON_MYSQL = `select table_name as table_name, column_name as column_name, column_type as type
+       from information_schema.columns where table_schema = database() and table_name in ${LIST}`;
+
+/** Select `table_name`, `column_name` and `type` of the columns of tables that a connection finds without a schema. */
+const COLUMNS: Readonly<Record<DialectName, string>> = {
+  sqlite: `select t.name as table_name, c.name as column_name, c.type as type
+       from sqlite_master as t join pragma_table_info(t.name) as c where t.type = 'table' and t.name in ${LIST}`,
+  postgresql: `select table_name, column_name, data_type || coalesce('(' || character_maximum_length || ')', '') as type
+       from information_schema.columns where table_schema = any(current_schemas(false)) and table_name in ${LIST}`,
+  mysql: COLUMNS_ON_MYSQL,
+  mariadb: COLUMNS_ON_MYSQL,
+};
+
 /** Selected as text: a driver that parses JSON, or reads a number of SQLite, would change long integers. */
 const JSON_COLUMNS = new Set([
   ...['state', 'event_data'],
@@ -28,20 +44,20 @@ const EVENT = ['id', 'app_name', 'user_id', 'session_id'];
 
 /** The statements on the tables of ADK's own session stores. They read, and lock nothing. */
 export class ForeignStore {
+  readonly #system: DialectName;
   readonly #dialect: Dialect;
   readonly #quote: (name: string) => string;
   #columns: readonly ForeignColumn[] = [];
 
-  constructor(dialect: Dialect, quote: (name: string) => string) {
+  constructor({ system, dialect }: { system: DialectName; dialect: Dialect }, quote: (name: string) => string) {
+    this.#system = system;
     this.#dialect = dialect;
     this.#quote = quote;
   }
 
   /** @returns the columns of the tables that exist. Call it before the other methods. */
   async columns(sql: Sql): Promise<ForeignColumn[]> {
-    const rows = await sql.all<{ table_name: string; column_name: string; type: string }>(
-      this.#dialect.sql.columns(`('${TABLES.join("', '")}')`),
-    );
+    const rows = await sql.all<{ table_name: string; column_name: string; type: string }>(COLUMNS[this.#system]);
     this.#columns = rows.map((row) => ({ table: row.table_name, column: row.column_name, type: row.type }));
     return [...this.#columns];
   }
@@ -57,8 +73,8 @@ export class ForeignStore {
   }
 
   #selectEvents(): string {
-    const { insertionOrder } = this.#dialect.sql;
-    return this.#select('events', ...(insertionOrder ? [`${insertionOrder} as insertion_order`] : []));
+    // SQLite alone has an order of insertion.
+    return this.#select('events', ...(this.#system === 'sqlite' ? ['rowid as insertion_order'] : []));
   }
 
   metadata(sql: Sql): Promise<ForeignRow[]> {

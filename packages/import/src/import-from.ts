@@ -85,7 +85,7 @@ async function storedSessions(
 ): Promise<AsyncIterable<ExportRecord>> {
   const foreign = new Database(from, { ...options, codec: undefined, isForeign: true });
   const { read } = new CallInParts(foreign, { operation: 'importFrom', key: {} });
-  const store = new ForeignStore(foreign.dialect, (name) => from.getPlatform().quoteIdentifier(name));
+  const store = new ForeignStore(foreign, (name) => from.getPlatform().quoteIdentifier(name));
   const kind = await read((sql) => recognise(sql, store, from));
   return new ForeignReader(read, store, kind, reading).records();
 }

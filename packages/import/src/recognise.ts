@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import type { EntityManager } from '@mikro-orm/core';
 import type { Sql } from '../../../src/internal.js';
 import { SchemaError } from '../../../src/index.js';
@@ -45,7 +46,7 @@ async function schemaVersion(sql: Sql, store: ForeignStore): Promise<string | un
   return typeof version === 'string' || typeof version === 'number' ? String(version) : undefined;
 }
 
-const isPickled = (actions: unknown) => actions instanceof Uint8Array && actions[0] === PICKLE;
+const isPickled = (actions: unknown) => types.isUint8Array(actions) && actions[0] === PICKLE;
 
 const pickledStore = () =>
   new SchemaError(

@@ -18,7 +18,7 @@ import {
   textOf,
 } from '../../../src/database/sql/tables.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
-import type { SessionKey } from '../../../src/index.js';
+import type { LogEntry, SessionKey } from '../../../src/index.js';
 import { MAX_SEQ } from '../../../src/model/seq-ranges.js';
 import type { Scope } from '../../../src/model/state.js';
 
@@ -134,6 +134,18 @@ export async function changesOf(
 }
 
 /**
+ * @returns when an event was imported, or copied by a fork, in ms by the database's clock: both keep the time of the earlier append.
+ *   Undefined if neither was done, or nothing says when.
+ */
+export async function broughtAt(sql: Sql, event: SessionKey & Pick<LogEntry, 'seq' | 'copied'>) {
+  const [row] = await sql.all(statements(sql).selectBrought(event.copied === true), [
+    ...sessionValues(event),
+    event.seq,
+  ]);
+  return optionalNumberOf(row?.['brought']);
+}
+
+/**
  * Like `changesOf`, but for the sessions that were updated last: they may have set the state of a user or an app.
  *
  * @param visible what the visitor may see.
@@ -196,10 +208,24 @@ async function elsewhere(
   );
 }
 
-/** @returns how many calls of a session wait. */
-export async function countWaiting(sql: Sql, session: SessionKey): Promise<number> {
-  const [row] = await sql.all(statements(sql).countWaiting, sessionValues(session));
-  return numberOf(row?.['waits']);
+/** How many calls wait, and the number of the first event with one. */
+export interface WaitingCalls {
+  count: number;
+  first: number;
+}
+
+/** @returns the calls of a session that wait for a person, and those that are answered and wait for the agent. */
+export async function countWaiting(
+  sql: Sql,
+  session: SessionKey,
+): Promise<Partial<Record<'person' | 'agent', WaitingCalls>>> {
+  const rows = await sql.all(statements(sql).countWaiting, sessionValues(session));
+  return Object.fromEntries(
+    rows.map((row) => [
+      numberOf(row['is_answered']) === 1 ? 'agent' : 'person',
+      { count: numberOf(row['waits']), first: numberOf(row['first_seq']) },
+    ]),
+  );
 }
 
 /** A row with a session's key and other columns. */
@@ -282,8 +308,13 @@ const statements = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     selectApps: names('app_name', ''),
     selectUsers: names('user_id', 'app_name = ? and '),
     ...sizes,
-    countWaiting: `select count(*) as waits from ${openCalls} where ${SESSION_WHERE} and open_until = ${MAX_SEQ}`,
+    // An answered call is no longer open, but waits for the agent.
+    countWaiting: `select case when open_until = ${MAX_SEQ} then 0 else 1 end as is_answered, count(*) as waits,
+      min(seq) as first_seq from ${openCalls} where ${SESSION_WHERE} and waits_for > 0
+      group by case when open_until = ${MAX_SEQ} then 0 else 1 end`,
     selectChanges: `select ${SESSION_COLUMNS}, ${change} from ${changes} as c where ${SESSION_WHERE} and seq >= ? and seq <= ? order by change_id desc limit ?`,
+    selectBrought: (isCopy: boolean) => `select max(time) as brought from ${changes}
+      where ${SESSION_WHERE} and ((kind = 'imported' and seq >= ?)${isCopy ? " or kind = 'created'" : ''})`,
     selectChangesElsewhere: (ofUser: boolean) =>
       `select ${columns}, ${change} from ${newestSessions(ofUser)} join ${changes} as c on ${isSameSession('c', 's')}
         where kind in ('created', 'state') order by c.time desc, change_id desc limit ?`,

@@ -15,15 +15,31 @@ export const sumOf = ({ values }: Series): number => [...values.values()].reduce
 
 const [STEP, HEIGHT, TOP] = [24, 120, 18];
 
-/** A bar for each day, divided by series. */
-export function dayBars(title: string, days: readonly string[], series: readonly Series[]): Html {
+/** How many times as high as the bars beside it one may be. */
+const OUTLIER = 4;
+
+/** @returns the height of the chart: that of the highest bar that is no outlier. */
+function cutOf(sums: readonly number[]): number {
+  const [highest = 0, ...others] = sums.filter((sum) => sum > 0).sort((one, other) => other - one);
+  const usual = others[Math.floor(others.length / 10)] ?? highest;
+  return (highest > OUTLIER * usual ? (others.find((sum) => sum <= OUTLIER * usual) ?? usual) : highest) || 1;
+}
+
+/** A bar for each day, divided by series. @param textOf writes a value. */
+export function dayBars(
+  title: string,
+  days: readonly string[],
+  series: readonly Series[],
+  textOf: (value: number) => string = number,
+): Html {
   const shown = series.slice(0, MOST_SERIES);
-  const most = Math.max(1, ...days.map((day) => shown.reduce((sum, { values }) => sum + (values.get(day) ?? 0), 0)));
+  const sums = days.map((day) => shown.reduce((sum, { values }) => sum + (values.get(day) ?? 0), 0));
+  const most = cutOf(sums);
   const bars = days.flatMap((day, i) => {
     let below = 0;
     return shown.map(({ name, values }, which) => {
       const value = values.get(day) ?? 0;
-      const height = (value / most) * HEIGHT;
+      const height = Math.min((value / most) * HEIGHT, HEIGHT - below);
       below += height;
       return (
         value > 0 &&
@@ -34,22 +50,34 @@ export function dayBars(title: string, days: readonly string[], series: readonly
           width="${STEP - 6}"
           height="${height.toFixed(1)}"
         >
-          <title>${day}, ${name}: ${number(value)}</title>
+          <title>${day}, ${name}: ${textOf(value)}</title>
         </rect>`
       );
     });
   });
+  const cut = sums.map(
+    (sum, i) =>
+      sum > most &&
+      html`<path class="cut" d="M${i * STEP} ${TOP + 9}l${STEP} -7" />
+        <text
+          class="${i > days.length / 2 && 'end'}"
+          x="${i * STEP + (i > days.length / 2 ? STEP - 3 : 3)}"
+          y="${TOP - 5}"
+        >
+          ${textOf(sum)}
+        </text>`,
+  );
   const [width, bottom] = [days.length * STEP, TOP + HEIGHT];
-  const total = shown.map((each) => `${each.name} ${number(sumOf(each))}`).join(', ');
+  const total = shown.map((each) => `${each.name} ${textOf(sumOf(each))}`).join(', ');
   return html`<figure class="chart">
     <figcaption>${title}</figcaption>
-    <svg viewBox="0 0 ${width} ${bottom + 20}" role="img" aria-label="${title}, ${days[0]} to ${days.at(-1)}: ${total}">
+    <svg viewBox="0 0 ${width} ${bottom + 24}" role="img" aria-label="${title}, ${days[0]} to ${days.at(-1)}: ${total}">
       <line x1="0" x2="${width}" y1="${TOP}" y2="${TOP}" />
       <line x1="0" x2="${width}" y1="${bottom}" y2="${bottom}" />
-      <text x="0" y="${TOP - 5}">${number(most)}</text>
-      <text x="0" y="${bottom + 15}">${days[0]}</text>
-      <text class="end" x="${width}" y="${bottom + 15}">${days.at(-1)}</text>
-      ${bars}
+      <text x="0" y="${TOP + 11}">${textOf(most)}</text>
+      <text x="0" y="${bottom + 20}">${days[0]}</text>
+      <text class="end" x="${width}" y="${bottom + 20}">${days.at(-1)}</text>
+      ${bars} ${cut}
     </svg>
     <ul>
       ${shown.map(({ name }, which) => html`<li class="hue-${which}"><bdi>${name}</bdi></li>`)}

@@ -11,6 +11,12 @@ export class Html {
   }
 }
 
+/** @returns the first views that are at most this large together, in bytes. */
+export function upToSize(views: readonly Html[], most: number): Html[] {
+  let length = 0;
+  return views.filter(({ bytes }) => (length += bytes) <= most);
+}
+
 /** A value in a template: text is escaped, markup is not; `undefined` and `false` are left out. */
 export type Content = Html | string | number | undefined | false | readonly Content[];
 

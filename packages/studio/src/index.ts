@@ -5,4 +5,5 @@
  */
 export { createStudio } from './studio.js';
 export type { StudioScope } from './guard.js';
+export { usageOf, type Usage, type UsageOptions } from './operations/usage.js';
 export type { LogReaders, Price, Prices, Studio, StudioOptions } from './options.js';

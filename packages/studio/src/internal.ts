@@ -4,7 +4,11 @@
  * @module adk-mikro-orm-studio/internal
  */
 export { listenerOf } from '../../../src/http/listener.js';
+export { isConfirmation, responseIn, storeAnswer } from './operations/answer.js';
 export { examine, type Finding } from './operations/doctor.js';
 export { storedEncodings } from './operations/health.js';
+export { sortSessions } from './ordered.js';
+export { DAYS, HOURS, Reading } from './reading.js';
+export { positionBefore } from './recent.js';
 export { createStudio } from './studio.js';
 export { tokenDoor } from './token.js';

@@ -1,5 +1,6 @@
-import { type SessionLogCursor, type SessionLogEntry, LogWentBackError } from '../../../src/index.js';
-import { decode } from '../../../src/model/json.js';
+import { type LogCursor, type SessionLogCursor, type SessionLogEntry, LogWentBackError } from '../../../src/index.js';
+import { clearTimeout, setInterval, setTimeout } from '../../../src/model/clock.js';
+import { decode, given } from '../../../src/model/json.js';
 import { SECURITY_HEADERS } from './guard.js';
 import { markdown } from './markdown.js';
 import { Pairs, authorOf, eventList } from './pages/event-view.js';
@@ -13,27 +14,22 @@ const HEARTBEAT_MS = 15_000;
 /** How long a connection lasts. The browser then reconnects, and the visitor is authorized again. */
 const LONGEST_MS = 5 * 60_000;
 
+/** The least time between two messages to a page that follows the whole log. The page loads its content again after each. */
+const REST_MS = 1_000;
+
+const text = (...lines: string[]) => new TextEncoder().encode(`${lines.join('\n')}\n\n`);
+
 /**
  * Sends new events of a session as server-sent events: their data is markup, their id is the cursor at which a new connection
  * continues.
  */
 export async function liveEvents(visit: Visit): Promise<Response> {
-  const { request, params, session, reading, links } = visit;
-  const id = request.headers.get('last-event-id') ?? params.get('cursor') ?? '0';
-  const cursor = (decode(id)?.value ?? id) as SessionLogCursor;
+  const { session, reading, links } = visit;
+  const cursor = cursorOf(visit) as SessionLogCursor;
   const formatted = visit.isRaw ? undefined : await markdown();
   const ended = new AbortController();
   // Before the response begins, so that an invalid cursor is answered with 400.
   const entries = reading.log.session(session).watch(cursor, {}, { signal: ended.signal })[Symbol.asyncIterator]();
-  const end = () => {
-    ended.abort();
-    // If nobody is waiting for the next entry, the signal alone would leave the watcher open for ever.
-    void entries.return?.();
-  };
-  request.signal.addEventListener('abort', end);
-  // If nobody reads or cancels the response, the timers must not keep the process alive.
-  const timers = [setTimeout(end, LONGEST_MS).unref()];
-  const text = (...lines: string[]) => new TextEncoder().encode(`${lines.join('\n')}\n\n`);
   let pairs: Pairs | undefined;
   let hues = new Hues([]);
   const frame = async (entry: SessionLogEntry) => {
@@ -51,6 +47,61 @@ export async function liveEvents(visit: Visit): Promise<Response> {
     const markup = eventList([shown], around, pairs).get(entry.seq)?.text ?? '';
     return text(at, `data: ${JSON.stringify(markup)}`);
   };
+  const next = async () => {
+    const result = await entries.next();
+    return result.done === true ? undefined : frame(result.value);
+  };
+  // If nobody is waiting for the next entry, the signal alone would leave the watcher open for ever.
+  return streamOf(visit.request, ended, next, () => void entries.return?.());
+}
+
+/**
+ * Sends an empty server-sent event at once, and when the log has something new for the visitor, at most one a second. It has no cursor,
+ * since a position shows how many events the sessions of all users have.
+ */
+export function liveNow({ request, reading, scope }: Visit): Response {
+  const log = reading.log.complete();
+  const ended = new AbortController();
+  const { signal } = ended;
+  let cursor: LogCursor | undefined;
+  const hasNews = async (from: LogCursor) => {
+    await new Promise((resolve) => setTimeout(resolve, REST_MS).unref());
+    for await (const { appName } of log.watch(from, given(scope), { signal })) return appName !== undefined;
+    return false;
+  };
+  const next = async () => {
+    if (cursor && !(await hasNews(cursor))) return undefined;
+    // The page then loads what came until now.
+    cursor = await log.head();
+    return text('data: ');
+  };
+  return streamOf(request, ended, next);
+}
+
+/** Where the browser continues, or what the page had when it was made. */
+function cursorOf({ request, params }: Visit): unknown {
+  const id = request.headers.get('last-event-id') ?? params.get('cursor') ?? '0';
+  return decode(id)?.value ?? id;
+}
+
+/**
+ * @param ended ends what `next` waits for.
+ * @param next gives what is sent next; undefined if nothing follows.
+ * @param onEnd called when the stream ends.
+ */
+function streamOf(
+  request: Request,
+  ended: AbortController,
+  next: () => Promise<Uint8Array | undefined>,
+  onEnd?: () => void,
+): Response {
+  const end = () => {
+    ended.abort();
+    onEnd?.();
+  };
+  request.signal.addEventListener('abort', end);
+  // If nobody reads or cancels the response, the timers must not keep the process alive.
+  const timers = [setTimeout(end, LONGEST_MS).unref()];
   const stop = () => {
     end();
     request.signal.removeEventListener('abort', end);
@@ -65,9 +116,9 @@ export async function liveEvents(visit: Visit): Promise<Response> {
       // Reads an entry only after the previous one was sent: a slow reader would otherwise fill the memory.
       async pull(controller) {
         try {
-          const next = await entries.next();
-          if (next.done !== true) {
-            controller.enqueue(await frame(next.value));
+          const frame = await next();
+          if (frame !== undefined) {
+            controller.enqueue(frame);
             return;
           }
           stop();

@@ -45,13 +45,13 @@ export interface StudioOptions extends Pick<CommonOptions, 'codec' | 'maxDecoded
   allowChanges?: boolean;
   /**
    * Is called when a visitor has answered a call, with the call's session, for example to run the agent: `runTurn(services, { key,
-   * agent })`. The page does not wait for it; what it throws is reported to `onError`. If the process ends first,
-   * `findAnsweredCalls` still finds the answer.
+   * agent, waitMs })`, which waits while another worker runs the session. The page does not wait for it; what it throws is reported
+   * to `onError`. If the process ends first, `findAnsweredCalls` still finds the answer.
    */
   onAnswer?: (session: SessionKey) => unknown;
   /** As for `MikroOrmSessionService`: what a visitor deletes, restores or rewinds includes the sessions of these tools. */
   toolApps?: readonly string[];
-  /** What the tokens of models cost, by model. Then the statistics show the cost of each day. */
+  /** What the tokens of models cost, by model. Then the usage and the first page show costs. */
   prices?: Prices;
   /** Gives the positions of the host's readers of the event log, by name. They are shown. */
   readers?: () => LogReaders | Promise<LogReaders>;

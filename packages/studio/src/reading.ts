@@ -12,11 +12,14 @@ import {
   storedSession,
   type StoredSession,
 } from '../../../src/internal.js';
-import { NO_TOKENS, addTokens, tokensOf } from '../../../src/conversation/tokens.js';
+import { DAY_MS } from './operations/days.js';
+import { NO_TOKENS, addTokens, tokensOf } from './operations/tokens.js';
 import {
   SessionLeases,
   EventLog,
   MikroOrmArtifactService,
+  MikroOrmMemoryService,
+  type DamagedMemoryError,
   InvalidArgumentError,
   type SessionKey,
   type CommonOptions,
@@ -25,11 +28,16 @@ import {
   SessionNotFoundError,
   type EventPage,
   type OpenCall,
+  type LogEntry,
+  type SessionLogCursor,
+  LogWentBackError,
 } from '../../../src/index.js';
-import type { TokenCounts } from '../../../src/conversation/tokens.js';
+import type { TokenCounts } from './operations/tokens.js';
 import type { CodecOptions } from '../../../src/model/options.js';
 import type { StudioOptions } from './options.js';
-import { decode, decodeEvent, given, isRecord } from '../../../src/model/json.js';
+import { decode, decodeEvent, given, isRecord, recordOf } from '../../../src/model/json.js';
+import { callsIn, type Call } from '../../../src/conversation/calls.js';
+import { beginsTurn } from '../../../src/model/turn.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import { rangeIn } from '../../../src/model/pages.js';
 import { MAX_SEQ, gapsIn } from '../../../src/model/seq-ranges.js';
@@ -49,8 +57,17 @@ import {
   type TimedChange,
   type WritingEvent,
 } from './browsing.js';
+import { SEARCHED_DAYS, findInEvents, findInMemories, type Finding } from './found.js';
 import type { StudioScope } from './guard.js';
-import { LastDay } from './last-day.js';
+import { Recent, appendOf, failuresIn, type Failure } from './recent.js';
+
+const HOUR_MS = 3_600_000;
+
+/** How many hours the first page is about. */
+export const HOURS = 24;
+
+/** How many days are counted for the usage. */
+export const DAYS = 30;
 
 /** How many rows a page of a list has. */
 export const PAGE = 50;
@@ -58,8 +75,11 @@ export const PAGE = 50;
 /** How many events a page of a conversation has. */
 export const EVENTS = 40;
 
-/** How many events of a session are read at most to count its tokens, unless the visitor asks for it. */
-const COUNTED = 200;
+/** How many events of a session are read at most for a page to count its tokens. */
+const COUNTED = 5_000;
+
+/** Of how many sessions the tokens are kept. */
+const MOST_KEPT = 1_000;
 
 /** How many changes a page of a conversation has at most. */
 const CHANGES = 200;
@@ -122,13 +142,27 @@ interface Part {
   at?: number | undefined;
 }
 
+/** What a session does, and since when: in ms since 1970. */
+interface Doing {
+  call: Call | undefined;
+  /** The number of the event that made the call, otherwise of the newest one. */
+  seq: number;
+  since: number;
+  turnSince: number | undefined;
+}
+
 export class Reading {
   readonly service: MikroOrmSessionService;
   readonly artifacts: MikroOrmArtifactService;
   readonly log: EventLog;
-  readonly lastDay: LastDay;
+  /** By hour. */
+  readonly lastDay: Recent;
+  /** By day of the events' stamps, as `usageOf`. */
+  readonly lastMonth: Recent;
   readonly database: Database;
   readonly options: Pick<CommonOptions, 'onError' | 'telemetry'> & CodecOptions;
+  /** The tokens of sessions up to a cursor, by `sessionIdentity`. */
+  readonly #tokens = new Map<string, { cursor: SessionLogCursor | number; tokens: TokenCounts }>();
   readonly #leases: SessionLeases;
   readonly #read: Run;
   readonly #toolApps: readonly string[] | undefined;
@@ -156,9 +190,39 @@ export class Reading {
     this.artifacts = new MikroOrmArtifactService(em, options);
     this.log = new EventLog(em, options);
     this.#leases = new SessionLeases(em, given({ onError: options.onError, telemetry: options.telemetry }));
-    this.lastDay = new LastDay(this.log);
     this.database = new Database(em, options);
     this.#read = this.database.reader('studio');
+    const hours = { size: HOUR_MS, count: HOURS, timeOf: appendOf, keepsFailures: true };
+    this.lastDay = new Recent(this.log, hours, this.#read);
+    const timeOf = ({ event }: LogEntry) => event?.timestamp;
+    const days = { size: DAY_MS, count: DAYS, timeOf, keepsSessions: true };
+    this.lastMonth = new Recent(this.log, days, this.#read);
+  }
+
+  /** @param onDamage gets each memory that cannot be read. */
+  memories(onDamage: (error: DamagedMemoryError) => void): MikroOrmMemoryService {
+    return new MikroOrmMemoryService(this.em, { ...this.options, onDamage }, this.database);
+  }
+
+  /** @returns the sessions of an app or a user in which a text is found, by `sessionIdentity`, and where was searched. */
+  async find(
+    owner: { appName: string; userId?: string },
+    query: string,
+  ): Promise<{ found: ReadonlyMap<string, Finding>; where: string }> {
+    const { found, isWhole } = await findInEvents(this.log, owner, query, this.#read);
+    const { userId } = owner;
+    const remembered =
+      userId === undefined
+        ? undefined
+        : await findInMemories(
+            this.memories(() => undefined),
+            { ...owner, userId },
+            query,
+          );
+    const events = isWhole ? `events of ${SEARCHED_DAYS} days` : 'newest events';
+    const where = `Searched: the ${events}${remembered ? ', and what is remembered of the user' : '. With a user, memories are searched, too'}.`;
+    // What an event says has a place to go to.
+    return { found: new Map([...(remembered ?? []), ...found]), where };
   }
 
   /** Tells the host that a visitor has answered a call, without waiting for what it does. */
@@ -205,7 +269,12 @@ export class Reading {
   async sizes(
     sessions: readonly (SessionKey & { eventCount: number })[],
   ): Promise<(key: SessionKey) => Size | undefined> {
-    const sizes = await this.#read((sql) => sampledSizes(sql, sessions));
+    const sizes = new Map<string, Size>();
+    // A statement has a part for each session, of which databases allow some hundred.
+    for (let i = 0; i < sessions.length; i += PAGE) {
+      const of = await this.#read((sql) => sampledSizes(sql, sessions.slice(i, i + PAGE)));
+      for (const [id, each] of of) sizes.set(id, each);
+    }
     return (key) => sizes.get(sessionIdentity(key));
   }
 
@@ -217,6 +286,17 @@ export class Reading {
   /** @returns the JSON of an event, or undefined. */
   eventJson(key: SessionKey, seq: number): Promise<string | undefined> {
     return this.#read(async (sql) => (await loggedEvent(sql, key, seq))?.json ?? undefined);
+  }
+
+  /** @returns why something failed; undefined if the event is gone, or does not say so any more. */
+  async reasonOf({ session, seq, what }: Failure): Promise<string | undefined> {
+    const event = decodeEvent(await this.eventJson(session, seq));
+    return event && failuresIn(recordOf(event)).find((failure) => failure.what === what)?.why;
+  }
+
+  /** @returns whether a user has sessions in an app. */
+  async hasSessions(appName: string, userId: string): Promise<boolean> {
+    return (await this.#read((sql) => this.#update(sql, userId, { appName, userId }))).lastUpdateTime !== undefined;
   }
 
   /** @returns a page of a conversation, or undefined if there is no such session. */
@@ -266,18 +346,31 @@ export class Reading {
     return { ...range, entries: [...page.events, ...missing].sort((a, b) => a.seq - b.seq) };
   }
 
-  /** @returns the tokens of all events of a session; undefined if there are many and `readsAll` is false. */
-  async tokens(
-    { session, entries, from, upTo }: Conversation,
-    { readsAll }: { readsAll: boolean },
-  ): Promise<TokenCounts | undefined> {
-    const { key, firstSeq, lastSeq } = session;
-    const isWhole = from <= firstSeq && upTo >= lastSeq;
-    if (!isWhole && !readsAll && lastSeq - firstSeq >= COUNTED) return undefined;
-    const sum = { ...NO_TOKENS };
-    for await (const { event } of isWhole ? entries : this.log.session(key).since(0))
-      addTokens(sum, (event && tokensOf(event)) ?? NO_TOKENS);
-    return sum;
+  /** @returns the tokens of a session, and whether all events are counted. They are counted once; the next call adds what is new. */
+  async tokens(key: SessionKey): Promise<{ tokens: TokenCounts; isWhole: boolean }> {
+    const id = sessionIdentity(key);
+    const known = this.#tokens.get(id);
+    let cursor = known?.cursor ?? 0;
+    let tokens = { ...(known?.tokens ?? NO_TOKENS) };
+    let count = 0;
+    try {
+      for await (const entry of this.log.session(key).since(cursor, { limit: COUNTED })) {
+        if (entry.change) tokens = { ...NO_TOKENS };
+        else addTokens(tokens, (entry.event && tokensOf(entry.event)) ?? NO_TOKENS);
+        cursor = entry.cursor;
+        count++;
+      }
+    } catch (error) {
+      if (!(error instanceof LogWentBackError)) throw error;
+      this.#tokens.delete(id);
+      return { tokens: { ...NO_TOKENS }, isWhole: false };
+    }
+    // The last one that was read is the last one to be forgotten.
+    this.#tokens.delete(id);
+    if (cursor !== 0) this.#tokens.set(id, { cursor, tokens });
+    const [oldest] = this.#tokens.keys();
+    if (oldest !== undefined && this.#tokens.size > MOST_KEPT) this.#tokens.delete(oldest);
+    return { tokens, isWhole: count < COUNTED };
   }
 
   /** @param at shows the session's own state as it was after this event; state of user and app is always the current one. */
@@ -357,18 +450,27 @@ export class Reading {
     return this.#leases.held({ ...given({ appName, userId }), limit });
   }
 
-  /** @returns the calls that wait in some apps, the oldest first, at most `limit` of each. */
-  async waiting(apps: readonly string[], { userId }: StudioScope, limit: number): Promise<OpenCall[]> {
+  /** @returns the calls that wait in some apps for a person or, answered, for the agent: the oldest first, at most `limit` of each. */
+  async waiting(
+    apps: readonly string[],
+    { userId }: StudioScope,
+    { waitsFor, limit }: { waitsFor: 'person' | 'agent'; limit: number },
+  ): Promise<OpenCall[]> {
     const found: OpenCall[] = [];
     for (const appName of apps) {
-      const { calls } = await this.service.findOpenCalls({ appName, limit, ...given({ userId }) });
+      const request = { appName, limit, ...given({ userId }) };
+      const { calls } = await (waitsFor === 'person'
+        ? this.service.findOpenCalls(request)
+        : this.service.findAnsweredCalls(request));
       found.push(...calls);
     }
     return found.sort((one, other) => one.timestamp - other.timestamp);
   }
 
-  /** @returns the newest lease of a session, and how many of its calls wait. */
-  async busy(key: SessionKey): Promise<{ lease: StoredLease | undefined; waits: number }> {
+  /** @returns the newest lease of a session, and which of its calls wait. */
+  async busy(
+    key: SessionKey,
+  ): Promise<{ lease: StoredLease | undefined; waits: Awaited<ReturnType<typeof countWaiting>> }> {
     return this.#read(async (sql) => ({ lease: await currentLease(sql, key), waits: await countWaiting(sql, key) }));
   }
 
@@ -379,6 +481,21 @@ export class Reading {
       throw error;
     });
     return page?.events ?? [];
+  }
+
+  /** @returns what a session that is held does now: an open call, or none while a model answers; undefined if it has no events. */
+  async doing(key: SessionKey): Promise<Doing | undefined> {
+    const events = await this.newestEvents(key);
+    const last = events.at(-1);
+    if (!last) return undefined;
+    const storedAt = (seq: number) => {
+      const found = events.find((each) => each.seq === seq) ?? last;
+      return found.appendTime ?? found.event.timestamp;
+    };
+    const call = callsIn(events).open.findLast(({ isMissing }) => !isMissing);
+    const turn = events.findLast(({ event }) => beginsTurn(event));
+    const seq = call?.seq ?? last.seq;
+    return { call, seq, since: storedAt(seq), turnSince: turn && storedAt(turn.seq) };
   }
 
   /** Checks the next sessions after one. @returns those whose row says another number of events than there are. */

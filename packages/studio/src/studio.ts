@@ -15,7 +15,7 @@ import { listenerOf } from '../../../src/http/listener.js';
 import { assetAt } from './assets/assets.js';
 import { Refusal, checkHost, checkScope, formCookie, hostsOf, newFormCookie } from './guard.js';
 import { Links } from './links.js';
-import { liveEvents } from './live.js';
+import { liveEvents, liveNow } from './live.js';
 import { changePage, isChange } from './pages/changes.js';
 import { conversationPage } from './pages/conversation.js';
 import { eventFile, eventPage, partFile } from './pages/event-page.js';
@@ -23,7 +23,9 @@ import { artifactFile, filesPage } from './pages/files.js';
 import { errorPage } from './pages/layout.js';
 import { sessionsPage, usersPage } from './pages/lists.js';
 import { nowPage } from './pages/now.js';
+import { statePage } from './pages/state.js';
 import { timePage } from './pages/time.js';
+import { usagePage } from './pages/usage.js';
 import { waitingPage } from './pages/waiting.js';
 import { FORGET, forgetPage, memoryPage } from './pages/memory.js';
 import { doctorPage, leasesPage, repairPage, statsPage } from './pages/operations.js';
@@ -60,9 +62,12 @@ const PAGES: Readonly<Record<string, Route>> = {
   '/event.json': eventFile,
   '/part': partFile,
   '/time': timePage,
+  '/state': statePage,
   '/files': filesPage,
   '/file': artifactFile,
   '/live': liveEvents,
+  '/live-now': liveNow,
+  '/usage': usagePage,
   '/operations': leasesPage,
   '/operations/stats': statsPage,
   '/operations/doctor': doctorPage,

@@ -3,7 +3,8 @@ import { isOpen } from '../../../src/conversation/calls.js';
 import type { EventPage } from '../../../src/index.js';
 import { recordOf } from '../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../src/model/turn.js';
-import { CLOCKS_MS, Pairs } from './pages/event-view.js';
+import { endOf, stampOf } from './operations/durations.js';
+import { Pairs } from './pages/event-view.js';
 
 type NumberedEvent = EventPage['events'][number];
 
@@ -101,23 +102,17 @@ function endsOf(events: readonly NumberedEvent[]): Map<number, number> {
   }
   const ends = new Map<number, number>();
   for (const lane of lanes.values()) {
-    let isLate = false;
-    for (const [i, { seq, event, appendTime }] of lane.entries()) {
-      const { author } = event;
-      const timestamp = stampOf(event);
+    let isKnown = true;
+    for (const [i, each] of lane.entries()) {
       const following = lane[i + 1];
-      const next = following && stampOf(following.event);
-      // Events that were stored long after they were made: nobody knows how long they took.
-      if (next !== undefined) isLate = appendTime !== undefined && appendTime - CLOCKS_MS > next;
-      const isKnown = author !== 'user' && appendTime !== undefined && !isLate;
-      ends.set(seq, isKnown ? Math.max(timestamp, Math.min(appendTime, next ?? Infinity)) : timestamp);
+      const end = endOf(each, following && stampOf(following.event));
+      // Nothing follows the last one: it was stored late if the one before it was.
+      if (following) isKnown = end !== undefined;
+      ends.set(each.seq, (isKnown ? end : undefined) ?? stampOf(each.event));
     }
   }
   return ends;
 }
-
-/** Zero for what is no time, as other programs may store it. */
-const stampOf = ({ timestamp }: NumberedEvent['event']) => (Number.isFinite(timestamp) ? timestamp : 0);
 
 const nameOf = (name: unknown) => (typeof name === 'string' ? name : '');
 

@@ -39,11 +39,6 @@ export class CallInParts {
     return result;
   };
 
-  /** Runs work that encodes before it writes. */
-  encoding<T>(work: () => Promise<T>): Promise<T> {
-    return this.database.unobserved(this.#call, work);
-  }
-
   /**
    * @param work does everything that the call does.
    * @param result returns the result so far.

@@ -4,20 +4,12 @@ import { FAILURES } from '../../model/failures.js';
 import { onAbort } from '../../model/signals.js';
 import { beginningWith } from '../orm/host-transaction.js';
 import type { Sql } from '../dialects/dialect.js';
-import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
+import type { Driver, StatementContext } from '../drivers/driver.js';
 import type { ReservedConnection } from '../orm/reserved-connection.js';
 import type { Pipeline, SqlContext, Statements } from './sql.js';
 
 /** How long an attempt may still take after its signal has fired: if the connection answers in time, the pool can keep it. */
 const GRACE_MS = 1_000;
-
-/** What ends an attempt early. */
-interface AttemptLimits {
-  /** In ms, including the wait for a connection; 0 for no limit (contract O3). */
-  timeoutMs: number;
-  /** Gives the attempt a second to end. */
-  signal?: AbortSignal | undefined;
-}
 
 /** An attempt took longer than `timeoutMs`. */
 export class TimedOut extends Error {
@@ -34,7 +26,6 @@ export class Aborted extends Error {
   }
 }
 
-/** How statements are sent. */
 export type SentWith = Partial<Pick<SqlContext, 'isInTransaction' | 'prefix' | 'refuse' | 'behind'>>;
 
 /** What an attempt needs to know about its ORM. */
@@ -43,22 +34,22 @@ interface ConnectionSource {
   /** Whether the connection must not be used again after this error. */
   spoils(error: unknown): boolean;
   pipeline(driver: Driver, sentWith: SentWith, beginning?: readonly string[]): Pipeline;
+  /** Whether each transaction begins with settings of the host. */
+  readonly hasSettings: boolean;
+  /** Called with the error of a rollback. */
+  rollbackFailed(error: unknown): void;
 }
 
-export interface TransactionHooks {
-  /** Called just before the commit is sent, alone or with others. Until then a lost connection makes the server roll back; afterwards the writes may be stored. */
-  beforeCommit?: () => void;
-  /** Called with the error of the rollback. */
-  rollbackFailed?: (error: unknown) => void;
-}
-
-/** How a transaction begins. */
-interface TransactionStart {
+/** How a transaction begins and ends. */
+interface TransactionFrame {
   /** Sent before the `begin`. */
   setting?: string | undefined;
   begin?: string | undefined;
-  /** What the `begin` itself starts with. */
-  prefix?: string;
+  /**
+   * Called just before the commit is sent, alone or with others. Until then a lost connection makes the server roll back; afterwards
+   * the writes may be stored.
+   */
+  beforeCommit?: () => void;
 }
 
 /** For a transaction that the server has ended without its work noticing: its commit would store nothing. */
@@ -75,9 +66,10 @@ export const COMMAND: StatementContext = {
   isForeign: false,
 };
 
-/** The connection of an attempt. */
 export class AttemptConnection {
   readonly driver: Driver;
+  /** See `DialectConnections.cluster`. */
+  prefix = '';
   readonly #source: ConnectionSource;
   readonly #reserved: ReservedConnection;
   readonly #deadline: Deadline;
@@ -100,12 +92,12 @@ export class AttemptConnection {
    *
    * @throws what the work throws. If the transaction may still be open, it is rolled back, or the connection is closed.
    */
-  async ofHost<T>(work: () => Promise<T>, rollbackFailed: (error: unknown) => void): Promise<T> {
+  async ofHost<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await beginningWith(this.#reserved.forTransaction, work);
     } catch (error) {
       // After a rollback that fails, MikroORM 6 says that it succeeded.
-      if (this.driver.isInTransaction !== false) await this.rollback(error, rollbackFailed);
+      if (this.driver.isInTransaction !== false) await this.#rollback(error);
       throw error;
     }
   }
@@ -115,14 +107,11 @@ export class AttemptConnection {
     this.#deadline.restart();
   }
 
-  /** Runs a statement without values. */
-  command(text: string): Promise<DriverResult> {
-    return this.#source.statements.send(this.driver, text, [], COMMAND);
-  }
-
-  /** Runs statements that need no transaction around them. @param prefix see `clusterPrefix`. */
-  run<T>(work: (sql: Sql) => Promise<T>, prefix: string): Promise<T> {
-    return this.#source.pipeline(this.driver, { prefix }).run(work);
+  /** Runs statements that need no transaction around them. */
+  run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    // What only reads still takes no locks.
+    if (this.#source.hasSettings) return this.transaction((sql) => work({ ...sql, isInTransaction: false }));
+    return this.#source.pipeline(this.driver, { prefix: this.prefix }).run(work);
   }
 
   /**
@@ -132,9 +121,9 @@ export class AttemptConnection {
    */
   async transaction<T>(
     work: (sql: Sql, pipeline: Pipeline) => Promise<T>,
-    { beforeCommit, rollbackFailed }: TransactionHooks = {},
-    { setting, begin = 'begin', prefix = '' }: TransactionStart = {},
+    { setting, begin = 'begin', beforeCommit }: TransactionFrame = {},
   ): Promise<T> {
+    const { prefix } = this;
     const beginning = setting === undefined ? [begin] : [setting, begin];
     const pipeline = this.#source.pipeline(this.driver, { isInTransaction: true, prefix }, beginning);
     try {
@@ -146,20 +135,19 @@ export class AttemptConnection {
       return result;
     } catch (error) {
       // The connection is destroyed, so the server rolls back.
-      if (!this.#willBeDestroyed(error) && (await pipeline.discard())) await this.rollback(error, rollbackFailed);
+      if (!this.#willBeDestroyed(error) && (await pipeline.discard())) await this.#rollback(error);
       throw error;
     }
   }
 
-  /** @param error the reason. @param failed is called with the error of the rollback. */
-  async rollback(error: unknown, failed?: (error: unknown) => void): Promise<void> {
+  async #rollback(reason: unknown): Promise<void> {
     // Otherwise it might never be answered.
-    if (this.#willBeDestroyed(error)) return;
+    if (this.#willBeDestroyed(reason)) return;
     try {
-      await this.command('rollback');
-    } catch (rollbackError) {
+      await this.#source.statements.send(this.driver, 'rollback', [], COMMAND);
+    } catch (error) {
       this.spoil();
-      failed?.(rollbackError);
+      this.#source.rollbackFailed(error);
     }
   }
 
@@ -187,10 +175,15 @@ export class Deadline {
   #over: Error | undefined;
   /** Ends the current wait. */
   #end: ((error: Error) => void) | undefined;
-  #hadConnection = false;
+  /** Whether the pool has given a connection. */
+  hasConnection = false;
 
-  constructor({ timeoutMs, signal }: AttemptLimits) {
-    if (timeoutMs > 0) this.#timer = setTimeout(() => this.#isOver(new TimedOut(this.#hadConnection)), timeoutMs);
+  /**
+   * @param limit in ms, including the wait for a connection; 0 for none (contract O3).
+   * @param signal gives the attempt a second to end.
+   */
+  constructor({ timeoutMs }: { timeoutMs: number }, signal?: AbortSignal) {
+    if (timeoutMs > 0) this.#timer = setTimeout(() => this.#isOver(new TimedOut(this.hasConnection)), timeoutMs);
     this.#stop =
       signal &&
       onAbort(signal, () => {
@@ -204,21 +197,17 @@ export class Deadline {
   }
 
   /**
-   * Waits for a connection first, and then for the work on it.
+   * Waits for a connection, or for the work on it.
    *
    * @param late is called with a result that comes after the deadline.
    * @throws TimedOut, Aborted at the deadline.
    */
-  async within<T>(work: Promise<T>, late?: (result: T) => void): Promise<T> {
-    try {
-      return await new Promise<T>((resolve, reject) => {
-        this.#end = reject;
-        if (this.#over) reject(this.#over);
-        work.then((result) => (this.#over ? late?.(result) : resolve(result)), reject);
-      });
-    } finally {
-      this.#hadConnection = true;
-    }
+  within<T>(work: Promise<T>, late?: (result: T) => void): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#end = reject;
+      if (this.#over) reject(this.#over);
+      work.then((result) => (this.#over ? late?.(result) : resolve(result)), reject);
+    });
   }
 
   /** Restarts the time. It does nothing after the deadline, when nobody waits any more. */

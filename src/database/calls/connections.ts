@@ -1,32 +1,40 @@
 import { DriverException, type EntityManager } from '@mikro-orm/core';
 import { supportedDialect, type DialectName } from '../../../entities/dialect-name.js';
-import { SchemaError } from '../../model/errors.js';
+import { InvalidArgumentError, SchemaError } from '../../model/errors.js';
 import { isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
+import { isRecord } from '../../model/json.js';
 import type { CommonOptions } from '../../model/options.js';
 import { processWide } from '../../model/process-wide.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import { resolveDialect } from '../dialects/resolve.js';
-import { refuseSettings } from '../dialects/settings.js';
-import type { Driver } from '../drivers/driver.js';
+import { refuseConnection } from '../dialects/settings.js';
+import type { Driver, Statement } from '../drivers/driver.js';
 import { ormConnectionOf } from '../orm/orm-connection.js';
 import type { OrmConnection } from '../orm/reserved-connection.js';
-import { Aborted, AttemptConnection, Deadline, TimedOut, type SentWith } from './connection.js';
+import { Aborted, AttemptConnection, COMMAND, Deadline, TimedOut, type SentWith } from './connection.js';
 import { perTables, type Tables } from '../sql/tables.js';
-import { refuseDriver, refuseServer } from './driver-check.js';
+import { refuseDriver } from './driver-check.js';
 import { failureOf } from './failure-of.js';
 import { isOwn } from './public-error.js';
-import { Pipeline, Statements } from './sql.js';
+import { Pipeline, Statements, type SqlContext } from './sql.js';
 
-/** The prefix of statements, by the ORM's connection; see `clusterPrefix`. */
-const prefixes = new WeakMap<object, string>();
+/** The ORMs whose servers are a cluster. */
+const clustered = processWide('clustered', () => new WeakSet<object>());
+
+/** What was found out about a connection when its settings were checked. */
+interface Checked {
+  readonly mayBeDistributed: boolean;
+  /** See `DialectConnections.cluster`. */
+  readonly prefix: string;
+}
 
 /**
  * Connections whose settings were checked. Shared, since later the host, or the projection of another copy, may have changed them for
  * a transaction.
  */
-const checked = processWide('checked connections', () => new WeakMap<Driver, { readonly mayBeDistributed: boolean }>());
+const checked = processWide('checked connections', () => new WeakMap<Driver, Checked>());
 
-/** What connections know about the distribution of tables. */
+/** What connections know about the distribution of tables. Each copy of this package asks for itself, since its dialects are its own. */
 const serverTables = new WeakMap<Driver, ServerTables>();
 
 interface ServerTables {
@@ -71,7 +79,13 @@ export class Connections {
   readonly #options: DatabaseOptions;
   readonly #tables: () => Tables;
 
-  constructor(em: EntityManager, options: DatabaseOptions, tables: () => Tables) {
+  /** @param rollbackFailed is called with the error of a rollback. */
+  constructor(
+    em: EntityManager,
+    options: DatabaseOptions,
+    tables: () => Tables,
+    readonly rollbackFailed: (error: unknown) => void,
+  ) {
     this.system = supportedDialect(em.getPlatform());
     this.dialect = resolveDialect(em.getPlatform());
     this.orm = ormConnectionOf(em);
@@ -89,19 +103,23 @@ export class Connections {
    * @param deadline is cleared at the end.
    * @throws TimedOut, Aborted at the deadline.
    */
-  async use<T>(deadline: Deadline, work: (connection: AttemptConnection, prefix: string) => Promise<T>): Promise<T> {
+  async use<T>(deadline: Deadline, work: (connection: AttemptConnection) => Promise<T>): Promise<T> {
     try {
       const reserved = await deadline.within(this.orm.reserve(), (late) => late.release());
+      deadline.hasConnection = true;
       const { driver, destroy } = reserved;
       const connection = new AttemptConnection(this, reserved, deadline);
       try {
+        const begin = ({ prefix }: Checked) => {
+          connection.prefix = prefix;
+          return work(connection);
+        };
         const server = checked.get(driver);
-        const isChecked = server && (!server.mayBeDistributed || this.#knowsTables(driver));
-        const prefix = isChecked ? prefixes.get(this.orm) : undefined;
+        // Checked alone: in a block of MariaDB `sql_select_limit` has another value.
         const working =
-          prefix === undefined
-            ? this.#checked(driver).then((found) => work(connection, found))
-            : work(connection, prefix);
+          server && (!server.mayBeDistributed || this.#knowsTables(driver))
+            ? begin(server)
+            : this.#check(driver, this.sql(driver)).then(begin);
         // A database in this process always answers, and a statement on it cannot be stopped.
         return await (destroy ? deadline.within(working) : working);
       } catch (error) {
@@ -120,13 +138,6 @@ export class Connections {
     return !isOwn(error) && spoilsConnection(this.failureOf(error));
   }
 
-  /** @returns the prefix of statements; see `clusterPrefix`. @throws SchemaError for a connection that is refused. */
-  async #checked(driver: Driver): Promise<string> {
-    const prefix = prefixes.get(this.orm) ?? (await this.#prefix(driver));
-    await this.#check(driver, false);
-    return prefix;
-  }
-
   #knowsTables(driver: Driver): boolean {
     if (this.#options.isForeign) return true;
     const known = serverTables.get(driver);
@@ -138,6 +149,15 @@ export class Connections {
     return this.pipeline(driver, sentWith).sql;
   }
 
+  /** The dialect of the tables on a connection, which is another one if they are distributed. */
+  dialectOn(driver: Driver): Dialect {
+    return this.#distributedOn(driver) ?? this.dialect;
+  }
+
+  #distributedOn(driver: Driver): Dialect | undefined {
+    return this.#options.isForeign ? undefined : serverTables.get(driver)?.distributed.get(this.#tables().sessions);
+  }
+
   /** The statements of a transaction, or of a call without one. @param beginning what begins the transaction. */
   pipeline(
     driver: Driver,
@@ -147,53 +167,85 @@ export class Connections {
     const { postgresql, isForeign = false } = this.#options;
     const { isInProcess } = this.orm;
     const mayPrepare = postgresql?.preparedStatements ?? true;
-    const known = isForeign ? undefined : serverTables.get(driver);
-    const distributed = known?.distributed.get(this.#tables().sessions);
+    const distributed = this.#distributedOn(driver);
     const dialect = distributed ?? this.dialect;
     const tables = distributed ? () => distributedTables({ tables: this.#tables() }) : this.#tables;
     // Citus takes as long to plan a statement as to run it.
     const preparesAll = mayPrepare && distributed !== undefined;
-    const sent = { isInTransaction, isInProcess, mayPrepare, preparesAll, isForeign };
-    const context = { ...sent, prefix, refuse, behind, dialect, tables };
+    const settings = beginning && this.#settings();
+    // Every call does this, and spreads of objects take a thirtieth of an append.
+    const context: SqlContext = {
+      isInTransaction,
+      isInProcess,
+      mayPrepare,
+      preparesAll,
+      isForeign,
+      prefix,
+      refuse,
+      behind,
+      dialect,
+      tables,
+      settings,
+    };
     return new Pipeline(this.statements, driver, context, beginning);
+  }
+
+  get hasSettings(): boolean {
+    const { postgresql, isForeign } = this.#options;
+    return postgresql?.settings !== undefined && this.dialect.sql.set !== undefined && !isForeign;
+  }
+
+  /** @throws InvalidArgumentError if the host's function returns something else; what it throws otherwise. */
+  #settings(): Statement | undefined {
+    if (!this.hasSettings) return undefined;
+    const settings: unknown = this.#options.postgresql?.settings?.();
+    const values = isRecord(settings) ? Object.entries(settings).flat() : [undefined];
+    // A mistake of the host must not show everybody's rows. An empty record is none.
+    if (values.some((value) => typeof value !== 'string'))
+      throw new InvalidArgumentError(
+        "'settings' of postgresql returned no texts by name. Nothing was read or written.",
+      );
+    if (values.length === 0) return undefined;
+    return { text: this.dialect.sql.set?.(values.length / 2) ?? '', values };
+  }
+
+  /** Sets the settings of the host in a transaction of MikroORM. */
+  async set(driver: Driver): Promise<void> {
+    const settings = this.#settings();
+    if (settings) await this.statements.send(driver, settings.text, settings.values, COMMAND);
   }
 
   /** For statements in a host's transaction; checks its connection's settings first. @throws SchemaError for one that is refused. */
   async checkedPipeline(driver: Driver, sentWith: SentWith): Promise<Pipeline> {
-    await this.#check(driver, true);
+    await this.#check(driver, this.sql(driver, { isInTransaction: true }));
     return this.pipeline(driver, { ...sentWith, isInTransaction: true });
   }
 
-  /**
-   * The prefix of statements; the first call checks the driver and the server. Limited by the time of an attempt, since the server
-   * may not answer.
-   */
-  async #prefix(driver: Driver): Promise<string> {
-    refuseDriver(driver);
-    const sql = this.sql(driver);
-    if (!this.#options.isForeign) await refuseServer(sql, this.dialect);
-    const prefix = (await this.dialect.connections.clusterPrefix?.(sql)) ?? '';
-    prefixes.set(this.orm, prefix);
-    return prefix;
-  }
-
   /** Once for each connection; what a host sets on it later is not checked. @throws SchemaError. */
-  async #check(driver: Driver, isInTransaction: boolean): Promise<void> {
+  async #check(driver: Driver, sql: Sql): Promise<Checked> {
     const { connections, distributed } = this.dialect;
-    const sql = this.sql(driver, { isInTransaction });
+    const { cluster } = connections;
     let server = checked.get(driver);
     if (!server) {
+      refuseDriver(driver);
       const read = (text: string) => sql.all<object>(text);
-      const mayBeDistributed = await refuseSettings(connections.settings, read, distributed?.isPossible);
-      checked.set(driver, (server = { mayBeDistributed }));
+      const isPossible = await refuseConnection(
+        this.#options.isForeign ? { settings: connections.settings } : connections,
+        read,
+        (distributed ?? cluster)?.isPossible,
+      );
+      const prefix = isPossible && cluster ? cluster.prefix : '';
+      checked.set(driver, (server = { mayBeDistributed: isPossible && distributed !== undefined, prefix }));
+      if (prefix) clustered.add(this.orm);
     }
-    if (!distributed || !server.mayBeDistributed || this.#knowsTables(driver)) return;
+    if (!distributed || !server.mayBeDistributed || this.#knowsTables(driver)) return server;
     const { sessions } = this.#tables();
     const found = await distributed.dialectOf(sql, sessions);
     let known = serverTables.get(driver);
     if (known?.since !== distributions.count) known = { distributed: new Map(), since: distributions.count };
     known.distributed.set(sessions, found);
     serverTables.set(driver, known);
+    return server;
   }
 
   /** @throws SchemaError if a setting of the next connection is refused; nothing if it cannot be checked. */
@@ -230,7 +282,7 @@ export class Connections {
 
   /** Whether a retry may help. A node of Galera that has lost its cluster fails at once with the error of a lock time-out. */
   passing(failure: Failure): ReturnType<typeof passingOf> {
-    return failure === 'lockTimeout' && prefixes.get(this.orm) ? 'outage' : passingOf(failure);
+    return failure === 'lockTimeout' && clustered.has(this.orm) ? 'outage' : passingOf(failure);
   }
 
   /** Whether an error that the host's work throws comes from a database, since MikroORM converted it, and may pass. */

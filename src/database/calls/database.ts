@@ -1,11 +1,12 @@
 import { TransactionContext, type EntityManager } from '@mikro-orm/core';
 import { AdkMikroOrmError, CodecError, InsideTransactionError, InvalidArgumentError } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
+import { given } from '../../model/json.js';
 import { PLAIN, StoredTexts, TextCodec } from '../../model/stored-texts.js';
 import { callHost } from '../../model/host-callbacks.js';
 import type { ErrorContext } from '../../model/options.js';
 import { inTime } from '../../model/signals.js';
-import { Deadline, type AttemptConnection, type TransactionHooks } from './connection.js';
+import { Deadline, type AttemptConnection } from './connection.js';
 import { Connections, type DatabaseOptions } from './connections.js';
 import type { Dialect, Run, Sql } from '../dialects/dialect.js';
 import type { DialectName } from '../../../entities/dialect-name.js';
@@ -14,16 +15,14 @@ import { isOpen } from '../orm/host-transaction.js';
 import { refuseOther } from '../orm/orm-connection.js';
 import { tablesOf, type Tables } from '../sql/tables.js';
 import { FromWork, isOwn, publicError } from './public-error.js';
-import { Tries, retryOf, type Attempt, type AttemptOptions, type Retry } from './retry.js';
+import { Tries, type Attempt, type AttemptOptions } from './retry.js';
 import { telemetryOf, type ObservedCall, type Telemetry } from '../../telemetry/telemetry.js';
 
-/** What is known when a `Database` is made. */
 interface DatabaseScope {
   tables?: Tables;
   joins?: boolean;
 }
 
-/** What a transaction needs of its attempts. */
 export interface TransactionOptions extends AttemptOptions {
   /** For a transaction that deletes: it does not lock the gaps between its rows, where others write. */
   locksRowsOnly?: boolean;
@@ -37,7 +36,7 @@ export class Database {
   /** For the database of another program undefined until it is needed. */
   #tables: Tables | undefined;
   readonly #options: DatabaseOptions;
-  readonly retry: Retry;
+  readonly retry: DatabaseOptions['retry'];
   /** The host's transaction that the calls join. */
   readonly joined: JoinedTransaction | undefined;
   readonly isJoined: boolean;
@@ -53,7 +52,12 @@ export class Database {
   constructor(em: EntityManager, options: DatabaseOptions = {}, { tables, joins = false }: DatabaseScope = {}) {
     refuseOther(em);
     this.#em = em;
-    this.connections = new Connections(em, options, () => this.tables);
+    this.connections = new Connections(
+      em,
+      options,
+      () => this.tables,
+      (error) => this.report(error, { operation: 'rollback', key: {} }),
+    );
     this.#options = options;
     this.codec = new TextCodec([options.codec ?? []].flat(), options.maxDecodedBytes);
     this.isJoined = joins;
@@ -61,8 +65,7 @@ export class Database {
     // Now, not in the first call, when the `EntityManager` may have another schema.
     this.#tables = tables ?? (options.isForeign ? undefined : tablesOf(em));
     this.telemetry = telemetryOf(options.telemetry);
-    const { connections, telemetry } = this;
-    this.retry = retryOf(options.retry, { connections, telemetry, isJoined: joins });
+    this.retry = options.retry;
   }
 
   get dialect(): Dialect {
@@ -95,9 +98,10 @@ export class Database {
     return new Database(em, this.#options, { tables, joins: true });
   }
 
-  /** A database of these tables with other options, even if the schema of the `EntityManager` has changed. */
+  /** A database of these tables with other options and the same `settings`, even if the schema of the `EntityManager` has changed. */
   with(options: DatabaseOptions): Database {
-    return new Database(this.#em, options, { tables: this.tables });
+    const { postgresql } = this.#options;
+    return new Database(this.#em, { ...given({ postgresql }), ...options }, { tables: this.tables });
   }
 
   /**
@@ -161,8 +165,6 @@ export class Database {
     callHost(this.#options.onError, error, context);
   }
 
-  readonly rollbackFailed = (error: unknown): void => this.report(error, { operation: 'rollback', key: {} });
-
   /**
    * Runs work in a transaction of MikroORM, and retries it after a failure that may pass. The work must find out whether the
    * earlier transaction was committed, since the answer may have been lost. It may take any time. The transaction is on the
@@ -176,18 +178,18 @@ export class Database {
   ): Promise<T> {
     // Not the `EntityManager` of a `RequestContext`, which may have other tables.
     const begun = () => em.fork({ disableContextResolution: true });
+    const { connections } = this;
     return this.tried((attempt) => {
-      const deadline = new Deadline({ timeoutMs: this.connections.timeoutMs });
-      return this.connections.use(deadline, (connection) =>
-        connection.ofHost(
-          () =>
-            begun().transactional(async (tx) => {
-              deadline.clear();
-              const result = await work(tx);
-              attempt.isSent = true;
-              return result;
-            }),
-          this.rollbackFailed,
+      const deadline = new Deadline(connections);
+      return connections.use(deadline, (connection) =>
+        connection.ofHost(() =>
+          begun().transactional(async (tx) => {
+            deadline.clear();
+            await connections.set(connection.driver);
+            const result = await work(tx);
+            attempt.isSent = true;
+            return result;
+          }),
         ),
       );
     }, options);
@@ -220,18 +222,15 @@ export class Database {
 
   /** Runs `work` in its own transaction, or in a savepoint of the host's transaction, which a failure does not end. */
   async transaction<T>(work: (sql: Sql) => Promise<T>, options?: TransactionOptions): Promise<T> {
-    const { joined, rollbackFailed } = this;
+    const { joined } = this;
     const coded = this.#coded(work);
-    if (joined) return this.tried(() => joined.savepoint(coded, rollbackFailed), options);
+    if (joined) return this.tried(() => joined.savepoint(coded), options);
+    const setting = options?.locksRowsOnly ? this.dialect.sql.lockRowsOnly : undefined;
     return this.tried((attempt, signal) => {
       const beforeCommit = () => {
         attempt.isSent = true;
       };
-      const hooks: TransactionHooks = { beforeCommit, rollbackFailed };
-      const setting = options?.locksRowsOnly ? this.dialect.sql.lockRowsOnly : undefined;
-      return this.#onConnection(signal, (connection, prefix) =>
-        connection.transaction(coded, hooks, { setting, prefix }),
-      );
+      return this.#onConnection(signal, (connection) => connection.transaction(coded, { setting, beforeCommit }));
     }, options);
   }
 
@@ -244,7 +243,7 @@ export class Database {
   async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     const coded = this.#coded(work);
     return this.tried((_, signal) =>
-      this.#onConnection(signal, (connection, prefix) => {
+      this.#onConnection(signal, (connection) => {
         const read = (sql: Sql) => {
           const all: Sql['all'] = async (text, values) => {
             connection.restartDeadline();
@@ -252,7 +251,7 @@ export class Database {
           };
           return coded({ ...sql, all });
         };
-        return connection.transaction(read, {}, { ...this.dialect.sql.snapshot, prefix });
+        return connection.transaction(read, this.dialect.sql.snapshot);
       }),
     );
   }
@@ -293,21 +292,15 @@ export class Database {
 
   async #once<T>(work: (sql: Sql) => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
     if (this.joined) return this.joined.run(work);
-    return this.#onConnection(signal, (connection, prefix) => connection.run(work, prefix));
+    return this.#onConnection(signal, (connection) => connection.run(work));
   }
 
-  #onConnection<T>(
-    signal: AbortSignal | undefined,
-    work: (connection: AttemptConnection, prefix: string) => Promise<T>,
-  ): Promise<T> {
+  #onConnection<T>(signal: AbortSignal | undefined, work: (connection: AttemptConnection) => Promise<T>): Promise<T> {
     const waited = this.observed?.waiting('connection');
-    return this.connections.use(
-      new Deadline({ timeoutMs: this.connections.timeoutMs, signal }),
-      (connection, prefix) => {
-        waited?.();
-        return work(connection, prefix);
-      },
-    );
+    return this.connections.use(new Deadline(this.connections, signal), (connection) => {
+      waited?.();
+      return work(connection);
+    });
   }
 
   failureOf(error: unknown): Failure {
@@ -327,7 +320,7 @@ export class Database {
         if (preparing) await preparing;
         return await work(attempt, options.signal);
       } catch (error) {
-        tries ??= new Tries(this.retry, options);
+        tries ??= new Tries(this, options);
         await tries.failed(error, attempt);
       }
     }

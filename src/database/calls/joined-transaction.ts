@@ -93,10 +93,10 @@ export class JoinedTransaction {
   }
 
   #pipeline({ transaction, driver, refuseEnded: refuse }: JoinedConnection): Promise<Pipeline> {
-    if (this.#connections.dialect.sql.underLock === '') return this.#connections.checkedPipeline(driver, { refuse });
+    const { dialect } = this.#connections;
     const physical = physicalOf(transaction);
-    const known = behind.get(physical) ?? new Map<string, boolean>();
-    behind.set(physical, known);
+    const known = dialect.sql.underLock === '' ? undefined : (behind.get(physical) ?? new Map<string, boolean>());
+    if (known) behind.set(physical, known);
     return this.#connections.checkedPipeline(driver, { refuse, behind: known });
   }
 
@@ -154,12 +154,8 @@ export class JoinedTransaction {
     return this.#connections.statements.send(driver, text, [], COMMAND);
   }
 
-  /**
-   * Runs statements in a savepoint, so that a failure does not end the host's transaction.
-   *
-   * @param rollbackFailed is called with the error of the rollback, since some errors end the whole transaction.
-   */
-  savepoint<T>(work: (sql: Sql) => Promise<T>, rollbackFailed: (error: unknown) => void): Promise<T> {
+  /** Runs statements in a savepoint, so that a failure does not end the host's transaction. Some errors end the whole one. */
+  savepoint<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#run(async (connection) => {
       const { transaction, driver, refuseEnded } = connection;
       const command = (text: string) => {
@@ -183,7 +179,7 @@ export class JoinedTransaction {
           await command('rollback to savepoint adk');
           await command('release savepoint adk');
         } catch (failed) {
-          rollbackFailed(failed);
+          this.#connections.rollbackFailed(failed);
         }
         throw error;
       }

@@ -29,7 +29,10 @@ export function isOwn(error: unknown): error is Error {
   );
 }
 
-/** Errors of writes that may be stored all the same, since the answer to an attempt was lost (contract O1). */
+/**
+ * Errors of writes that may be stored all the same, since the answer to an attempt was lost (contract O1). No other copy of this
+ * package sees them: the call that notes one also wraps it.
+ */
 const uncertain = new WeakSet<object>();
 
 export function noteUncertain(error: unknown): void {

@@ -30,7 +30,6 @@ export interface Outcome {
   lostAnswer?: unknown;
 }
 
-/** What a call needs of its attempts. */
 export interface AttemptOptions {
   /** Shared by the writes of one call. */
   outcome?: Outcome;
@@ -40,7 +39,6 @@ export interface AttemptOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** What is known about an attempt while it runs. */
 export interface Attempt {
   /** Whether the statement that makes its writes durable has been sent. */
   isSent: boolean;
@@ -48,27 +46,18 @@ export interface Attempt {
   readonly waited: (() => void) | undefined;
 }
 
-/** How the calls of a service are retried. */
-export interface Retry {
+/** The service whose calls are retried. */
+interface RetriedService {
   readonly connections: Connections;
   readonly telemetry: Telemetry | undefined;
   /** Whether the work is in a host's transaction, which only the host can retry as a whole. */
   readonly isJoined: boolean;
-  readonly attempts: number | undefined;
-  readonly forMs: number;
-  readonly baseDelayMs: number;
-  readonly maxDelayMs: number;
+  readonly retry: CommonOptions['retry'];
 }
-
-/** With the defaults of `retry` of the options. */
-export const retryOf = (
-  { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 }: CommonOptions['retry'] = {},
-  service: Pick<Retry, 'connections' | 'telemetry' | 'isJoined'>,
-): Retry => ({ ...service, attempts, forMs, baseDelayMs, maxDelayMs });
 
 /** The tries of one piece of work, again after failures that may pass (contract E4, O4). */
 export class Tries {
-  readonly #retry: Retry;
+  readonly #service: RetriedService;
   readonly #options: AttemptOptions;
   readonly #outcome: Outcome;
   #count = 1;
@@ -77,8 +66,8 @@ export class Tries {
   #outageBegan: number | undefined;
   #lockBegan: number | undefined;
 
-  constructor(retry: Retry, options: AttemptOptions) {
-    this.#retry = retry;
+  constructor(service: RetriedService, options: AttemptOptions) {
+    this.#service = service;
     this.#options = options;
     this.#outcome = options.outcome ?? {};
   }
@@ -87,7 +76,7 @@ export class Tries {
   async failed(error: unknown, { isSent, waited }: Attempt): Promise<void> {
     if (isKeyNeeded(error)) return this.#waitForKeys(error);
     if (isOwn(error)) throw error;
-    const { connections, telemetry, isJoined, baseDelayMs, maxDelayMs } = this.#retry;
+    const { connections, telemetry, isJoined, retry } = this.#service;
     const { retries, signal } = this.#options;
     const outcome = this.#outcome;
     const failure = connections.failureOf(error);
@@ -114,6 +103,7 @@ export class Tries {
       isRetried,
     });
     if (!isRetried) throw error;
+    const { baseDelayMs = 10, maxDelayMs = 1_000 } = retry ?? {};
     const longest = Math.min(maxDelayMs, baseDelayMs * 2 ** (this.#count - 1));
     this.#count++;
     // The pause is random, or transactions that collided once would collide again.
@@ -132,7 +122,7 @@ export class Tries {
     try {
       if (++this.#keyWaits > KEY_WAITS)
         throw new CodecError(`A codec still lacks a key after ${KEY_WAITS} waits. Nothing was written.`);
-      await inTime(Promise.race([ready, isAborted]), this.#retry.connections.timeoutMs, late);
+      await inTime(Promise.race([ready, isAborted]), this.#service.connections.timeoutMs, late);
     } catch (error) {
       // An earlier attempt may be stored all the same.
       throw this.#outcome.lostAnswer ?? error;
@@ -143,7 +133,7 @@ export class Tries {
   }
 
   #isGivenUp(): boolean {
-    const { attempts, forMs } = this.#retry;
+    const { attempts, forMs = DEFAULT_RETRY_MS } = this.#service.retry ?? {};
     if (attempts !== undefined && this.#count >= attempts) return true;
     // Attempts spent on an outage do not count as conflicts.
     if (this.#outageBegan === undefined) return this.#conflicts >= (attempts ?? ATTEMPTS);

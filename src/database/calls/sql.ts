@@ -5,7 +5,6 @@ import {
   type Configuration,
   type EntityManager,
   type ExceptionConverter,
-  type LogContext,
   type Logger,
 } from '@mikro-orm/core';
 import type { Driver, DriverResult, Statement, StatementContext } from '../drivers/driver.js';
@@ -67,19 +66,10 @@ export class Statements {
     values: readonly unknown[],
     context: StatementContext & Partial<SentContext>,
   ): Promise<DriverResult> {
-    if (context.isInProcess && now() - lastTurn >= MOST_MS) await (turning ??= turn());
-    context.refuse?.();
-    const query = this.#config.get('onQuery')?.(text, [...values]) ?? text;
-    const start = now();
-    try {
-      const result = await driver.send(query, values, context);
-      const { rows, affectedRows } = result;
-      this.#log(query, values, start, context.wants === 'rows' ? { results: rows.length } : { affected: affectedRows });
-      return result;
-    } catch (error) {
-      this.#log(query, values, start, { level: 'error' });
-      throw this.#converted(error, query);
-    }
+    const [result = NOTHING] = await this.#send([{ text, values, wants: context.wants }], context, (sent) =>
+      Promise.all(sent.map((statement) => driver.send(statement.text, values, context))),
+    );
+    return result;
   }
 
   /** Sends statements at once, or one by one if the driver cannot. @returns the results of all. */
@@ -93,16 +83,31 @@ export class Statements {
       }
       return results;
     }
-    context.refuse?.();
-    const onQuery = this.#config.get('onQuery');
-    const sent = all.map((each) => ({ ...each, text: onQuery?.(each.text, [...each.values]) ?? each.text }));
+    return this.#send(all, context, together);
+  }
+
+  /** A statement as the host's `onQuery` changes it. */
+  #queried(statement: Statement): Statement {
+    const { text, values } = statement;
+    return { ...statement, text: this.#config.get('onQuery')?.(text, [...values]) ?? text };
+  }
+
+  /** @throws the error as MikroORM converts it. */
+  async #send(
+    all: readonly Statement[],
+    { isInProcess, refuse }: Partial<SentContext>,
+    send: SendsAll,
+  ): Promise<DriverResult[]> {
+    if (isInProcess && now() - lastTurn >= MOST_MS) await (turning ??= turn());
+    refuse?.();
+    const sent = this.#config.get('onQuery') ? all.map((each) => this.#queried(each)) : all;
     for (const { sending } of sent) sending?.();
     const start = now();
     try {
-      const results = await together(sent);
+      const results = await send(sent);
       for (const [i, { text, values, wants }] of sent.entries()) {
-        const { rows, affectedRows } = results[i] ?? {};
-        this.#log(text, values, start, wants === 'rows' ? { results: rows?.length ?? 0 } : { affected: affectedRows });
+        const { rows, affectedRows } = results[i] ?? NOTHING;
+        this.#log(text, values, start, wants === 'rows' ? { results: rows.length } : { affected: affectedRows });
       }
       return results;
     } catch (error) {
@@ -111,9 +116,19 @@ export class Statements {
     }
   }
 
-  #log(query: string, params: readonly unknown[], start: number, what: Outcome): void {
+  /** Shows a statement in the host's log like MikroORM. */
+  #log(query: string, params: readonly unknown[], start: number, outcome: Outcome): void {
+    const config = this.#config;
+    const took = Math.round(now() - start);
     try {
-      logQuery(this.#config, { query, params, took: Math.round(now() - start), ...what }, this.#format);
+      const logger = config.getLogger();
+      const shown = logger.isEnabled('query-params') ? this.#format(query, params) : query;
+      const connection = { type: 'write', name: config.get('name') };
+      const context = { level: 'info', connection, params, took, ...outcome, query: shown } as SentQuery;
+      write(logger, context);
+      if (!hasSlowQueries(config) || took < (config.get('slowQueryThreshold') ?? Infinity)) return;
+      const slow = { enabled: true, level: outcome.level ?? 'warning', namespace: 'slow-query' };
+      write(config.getSlowQueryLogger(), { ...context, ...slow } as SentQuery);
     } catch {
       // An error of the host's log must not fail the statement.
     }
@@ -164,42 +179,18 @@ interface SlowQueries {
   getSlowQueryLogger(): Logger;
 }
 
-interface SentQuery extends Outcome {
-  query: string;
-  params: readonly unknown[];
-  /** In ms. */
-  took: number;
-}
-
-/** Shows a statement in the host's log like MikroORM. @param format puts the values into the text. */
-function logQuery(
-  config: Configuration,
-  sent: SentQuery,
-  format: (text: string, values: readonly unknown[]) => string,
-): void {
-  const logger = config.getLogger();
-  const query = logger.isEnabled('query-params') ? format(sent.query, sent.params) : sent.query;
-  const connection = { type: 'write', name: config.get('name') };
-  const context = { level: 'info', connection, ...sent, query } as LogContext & SentQuery;
-  write(logger, context);
-  if (!hasSlowQueries(config)) return;
-  const threshold = config.get('slowQueryThreshold');
-  if (typeof threshold !== 'number' || sent.took < threshold) return;
-  const { level = 'warning' } = sent;
-  const slow = { enabled: true, level, namespace: 'slow-query' };
-  write(config.getSlowQueryLogger(), { ...context, ...slow } as LogContext & SentQuery);
-}
+type SentQuery = Parameters<Logger['logQuery']>[0];
 
 function hasSlowQueries(config: object): config is SlowQueries {
   return 'getSlowQueryLogger' in config;
 }
 
 /** MikroORM's loggers ignore the result of the host's function, and a promise that rejects would end the process. */
-function write(logger: WritingLogger, context: LogContext & SentQuery): void {
+function write(logger: WritingLogger, context: SentQuery): void {
   const { writer } = logger;
   const prototype: unknown = Object.getPrototypeOf(logger);
   const isMikroOrms = prototype === DefaultLogger.prototype || prototype === SimpleLogger.prototype;
-  if (!writer || !isMikroOrms) callHost((given: typeof context) => logger.logQuery(given), context);
+  if (!writer || !isMikroOrms) callHost((given: SentQuery) => logger.logQuery(given), context);
   else if (logger.isEnabled('query', context)) {
     const own = Object.create(logger, { writer: { value: (message: string) => callHost(writer, message) } }) as Logger;
     own.logQuery(context);
@@ -209,11 +200,13 @@ function write(logger: WritingLogger, context: LogContext & SentQuery): void {
 /** What statements need to know about the call that sends them. */
 export interface SqlContext extends SentContext {
   dialect: Dialect;
-  /** The prefix of each statement outside a transaction, and of the one that begins a transaction; see `clusterPrefix`. */
+  /** See `DialectConnections.cluster`. */
   prefix: string;
   behind: Sql['behind'];
   /** Called when a statement needs the tables; another program's database has none. */
   tables: () => Tables;
+  /** Sent after what begins the transaction. */
+  settings?: Statement | undefined;
 }
 
 /** A statement that waits to be sent, and who waits for its result. */
@@ -239,6 +232,8 @@ export class Pipeline {
   #waiting: Waiting[] = [];
   #length = 0;
   #isScheduled = false;
+  /** How many batches are under way. */
+  #batches = 0;
   #sending: Promise<void> = Promise.resolve();
   #failed: { error: unknown } | undefined;
 
@@ -252,6 +247,7 @@ export class Pipeline {
       ...{ text, values: [], begins: text === 'begin' },
       prefix: i === last ? context.prefix : '',
     }));
+    if (context.settings) this.#beginning.push(context.settings);
     this.sql = sqlOf(this, context);
   }
 
@@ -276,7 +272,7 @@ export class Pipeline {
 
   /** Adds a statement to those that are sent next. If it fails, those fail. @param sending see `Statement`. */
   later(text: string, values: readonly unknown[] = [], sending?: () => void): void {
-    this.#waiting.push({ text, values, ...(sending && { sending }) });
+    this.#waiting.push({ text, values, sending });
     this.#length += textLength(values);
     if (this.#length > MOST_LENGTH) void this.flush().catch(() => undefined);
   }
@@ -295,7 +291,8 @@ export class Pipeline {
     this.#waiting = [];
     this.#length = 0;
     // One after the other: node-postgres will not run a query while another one is running.
-    this.#sending = this.#sending.catch(() => undefined).then(() => this.#send(batch));
+    const send = () => this.#send(batch);
+    this.#sending = this.#batches++ > 0 ? this.#sending.then(send, send) : send();
     return this.#sending;
   }
 
@@ -357,6 +354,8 @@ export class Pipeline {
       if (isInTransaction) this.#failed = { error };
       for (const { reject } of batch) reject?.(error);
       throw error;
+    } finally {
+      this.#batches--;
     }
   }
 }

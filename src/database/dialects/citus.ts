@@ -1,16 +1,6 @@
 import { now } from '../../model/clock.js';
 import { driverCodeOf, driverMessageOf } from '../../model/errors.js';
-import {
-  IN_SESSION,
-  SESSION_COLUMNS,
-  SESSION_WHERE,
-  perTables,
-  sessionValues,
-  type Tables,
-  numberOf,
-  textOf,
-  named,
-} from '../sql/tables.js';
+import { IN_SESSION, SESSION_COLUMNS, type Tables, numberOf, textOf, named } from '../sql/tables.js';
 import type { Bound } from '../drivers/driver.js';
 import type {
   AppendBatch,
@@ -19,10 +9,9 @@ import type {
   DialectOperations,
   DialectSql,
   DistributedTables,
-  Sql,
 } from './dialect.js';
 import { MOST, columns, sessionArrays, lastSeqsOf, takeSeveral, waitsForSessionOnly } from './postgresql-append.js';
-import { addToLastSeq, appendStatement, countChange, insertsOf } from './session-rows.js';
+import { appendByReturning, insertsOf, lockBySelect, takeByReturning } from './session-rows.js';
 
 /** Messages of errors that have only the code of an internal error: the first is from Citus, the others from its client library. */
 const LOST_NODE = [
@@ -54,6 +43,8 @@ export function onCitus(postgresql: Dialect): DistributedTables {
 
     pagesAlone: true,
 
+    insertsValuesOnly: true,
+
     // Of conditions that are joined by `or` it compares each with each of its shards.
     amongSessions: (keys) => ({
       where: `(${SESSION_COLUMNS}) in (select * from unnest(?::text[], ?::text[], ?::text[]))`,
@@ -66,15 +57,11 @@ export function onCitus(postgresql: Dialect): DistributedTables {
 
     operations: {
       ...postgresql.operations,
-
-      async nextChange(sql, session) {
-        const { count, touch, read } = changeStatements(sql);
-        const text = session.isNew ? read : session.touches ? touch : count;
-        const [row] = await sql.all<{ last_change: number | string }>(text, sessionValues(session));
-        return numberOf(row?.last_change);
-      },
-
       appends,
+
+      // What an `update` returns may not call a function, and whether a lease is held depends on the time.
+      lockSession: (sql, session, lock) =>
+        lockBySelect(sql, session, lock, lock.skipsLocked ? 'for update' : 'for no key update'),
     },
   });
   const byUser = dialect((tables) => appendsByUser(tables, sql));
@@ -111,7 +98,7 @@ const NODE_OF_USER = `select groupid as node from pg_dist_placement
 /** If the rows of a user are on one node. Appends to users of one node share the transaction. */
 function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
   const known = new Map<string, { node: number; until: number }>();
-  const appends = appendStatements(tables, dialectSql);
+  const take = takenBy(tables, dialectSql);
   const nodeOf = ({ session }: AppendBatch) => {
     const user = known.get(session.userId);
     return user && user.until > now() ? user.node : undefined;
@@ -125,7 +112,7 @@ function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
       const unknown = batches.filter((batch) => shares(batch) && nodeOf(batch) === undefined);
       const queries = unknown.map(({ session }): Bound => [NODE_OF_USER, [tables.sessions, session.userId]]);
       const [lastSeqs, ...answers] = await Promise.all([
-        append(sql, batches, appends),
+        appendByReturning(sql, batches, take(batches)),
         ...queries.map((query) => sql.all<{ node: number | string }>(...query)),
       ]);
       const until = now() + NODE_MS;
@@ -141,15 +128,15 @@ function appendsByUser(tables: Tables, dialectSql: DialectSql): DialectAppends {
 
 /** If the rows of all sessions are on one node. Appends to several sessions share the statements. */
 function appendsOnOneNode(tables: Tables, dialectSql: DialectSql): DialectAppends {
-  const { locked, take } = takeSeveral(tables, dialectSql);
-  const several = named(`${locked} ${take}`);
-  const appends = appendStatements(tables, dialectSql);
+  const together = takeSeveral(tables, dialectSql);
+  const several = named(`${together.locked} ${together.take}`);
+  const take = takenBy(tables, dialectSql);
   return {
     most: MOST,
     shares,
     skipsLocked: true,
     write: async (sql, batches) => {
-      if (batches.length === 1) return append(sql, batches, appends);
+      if (batches.length === 1) return appendByReturning(sql, batches, take(batches));
       const lastSeqs = lastSeqsOf(batches, await sql.all(...several(sessionArrays(batches))));
       for (const insert of insertsOf(sql, batches, lastSeqs)) sql.later(...insert);
       return lastSeqs;
@@ -157,38 +144,13 @@ function appendsOnOneNode(tables: Tables, dialectSql: DialectSql): DialectAppend
   };
 }
 
-/** The statements that take the numbers of a session alone, and of one that is skipped if somebody has locked its row. */
-function appendStatements(tables: Tables, sql: DialectSql) {
-  const { sessions } = tables;
-  const take = (end = '') =>
-    appendStatement(sql, (condition) => `${addToLastSeq(tables)}${condition}${end} returning last_seq`);
-  const isUnlocked = `(select session_id from ${sessions} where ${IN_SESSION} for no key update skip locked)`;
-  return { alone: take(), shared: take(` and session_id = ${isUnlocked}`) };
-}
-
 /**
- * Appends by plain statements in a transaction, since the parts of a `with` may not insert. Citus passes on one statement after
- * another. It inserts by `values`: an `insert … select` is a two-phase commit.
+ * Chooses the statement that takes the numbers of a session: one of several is skipped if somebody has locked its row. Plain statements
+ * append, in a transaction, since the parts of a `with` may not insert, and by `values`: an `insert … select` is a two-phase commit.
  */
-async function append(
-  sql: Sql,
-  batches: readonly AppendBatch[],
-  { alone, shared }: ReturnType<typeof appendStatements>,
-): Promise<(number | undefined)[]> {
-  const take = batches.length > 1 ? shared : alone;
-  const taken = await Promise.all(batches.map((batch) => sql.all<{ last_seq: number }>(...take(batch))));
-  const lastSeqs = taken.map(([row]) => row && numberOf(row.last_seq));
-  for (const [i, batch] of batches.entries())
-    for (const insert of insertsOf(sql, [batch], [lastSeqs[i]])) sql.later(...insert);
-  return lastSeqs;
+function takenBy(tables: Tables, sql: DialectSql) {
+  const isUnlocked = `(select session_id from ${tables.sessions} where ${IN_SESSION} for no key update skip locked)`;
+  const alone = takeByReturning(tables, sql);
+  const shared = takeByReturning(tables, sql, ` and session_id = ${isUnlocked}`);
+  return (batches: readonly AppendBatch[]) => (batches.length > 1 ? shared : alone);
 }
-
-const changeStatements = perTables(({ dialect, tables: { sessions } }: Sql) => {
-  const count = (touches: boolean) =>
-    `update ${sessions} set ${countChange(dialect.sql, touches)} where ${SESSION_WHERE} returning last_change`;
-  return {
-    count: count(false),
-    touch: count(true),
-    read: `select last_change from ${sessions} where ${SESSION_WHERE}`,
-  };
-});

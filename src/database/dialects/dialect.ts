@@ -5,7 +5,6 @@ import type { StateEntries } from '../../model/state.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
 import type { Statement } from '../drivers/driver.js';
 import type { Tables } from '../sql/tables.js';
-import type { ServerSetting } from './server-settings.js';
 import type { Setting } from './settings.js';
 
 /** Runs statements with bound values on the tables of one ORM and schema, in its transaction, if it has one. */
@@ -82,7 +81,6 @@ export interface Dialect {
   readonly errors: DialectErrors;
   readonly sql: DialectSql;
   readonly operations: DialectOperations;
-  readonly repairs: DialectRepairs;
   /** Left out if the server accepts statements of any length: then each value is sent in one piece. */
   readonly limits?: DialectLimits;
   /** Left out if the server cannot notify: then readers of the log in other processes find a commit when they poll. */
@@ -105,7 +103,6 @@ export interface DistributedTables {
   dialectOf(sql: Sql, table: string): Promise<Dialect | undefined>;
 }
 
-/** How connections must be set up. */
 interface DialectConnections {
   /**
    * Sets up the ORM's connection, before the first attempt outside a host's transaction. Left out if connections need no set-up.
@@ -123,22 +120,15 @@ interface DialectConnections {
   readonly wrongServer?: (version: string) => string | undefined;
 
   /**
-   * Asks the server, once for each ORM, for the prefix of each statement outside a transaction and of each `begin`, so that they
-   * see what was committed through another server. Left out if one server takes all writes.
+   * The prefix of each statement outside a transaction and of each `begin` on a server of a cluster, so that they see what was
+   * committed through another server, and an expression that is true on such a server. Left out if one server takes all writes.
    */
-  clusterPrefix?(sql: Sql): Promise<string>;
+  readonly cluster?: { readonly prefix: string; readonly isPossible: string };
 
   /** The settings of a connection that are refused. */
   readonly settings: readonly Setting[];
-
-  /** The most connections that MikroORM opens if its config has no `pool.max`. */
-  readonly defaultPoolMax: number;
-
-  /** What `doctor` checks. The first one is the server's version. */
-  readonly serverSettings: readonly ServerSetting[];
 }
 
-/** What a driver's error means. */
 interface DialectErrors {
   /** The failure, by the code of the driver's error; undefined for a code that is not known. */
   failureOf(error: unknown): Failure | undefined;
@@ -165,6 +155,12 @@ export interface DialectSql {
   readonly skipLocked?: string;
 
   /**
+   * A statement that locks a name, which is its value, until the end of the transaction: for those who share it, or for one alone. Left
+   * out if reading rows with a lock waits for those that others have inserted, or if one transaction writes at a time.
+   */
+  readonly lockName?: (isShared: boolean) => string;
+
+  /**
    * The pause between two transactions of maintenance, in ms, in which a waiting writer can get the database's lock. Left out if
    * the database wakes those who wait.
    */
@@ -181,6 +177,9 @@ export interface DialectSql {
    * insert. Left out if no transaction locks gaps.
    */
   readonly lockRowsOnly?: string;
+
+  /** A statement that sets as many settings, bound as names and values, for its transaction. Left out if there are none to set. */
+  readonly set?: (count: number) => string;
 
   /**
    * A statement that fails if the server has rolled back the transaction after an error, or whose answer shows that it has
@@ -201,21 +200,6 @@ export interface DialectSql {
   readonly snapshot?: { setting?: string; begin?: string };
 
   /**
-   * Selects `table_name`, `column_name` and `type` of the columns of tables that a connection finds without a schema. Takes the
-   * names of the tables as SQL in parentheses.
-   */
-  columns(tables: string): string;
-
-  /**
-   * Selects the parts of tables as `kind`, `table_name`, `name` and `detail`: a `column` with its collation, an `index` with its
-   * columns, after `unique ` if it is, and a `foreign key` with its action on deletion. Its values are the schema, or null for that
-   * of the connection, and the names of the tables, three times.
-   *
-   * @param tables the number of names.
-   */
-  catalog(tables: number): string;
-
-  /**
    * Selects the columns of the foreign keys that refer to tables, in the order of keys and columns: `schema_name` (null for that of the
    * tables), `table_name`, `key_id`, `name` (empty if the database keeps none), `rule` on deletion (as PostgreSQL's letter, or in
    * words), the table `target`, `column_name`, `target_column`, and `indexed`, 1 if an index begins with the key's columns. Its values
@@ -224,9 +208,6 @@ export interface DialectSql {
    * @param tables the number of names.
    */
   hostKeys(tables: number): string;
-
-  /** Orders rows of any table by insertion. Left out if there is no such order. */
-  readonly insertionOrder?: string;
 
   /** A column as text: for JSON, which a driver may parse, and for numbers. */
   asText(column: string): string;
@@ -242,6 +223,9 @@ export interface DialectSql {
 
   /** Whether a statement that selects a page cannot also look up its rows in other tables. */
   readonly pagesAlone?: boolean;
+
+  /** Whether an `insert` of values cannot read another row for one of them. */
+  readonly insertsValuesOnly?: boolean;
 
   /** A condition on rows of several sessions, by their `sessionValues`. Left out for one on each, joined by `or`. */
   readonly amongSessions?: (keys: readonly (readonly string[])[]) => { where: string; values: readonly unknown[] };
@@ -288,18 +272,16 @@ export interface DialectSql {
    */
   setPlaces(table: string, numberedBy: string, set: readonly string[], count: number): string;
 
-  /**
-   * The start of an `update` whose condition is on the columns of an index; `primary` means the primary key. Otherwise InnoDB scans
-   * a small table, and waits for rows that others have locked.
-   */
-  updateThrough(table: string, index: string): string;
-
   /** The start of a `delete` whose condition is on the columns of an index. */
   deleteThrough(table: string, index: string): string;
 
+  /** Deletes at most as many rows as the last value says. @param key the columns of the primary key. */
+  deleteSome(table: string, key: string, where: string): string;
+
   /**
-   * Comes after a table's alias in a `select` that needs only columns of this index. Otherwise InnoDB chooses the primary key,
-   * whose pages hold the contents of all rows.
+   * Comes after a table, or its alias, in an `update` whose condition is on the columns of an index, where InnoDB otherwise scans a small
+   * table and waits for rows that others have locked; and in a `select` that needs only columns of the index, where InnoDB otherwise
+   * chooses the primary key, whose pages hold the contents of all rows. `primary` means the primary key.
    */
   fromIndex(index: string): string;
 
@@ -326,34 +308,22 @@ export interface DialectOperations {
    *
    * @returns the new value.
    */
-  increment(sql: Sql, counters: string, name: string, by: number): Promise<number>;
+  increment(sql: Sql, name: string, by: number): Promise<number>;
 
   /**
    * Inserts the row of an artifact with version 0, or adds one to its version, and locks the row until the end of the transaction.
    *
    * @param key the values of `ARTIFACT_COLUMNS`.
-   * @param now the dialect's `sql.now`.
    * @returns the version.
    */
-  nextVersion(sql: Sql, artifacts: string, key: readonly string[], now: string): Promise<number>;
+  nextVersion(sql: Sql, key: readonly string[]): Promise<number>;
 
-  /**
-   * Counts a change of a session whose row the caller has locked. Left out if an `insert` can read the count.
-   *
-   * @param session.isNew whether it was created with a first count.
-   * @param session.touches whether the change keeps `prune` from an idle session.
-   */
-  nextChange?(sql: Sql, session: SessionKey & { isNew: boolean; touches: boolean }): Promise<number>;
-
-  /** How the database writes appends. */
   appends(tables: Tables): DialectAppends;
 }
 
 export interface SessionLock {
   /** What to read. */
   columns: string;
-  /** Finds the session; takes `sessionValues`. Left out for `SESSION_WHERE`. */
-  where?: string;
   /** Skips a row that somebody else has locked, if the database can; otherwise waits for it. */
   skipsLocked?: boolean;
 }
@@ -386,26 +356,6 @@ export interface DialectAppends {
    *   transaction around it is rolled back.
    */
   write(sql: Sql, batches: readonly AppendBatch[]): Promise<readonly (number | undefined)[]>;
-}
-
-/** Pieces of the statements that `doctor` prints, for restoring indexes, keys and collations. All names are quoted. */
-export interface DialectRepairs {
-  dropIndex(index: IndexName): string;
-  /** Left out if an existing table cannot get keys, and columns have no collation of their own. */
-  readonly alterations?: {
-    /** What follows `alter table …` to restore a column; `type` includes its collation. */
-    column(name: string, type: string, isNullable: boolean): string;
-    /** What follows `drop` before the name of a foreign key. */
-    readonly foreignKey: 'constraint' | 'foreign key';
-  };
-}
-
-interface IndexName {
-  table: string;
-  name: string;
-  /** With the name of its schema, if it has one. */
-  qualifiedName: string;
-  isUnique: boolean;
 }
 
 /** For MySQL and MariaDB, which refuse packets above `max_allowed_packet`, 16 MB by MariaDB's default. */

@@ -13,24 +13,15 @@ export function underLock({ behind, dialect }: Sql, session: SessionKey, { isLoc
   return isLocked || behind?.get(sessionIdentity(session)) ? dialect.sql.underLock : '';
 }
 
-/** A statement as it is, and with the lock. */
-interface PerLock<Statement> {
-  readonly plain: Statement;
-  readonly locking: Statement;
-}
-
-/** @param build gets the end of each select of the session's rows, since a lock around a select does not hold inside of it. */
-export function perLock<Statement>({ sql }: Dialect, build: (end: string) => Statement): PerLock<Statement> {
+/**
+ * @param build gets the end of each select of the session's rows, since a lock around a select does not hold inside of it.
+ * @returns a function that chooses the statement as `underLock` does, and the one for reads outside a host's transaction.
+ */
+export function perLock<Statement>({ sql }: Dialect, build: (end: string) => Statement) {
   const plain = build('');
-  return { plain, locking: sql.underLock === '' ? plain : build(sql.underLock) };
-}
-
-/** Chooses like `underLock`. */
-export function lockedFor<Statement>(
-  { plain, locking }: PerLock<Statement>,
-  ...read: Parameters<typeof underLock>
-): Statement {
-  return underLock(...read) === '' ? plain : locking;
+  const locking = sql.underLock === '' ? plain : build(sql.underLock);
+  const choose = (...read: Parameters<typeof underLock>): Statement => (underLock(...read) === '' ? plain : locking);
+  return Object.assign(choose, { plain });
 }
 
 // If an event is too large for one packet, its content is in rows of `adk_event_parts`.
@@ -105,17 +96,12 @@ export async function readParts(
   seq: number,
   options?: UnderLock,
 ): Promise<string | null | undefined> {
-  const select = lockedFor(statements(sql).select, sql, session, options);
-  const rows = await sql.all<PartRow>(...select({ ...keyed(session), seq }));
+  const select = statements(sql).select(sql, session, options);
+  const rows = await sql.all<{ part: number | null; text: string | null }>(...select({ ...keyed(session), seq }));
   const [first] = rows;
   if (!first) return undefined;
   // The event was replaced by one without parts, or its parts are missing.
   if (first.part === null) return first.text;
   // A missing last part is noticed when the JSON is parsed.
   return rows.every(({ part }, i) => numberOf(part) === i) ? rows.map(({ text }) => text).join('') : null;
-}
-
-interface PartRow {
-  part: number | null;
-  text: string | null;
 }

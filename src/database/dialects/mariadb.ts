@@ -23,9 +23,8 @@ import {
   textLength,
   type RowValues,
 } from './session-rows.js';
-import { mysql, mysqlServerSettings, mysqlSettings, MAX_TEXT_LENGTH } from './mysql.js';
+import { mysql, mysqlSettings, MAX_TEXT_LENGTH } from './mysql.js';
 import { wrongServer } from './server-version.js';
-import { longEnough, setting, unless } from './server-settings.js';
 import type { Setting } from './settings.js';
 
 const SETTINGS: readonly Setting[] = [
@@ -72,28 +71,12 @@ export const mariadb: Dialect = {
      * a delete would delete nothing. 1 is for reads and `begin`, 2 for updates and deletes, 4 for inserts. It is set for each
      * statement, since the connection is the host's.
      */
-    async clusterPrefix(sql) {
+    cluster: {
+      prefix: 'set statement wsrep_sync_wait = 7 for ',
       // A server that was built without Galera has no such variable.
-      const [variable] = await sql.all<{ Value: string }>("show variables like 'wsrep_on'");
-      return variable?.Value === 'ON' ? 'set statement wsrep_sync_wait = 7 for ' : '';
+      isPossible: `exists (select 1 from information_schema.session_variables
+        where variable_name = 'wsrep_on' and variable_value = 'ON')`,
     },
-
-    serverSettings: [
-      ...mysqlServerSettings('mariadb'),
-      setting('max_statement_time', 'round(1000 * @@max_statement_time)', longEnough),
-      setting(
-        'wsrep_sync_wait, on Galera',
-        `(select if(max(if(variable_name = 'WSREP_ON', variable_value, '')) = 'ON',
-            max(if(variable_name = 'WSREP_SYNC_WAIT', variable_value, '')), 'no Galera')
-          from information_schema.session_variables where variable_name in ('WSREP_ON', 'WSREP_SYNC_WAIT'))`,
-        unless(
-          '7',
-          'no galera',
-        )(
-          'Statements of your own may not see what another node has committed; those of this package wait. Set it to 7.',
-        ),
-      ),
-    ],
 
     settings: SETTINGS,
   },

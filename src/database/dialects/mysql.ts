@@ -3,7 +3,6 @@ import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { insertIntoArtifacts, isSameSession, placeholders, numberOf } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
 import { appendsByInsertId, lockBySelect } from './session-rows.js';
-import { longEnough, required, roomForPool, setting, unless, type ServerSetting } from './server-settings.js';
 import { wrongServer } from './server-version.js';
 import { failuresByCode } from './failures-by-code.js';
 import type { Setting } from './settings.js';
@@ -134,39 +133,6 @@ const SETTINGS: readonly Setting[] = [
 /** @param isolationLevel the name of the variable, which differs between the servers. */
 export const mysqlSettings = (isolationLevel: string): Setting[] => [...SETTINGS, readUncommitted(isolationLevel)];
 
-const MIN_PACKET = 16_000_000;
-
-/** What `doctor` checks on both servers. */
-export const mysqlServerSettings = (driver: 'mysql' | 'mariadb'): readonly ServerSetting[] => [
-  required('version', 'version()', (version) => wrongServer(version, driver)),
-  required(
-    'read_only',
-    '@@global.read_only',
-    unless('0', 'off')('This server takes no writes. Connect to the primary.'),
-  ),
-  setting(
-    'innodb_flush_log_at_trx_commit',
-    '@@innodb_flush_log_at_trx_commit',
-    unless('1')('A power cut may lose the last second of what was acknowledged. Set it to 1.'),
-  ),
-  setting(
-    'sync_binlog, where there is a binary log',
-    'if(@@log_bin = 0, 1, @@sync_binlog)',
-    unless('1')('After a power cut a replica may lack what was acknowledged. Set it to 1.'),
-  ),
-  setting(
-    'binlog_format, where there is a binary log',
-    "if(@@log_bin = 0, 'ROW', @@global.binlog_format)",
-    unless('row', 'mixed')('prune, trim, erase-user and fork are refused with it. Set it to ROW.'),
-  ),
-  setting('max_allowed_packet', '@@max_allowed_packet', (value) =>
-    Number(value) < MIN_PACKET
-      ? `State values of more than ${value} bytes are refused. Set it to 64M on the server.`
-      : undefined,
-  ),
-  setting('max_connections', '@@max_connections', roomForPool),
-];
-
 /**
  * With group replication and several primaries, a server aborts a transaction that conflicts with another server's, even while it
  * prepares to commit: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT".
@@ -180,27 +146,6 @@ export const mysql: Dialect = {
     wrongServer: (version) => wrongServer(version, 'mysql'),
 
     settings: mysqlSettings('transaction_isolation'),
-
-    defaultPoolMax: 10,
-
-    serverSettings: [
-      ...mysqlServerSettings('mysql'),
-      setting('max_execution_time', '@@max_execution_time', longEnough),
-      setting(
-        'group_replication_consistency, where several servers take writes',
-        // A server without group replication has no such variables.
-        `(select coalesce(max(if(s.variable_value = 'OFF', c.variable_value, null)), 'one primary')
-          from performance_schema.global_variables as c
-          join performance_schema.global_variables as s on s.variable_name = 'group_replication_single_primary_mode'
-          where c.variable_name = 'group_replication_consistency')`,
-        unless(
-          'before',
-          'after',
-          'before_and_after',
-          'one primary',
-        )('A call through another server may not see what the call before it has written. Set it to BEFORE.'),
-      ),
-    ],
   },
 
   errors: {
@@ -230,22 +175,6 @@ export const mysql: Dialect = {
 
     // The server's default, but the host may have set another one.
     snapshot: { setting: 'set transaction isolation level repeatable read' },
-
-    columns: (tables) =>
-      `select table_name as table_name, column_name as column_name, column_type as type
-       from information_schema.columns where table_schema = database() and table_name in ${tables}`,
-
-    catalog(tables) {
-      const ours = (prefix: string) =>
-        `${prefix}_schema = coalesce(?, database()) and table_name in (${placeholders(tables)})`;
-      return `select 'column' as kind, table_name as table_name, column_name as name, coalesce(collation_name, '') as detail
-          from information_schema.columns where ${ours('table')}
-        union all select 'index', table_name, index_name,
-            concat(if(non_unique = 0, 'unique ', ''), group_concat(column_name order by seq_in_index))
-          from information_schema.statistics where ${ours('table')} group by table_name, index_name, non_unique
-        union all select 'foreign key', table_name, constraint_name, lower(delete_rule)
-          from information_schema.referential_constraints where ${ours('constraint')}`;
-    },
 
     // InnoDB makes an index for each foreign key.
     hostKeys: (tables) =>
@@ -290,10 +219,10 @@ export const mysql: Dialect = {
 
     fromIndex: (index) => `force index (${index})`,
 
-    updateThrough: (table, index) => `update ${table} force index (${index})`,
-
     // Only this form of `delete` has hints.
     deleteThrough: (table, index) => `delete d from ${table} as d force index (${index})`,
+
+    deleteSome: (table, _key, where) => `delete from ${table} where ${where} limit ?`,
   },
 
   operations: {
@@ -303,30 +232,22 @@ export const mysql: Dialect = {
 
     lockSession: lockBySelect,
 
-    async increment(sql, counters, name, by) {
+    async increment(sql, name, by) {
       const { insertId } = await sql.run(
-        `insert into ${counters} (name, value) values (?, last_insert_id(?))
+        `insert into ${sql.tables.counters} (name, value) values (?, last_insert_id(?))
          on duplicate key update value = last_insert_id(value + ?)`,
         [name, by, by],
       );
       return insertId;
     },
 
-    async nextVersion(sql, artifacts, key, now) {
+    async nextVersion(sql, key) {
       const { insertId } = await sql.run(
-        `${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, last_insert_id(0), ${now})
+        `${insertIntoArtifacts(sql.tables.artifacts)} values (?, ?, ?, ?, last_insert_id(0), ${sql.dialect.sql.now})
          on duplicate key update last_version = last_insert_id(last_version + 1), update_time = values(update_time)`,
         key,
       );
       return insertId;
-    },
-  },
-
-  repairs: {
-    dropIndex: ({ table, name }) => `drop index ${name} on ${table};`,
-    alterations: {
-      column: (name, type, isNullable) => `modify ${name} ${type} ${isNullable ? 'null' : 'not null'}`,
-      foreignKey: 'foreign key',
     },
   },
 

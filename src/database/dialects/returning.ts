@@ -24,9 +24,10 @@ export const returningSql = {
 
   fromIndex: () => '',
 
-  updateThrough: (table) => `update ${table}`,
-
   deleteThrough: (table) => `delete from ${table}`,
+
+  deleteSome: (table, key, where) =>
+    `delete from ${table} where (${key}) in (select ${key} from ${table} where ${where} limit ?)`,
 
   setPlaces: (table, numberedBy, set, count) => {
     const row = `(?, ?, ?${', cast(? as bigint)'.repeat(set.length + 1)})`;
@@ -42,14 +43,15 @@ export const returningOperations: Omit<DialectOperations, 'appends'> = {
   async lockSession<Row extends object>(
     sql: Sql,
     session: SessionKey,
-    { columns, where = SESSION_WHERE }: SessionLock,
+    { columns }: SessionLock,
   ): Promise<Row | undefined> {
-    const text = `update ${sql.tables.sessions} set last_seq = last_seq where ${where} returning ${columns}`;
+    const text = `update ${sql.tables.sessions} set last_seq = last_seq where ${SESSION_WHERE} returning ${columns}`;
     const [row] = await sql.all<Row>(text, sessionValues(session));
     return row;
   },
 
-  async increment(sql, counters, name, by) {
+  async increment(sql, name, by) {
+    const { counters } = sql.tables;
     const [row] = await sql.all<{ value: number | string }>(
       `insert into ${counters} (name, value) values (?, ?)
        on conflict (name) do update set value = ${counters}.value + excluded.value returning value`,
@@ -58,9 +60,10 @@ export const returningOperations: Omit<DialectOperations, 'appends'> = {
     return numberOf(row?.value);
   },
 
-  async nextVersion(sql, artifacts, key, now) {
+  async nextVersion(sql, key) {
+    const { artifacts } = sql.tables;
     const [row] = await sql.all<{ last_version: number }>(
-      `${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, 0, ${now})
+      `${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, 0, ${sql.dialect.sql.now})
        on conflict (${ARTIFACT_COLUMNS}) do update
          set last_version = ${artifacts}.last_version + 1, update_time = excluded.update_time returning last_version`,
       key,

@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import { LastUsed } from '../../model/last-used.js';
@@ -36,9 +37,10 @@ export function addToLastSeq({ sessions }: Tables, sum = 'last_seq + :count'): s
 export async function lockBySelect<Row extends object>(
   sql: Sql,
   session: SessionKey,
-  { columns, where = SESSION_WHERE, skipsLocked }: SessionLock,
+  { columns, skipsLocked }: SessionLock,
+  strength = 'for update',
 ): Promise<Row | undefined> {
-  const text = `select ${columns} from ${sql.tables.sessions} where ${where} for update${skipsLocked ? ' skip locked' : ''}`;
+  const text = `select ${columns} from ${sql.tables.sessions} where ${SESSION_WHERE} ${strength}${skipsLocked ? ' skip locked' : ''}`;
   const [row] = await sql.all<Row>(text, sessionValues(session));
   return row;
 }
@@ -65,9 +67,10 @@ function appendCondition({ expectedSeq, expectedChange, lease }: AppendBatch, sq
 
 /** The values of `addToLastSeq` and of the condition for an append. */
 function appendValues({ session, incarnation, expectedSeq, expectedChange, lease, ...batch }: AppendBatch) {
+  const { appName: app, userId: user, sessionId } = session;
   const token = lease && lease !== 'unleased' ? lease.token : undefined;
-  const expected = { incarnation, expectedSeq, expectedChange, token };
-  return { ...keyed(session), ...expected, count: batch.events.length, time: batch.lastUpdateTime };
+  const [count, time] = [batch.events.length, batch.lastUpdateTime];
+  return { app, user, session: sessionId, incarnation, expectedSeq, expectedChange, token, count, time };
 }
 
 /**
@@ -88,7 +91,7 @@ export function appendStatement(
     const rule = lease && (lease === 'unleased' || 'leased');
     const variant = `${expectedSeq === undefined} ${expectedChange === undefined} ${rule}${variantOf(batch)}`;
     const bind = made.get(variant, () => named(text(appendCondition(batch, sql), batch)));
-    return bind({ ...appendValues(batch), ...values });
+    return bind(values ? { ...appendValues(batch), ...values } : appendValues(batch));
   };
 }
 
@@ -106,12 +109,11 @@ interface RowsText<Names extends string> {
   end: string;
 }
 
-/** The statements for rows: as few as the database allows. @param before the values of the start. */
+/** The statements for rows: as few as the database allows. */
 export function statementsFor<Names extends string>(
   { limits }: Dialect,
   { start, row, end }: RowsText<Names>,
   rows: readonly (RowValues & Readonly<Record<Names, unknown>>)[],
-  before: readonly unknown[] = [],
 ) {
   if (rows.length === 0) return [];
   const statements: Bound[] = [];
@@ -129,7 +131,7 @@ export function statementsFor<Names extends string>(
       [text, count, length] = ['', 0, 0];
     }
     const [rowText, rowValues] = row(each);
-    if (!text) [text, values] = [start + rowText, [...before]];
+    if (!text) [text, values] = [start + rowText, []];
     else text += `, ${rowText}`;
     values.push(...rowValues);
     count++;
@@ -142,8 +144,8 @@ export function statementsFor<Names extends string>(
 /** The length of texts and bytes among values, in code units and bytes. */
 export function textLength(values: object): number {
   let length = 0;
-  for (const value of Object.values(values) as unknown[])
-    if (typeof value === 'string' || value instanceof Uint8Array) length += value.length;
+  for (const value of (Array.isArray(values) ? values : Object.values(values)) as unknown[])
+    if (typeof value === 'string' || types.isUint8Array(value)) length += value.length;
   return length;
 }
 
@@ -165,8 +167,8 @@ export const stateRow = (scope: Scope, of = '') => `(${ownerNames(scope)}, :key$
 export function eventRows(session: SessionKey, firstSeq: number, events: readonly EventContent[]): RowValues[] {
   const key = keyed(session);
   return events.map(({ id, timestamp, json, superseded = null, beginsTurn, appendTime }, i) => {
-    const row = { seq: firstSeq + i, id, timestamp, json, superseded, begins: Number(beginsTurn) };
-    return { ...key, ...row, ...(appendTime !== undefined && { appendTime }) };
+    const row = { ...key, seq: firstSeq + i, id, timestamp, json, superseded, begins: Number(beginsTurn) };
+    return appendTime === undefined ? row : { ...row, appendTime };
   });
 }
 
@@ -265,23 +267,23 @@ export function insertsOf(
 }
 
 /**
- * Appends by `update … returning` and inserts in a transaction, for a database without limits.
+ * Appends by `update … returning` and inserts in a transaction, for a database without limits. The inserts are those of one session each:
+ * Citus passes these on, and SQLite keeps them prepared.
  *
- * @param most the most batches that share a transaction.
+ * @param take the statement that takes the numbers of a batch.
  */
-export function appendsByReturning(dialect: Dialect, tables: Tables, most: number): DialectAppends {
-  const take = appendStatement(dialect.sql, (condition) => `${addToLastSeq(tables)}${condition} returning last_seq`);
-  return {
-    most,
-    async write(sql, batches) {
-      const lastSeqs: (number | undefined)[] = [];
-      for (const batch of batches) {
-        const [row] = await sql.all<{ last_seq: number }>(...take(batch));
-        const lastSeq = row && numberOf(row.last_seq);
-        lastSeqs.push(lastSeq);
-        for (const insert of insertsOf({ dialect, tables }, [batch], [lastSeq])) sql.later(...insert);
-      }
-      return lastSeqs;
-    },
-  };
+export async function appendByReturning(
+  sql: Sql,
+  batches: readonly AppendBatch[],
+  take: ReturnType<typeof appendStatement>,
+): Promise<(number | undefined)[]> {
+  const taken = await Promise.all(batches.map((batch) => sql.all<{ last_seq: number }>(...take(batch))));
+  const lastSeqs = taken.map(([row]) => row && numberOf(row.last_seq));
+  for (const [i, batch] of batches.entries())
+    for (const insert of insertsOf(sql, [batch], [lastSeqs[i]])) sql.later(...insert);
+  return lastSeqs;
 }
+
+/** The statement that takes the numbers of a batch. @param end of its condition. */
+export const takeByReturning = (tables: Tables, sql: DialectSql, end = '') =>
+  appendStatement(sql, (condition) => `${addToLastSeq(tables)}${condition}${end} returning last_seq`);

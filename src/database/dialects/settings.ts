@@ -12,26 +12,46 @@ export interface Setting {
 }
 
 /**
- * Refuses a connection whose settings would change what is read or written. Runs before our first statement on a connection
- * (contract O7).
+ * Refuses a server that only speaks the protocol of a supported one, and a connection whose settings would change what is read or
+ * written. Runs before our first statement on a connection (contract O7).
  *
  * @param read runs a statement on the connection.
  * @param condition another SQL condition to ask for in the same statement.
  * @returns whether the condition is true.
- * @throws SchemaError that names the first setting that is wrong.
+ * @throws SchemaError that names the server, or the first setting that is wrong.
  */
-export async function refuseSettings(
-  settings: readonly Setting[],
-  read: (text: string) => Promise<readonly { wrong?: unknown; is_true?: unknown }[]>,
+export async function refuseConnection(
+  { settings, wrongServer }: { settings: readonly Setting[]; wrongServer?: (version: string) => string | undefined },
+  read: (text: string) => Promise<readonly Found[]>,
   condition?: string,
 ): Promise<boolean> {
+  const version = wrongServer ? 'version() as version, ' : '';
   const cases = settings.map(({ isWrong }, i) => `when ${isWrong} then ${i}`);
   const asked = condition === undefined ? '' : `case when ${condition} then 1 else 0 end as is_true, `;
   // With a `limit` MySQL ignores `sql_select_limit`, which may be 0.
-  const [row] = await read(`select ${asked}case ${cases.join(' ')} end as wrong limit 1`);
+  const text = `select ${version}${asked}case ${cases.join(' ')} end as wrong limit 1`;
+  const [row] = await read(text).catch(async (error: unknown) => {
+    // Another server may lack these settings, but knows its version.
+    const found = wrongServer ? await read('select version() as version').catch(() => []) : [];
+    refuseServer(found);
+    throw error;
+  });
+  if (row) refuseServer([row]);
   const wrong = settings[Number(row?.wrong ?? -1)];
   if (wrong) throw refused(wrong);
   return Number(row?.is_true ?? 0) === 1;
+
+  function refuseServer([found]: readonly Found[]): void {
+    // After `set names binary` the version is a Buffer; its setting is then reported.
+    const reason = found && wrongServer?.(String(found.version));
+    if (reason !== undefined) throw new SchemaError(reason);
+  }
+}
+
+interface Found {
+  version?: unknown;
+  wrong?: unknown;
+  is_true?: unknown;
 }
 
 function refused({ name, because, advice }: Setting): SchemaError {

@@ -5,8 +5,7 @@ import { placeholders, numberOf } from '../sql/tables.js';
 import type { Dialect, Sql } from './dialect.js';
 import { failuresByCode } from './failures-by-code.js';
 import { returningOperations, returningSql } from './returning.js';
-import { setting, unless } from './server-settings.js';
-import { appendsByReturning } from './session-rows.js';
+import { appendByReturning, takeByReturning } from './session-rows.js';
 import type { Setting } from './settings.js';
 
 const BUSY_TIMEOUT_MS = 10_000;
@@ -82,22 +81,6 @@ export const sqlite: Dialect = {
     prepare: prepareConnection,
 
     settings: [FOREIGN_KEYS],
-
-    defaultPoolMax: 1,
-
-    serverSettings: [
-      setting('version', 'sqlite_version()', () => undefined),
-      setting(
-        'synchronous',
-        '(select synchronous from pragma_synchronous)',
-        unless('2', '3')('A power cut may lose what was acknowledged. Leave the pragma synchronous at full.'),
-      ),
-      setting(
-        'journal_mode',
-        '(select journal_mode from pragma_journal_mode)',
-        unless('wal', 'memory')('Readers and writers wait for each other. Run: pragma journal_mode = wal'),
-      ),
-    ],
   },
 
   errors: {
@@ -114,22 +97,6 @@ export const sqlite: Dialect = {
     // `data_version` changes with the writes of other connections, `total_changes()` with those of this one.
     changeCounter: "select (select data_version from pragma_data_version) || ' ' || total_changes() as counter",
 
-    columns: (tables) =>
-      `select t.name as table_name, c.name as column_name, c.type as type
-       from sqlite_master as t join pragma_table_info(t.name) as c where t.type = 'table' and t.name in ${tables}`,
-
-    catalog(tables) {
-      // There is no schema, so this value is null.
-      const ours = `? is null and t.type = 'table' and t.name in (${placeholders(tables)})`;
-      return `select 'column' as kind, t.name as table_name, c.name as name, '' as detail
-          from sqlite_master as t join pragma_table_info(t.name) as c where ${ours}
-        union all select 'index', t.name, i.name, case when i."unique" then 'unique ' else '' end || (
-            select group_concat(name) from (select name from pragma_index_info(i.name) order by seqno))
-          from sqlite_master as t join pragma_index_list(t.name) as i where ${ours}
-        union all select distinct 'foreign key', t.name, '', lower(f.on_delete)
-          from sqlite_master as t join pragma_foreign_key_list(t.name) as f where ${ours}`;
-    },
-
     hostKeys: (tables) =>
       `select null as schema_name, t.name as table_name, f.id as key_id, '' as name, lower(f.on_delete) as rule, f."table" as target,
           f."from" as column_name, coalesce(f."to", (select name from pragma_table_info(f."table") where pk = f.seq + 1)) as target_column,
@@ -139,8 +106,6 @@ export const sqlite: Dialect = {
                 (select count(*) from pragma_foreign_key_list(t.name) as h where h.id = f.id)))) as indexed
         from sqlite_master as t join pragma_foreign_key_list(t.name) as f
         where ? is null and t.type = 'table' and f."table" in (${placeholders(tables)}) order by t.name, f.id, f.seq`,
-
-    insertionOrder: 'rowid',
 
     turnMs: TURN_MS,
 
@@ -157,8 +122,9 @@ export const sqlite: Dialect = {
     ...returningOperations,
 
     // In one transaction, since a commit waits for the disk.
-    appends: (tables) => appendsByReturning(sqlite, tables, MOST),
+    appends(tables) {
+      const take = takeByReturning(tables, sqlite.sql);
+      return { most: MOST, write: (sql, batches) => appendByReturning(sql, batches, take) };
+    },
   },
-
-  repairs: { dropIndex: ({ qualifiedName }) => `drop index ${qualifiedName};` },
 };

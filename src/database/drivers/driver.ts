@@ -30,12 +30,12 @@ export interface Statement {
   values: readonly unknown[];
   /** Absent if nobody needs its result. */
   wants?: StatementContext['wants'];
-  /** See `clusterPrefix`. */
+  /** See `DialectConnections.cluster`. */
   prefix?: string;
   /** Whether it begins a transaction, whatever the host's `onQuery` makes of its text. */
   begins?: boolean;
   /** Called just before it is sent, alone or with others. */
-  sending?: () => void;
+  sending?: (() => void) | undefined;
 }
 
 /** One connection of a driver. It binds values, whatever the host has set for its driver and the server. */
@@ -46,8 +46,8 @@ export interface Driver {
   sendAll?(statements: readonly Statement[], context: StatementContext): Promise<DriverResult[]>;
   /** Sends statements as one text, which the server runs up to the first that fails. Left out if it returns one result only. */
   sendBlock?(text: string, statements: readonly Statement[]): Promise<DriverResult[]>;
-  /** Whether the connection reports how many rows an `update` has changed, not how many it matched. */
-  readonly reportsChangedRows: boolean;
+  /** Whether the connection reports how many rows an `update` has changed, not how many it matched. Left out if it never does. */
+  readonly reportsChangedRows?: boolean | undefined;
   /**
    * Whether the last answer said that a transaction is open and can be committed. On MySQL and MariaDB an error does not say it.
    * Undefined if the driver does not show it.

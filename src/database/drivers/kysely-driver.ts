@@ -30,7 +30,6 @@ const QUERIES: Readonly<Record<DialectName, QueryOf>> = {
 
 /** For connections whose driver kysely does not show: PGlite, and a kysely that the host has made. */
 export class KyselyDriver implements Driver {
-  readonly reportsChangedRows = false;
   readonly #connection: KyselyDriverConnection;
   readonly #queryOf: QueryOf;
 

@@ -13,20 +13,13 @@ interface Prepared {
   close(): void;
 }
 
-interface MariadbStatement extends MysqlStatement {
-  typeCast: false;
-  metaAsArray: false;
-  namedPlaceholders: false;
-  bigIntAsNumber: boolean;
-  insertIdAsNumber: boolean;
-  checkNumberRange: boolean;
-}
+type MariadbStatement = MysqlStatement & typeof OPTIONS;
 
 export function isMariadb(raw: object): raw is MariadbConnection {
   return 'prepare' in raw && 'info' in raw;
 }
 
-const OPTIONS: Omit<MariadbStatement, 'sql'> = {
+const OPTIONS = {
   rowsAsArray: false,
   nestTables: false,
   typeCast: false,
@@ -36,7 +29,7 @@ const OPTIONS: Omit<MariadbStatement, 'sql'> = {
   bigIntAsNumber: false,
   insertIdAsNumber: false,
   checkNumberRange: false,
-};
+} as const;
 
 /** The client's flag CLIENT_FOUND_ROWS. */
 const FOUND_ROWS = 2n;

@@ -77,7 +77,6 @@ interface SentStatement extends Named {
  * outside transactions, where the error of a missing statement does no harm.
  */
 export class NodePostgres implements Driver {
-  readonly reportsChangedRows = false;
   readonly #client: PostgresClient;
   readonly #statements = new LastUsed<Named>(KEPT_STATEMENTS, ({ name }) => this.#dropped.push(name));
   /** Names of statements that the server need not keep. */

@@ -1,6 +1,6 @@
 import { LastUsed } from '../../model/last-used.js';
 import { driverCodeOf } from '../../model/errors.js';
-import { KEPT_STATEMENTS, type Driver, type DriverResult, type StatementContext } from './driver.js';
+import { KEPT_STATEMENTS, type Driver, type DriverResult, type Statement, type StatementContext } from './driver.js';
 import { isObject } from '../../model/json.js';
 
 /** The members of a synchronous SQLite driver that are used; better-sqlite3 and libSQL have them. */
@@ -60,9 +60,9 @@ export function stopWaiting(database: SynchronousSqlite): () => void {
   };
 }
 
+/* eslint-disable @typescript-eslint/require-await -- what fails is a rejection, as of the other drivers */
 /** better-sqlite3 and libSQL. */
 export class SynchronousDriver implements Driver {
-  readonly reportsChangedRows = false;
   readonly #statements = new LastUsed<Prepared>(KEPT_STATEMENTS);
   readonly #database: SynchronousSqlite;
 
@@ -70,8 +70,16 @@ export class SynchronousDriver implements Driver {
     this.#database = database;
   }
 
-  // eslint-disable-next-line @typescript-eslint/require-await -- what fails is a rejection, as of the other drivers
   async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
+    return this.#run(text, values);
+  }
+
+  /** A promise for each statement would take as long as a short statement. */
+  async sendAll(statements: readonly Statement[], _: StatementContext): Promise<DriverResult[]> {
+    return statements.map(({ text, values }) => this.#run(text, values));
+  }
+
+  #run(text: string, values: readonly unknown[]): DriverResult {
     const { statement, columns } = this.#statements.get(text, () => this.#prepared(text));
     try {
       if (!columns) return { rows: [], affectedRows: statement.run(values).changes, insertId: undefined };
@@ -120,15 +128,10 @@ function objectsOf(columns: readonly string[], rows: readonly (readonly unknown[
   return objects;
 }
 
-/** The members of sqlite3's database that are used. */
-interface AsynchronousSqlite {
-  all(text: string, values: readonly unknown[], done: (error: Error | null, rows: object[]) => void): unknown;
-  run(
-    text: string,
-    values: readonly unknown[],
-    done: (this: { changes: number }, error: Error | null) => void,
-  ): unknown;
-}
+/** The members of sqlite3's database that are used: `all` has rows, and `run` a number of changes. */
+type AsynchronousSqlite = Record<'all' | 'run', (text: string, values: readonly unknown[], done: Done) => unknown>;
+
+type Done = (this: { changes?: number }, error: Error | null, rows?: object[]) => void;
 
 export function isAsynchronousSqlite(raw: object): raw is AsynchronousSqlite {
   return 'all' in raw && 'run' in raw && 'each' in raw;
@@ -136,7 +139,6 @@ export function isAsynchronousSqlite(raw: object): raw is AsynchronousSqlite {
 
 /** sqlite3 cannot close a database that has prepared statements, so none is kept. */
 export class AsynchronousDriver implements Driver {
-  readonly reportsChangedRows = false;
   readonly #database: AsynchronousSqlite;
 
   constructor(database: AsynchronousSqlite) {
@@ -145,17 +147,10 @@ export class AsynchronousDriver implements Driver {
 
   send(text: string, values: readonly unknown[], { wants }: StatementContext): Promise<DriverResult> {
     return new Promise((resolve, reject) => {
-      if (wants === 'rows') {
-        this.#database.all(text, values, (error, rows) => {
-          if (error) reject(error);
-          else resolve({ rows, affectedRows: 0, insertId: undefined });
-        });
-      } else {
-        this.#database.run(text, values, function (error) {
-          if (error) reject(error);
-          else resolve({ rows: [], affectedRows: this.changes, insertId: undefined });
-        });
-      }
+      this.#database[wants === 'rows' ? 'all' : 'run'](text, values, function (error, rows = []) {
+        if (error) reject(error);
+        else resolve({ rows, affectedRows: this.changes ?? 0, insertId: undefined });
+      });
     });
   }
 }

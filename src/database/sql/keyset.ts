@@ -1,4 +1,4 @@
-import { allOf, ifGiven, type BoundValue } from './tables.js';
+import { allOf, ifGiven, type BoundValue, type Condition } from './tables.js';
 
 /**
  * A condition for the rows after a given one in an order. Not `(a, b) > (?, ?)`, for which MySQL and MariaDB use no index.
@@ -21,18 +21,26 @@ export function keysetAfter(
 }
 
 /**
- * A condition for the rows of an app, or of one user in it, after a given one in the order of a key.
+ * A condition for the rows of an app, or of one user in it, after a given one in an order.
  *
- * @param columns of the key, without `app_name`; `user_id` comes first.
+ * @param columns the order, without `app_name`: ascending or, with `<`, descending.
  * @param last their values in the given row; undefined for all rows of the owner.
+ * @returns also the columns to order by.
  */
 export function ownedAfter(
   { appName, userId }: { appName: string; userId?: string | undefined },
   columns: readonly string[],
   last: readonly BoundValue[] | undefined,
-): { where: string; values: unknown[] } {
+  than: '>' | '<' = '>',
+) {
   // What the owner names is the same in all rows.
-  const named = userId === undefined ? 0 : 1;
-  const keyset = last && keysetAfter(columns.slice(named), last.slice(named));
-  return allOf(['app_name = ?', appName], ifGiven('user_id = ?', userId), keyset && [keyset.where, ...keyset.values]);
+  const isFree = (column: string) => userId === undefined || column !== 'user_id';
+  const order = columns.filter(isFree);
+  const values = last?.filter((_, i) => isFree(columns[i] ?? ''));
+  const keyset = values && keysetAfter(order, values, than);
+  const place: Condition | undefined = keyset && [keyset.where, ...keyset.values];
+  return { ...allOf(['app_name = ?', appName], ifGiven('user_id = ?', userId), place), order };
 }
+
+/** The first text after all those that begin with this one. */
+export const afterPrefix = (text: string) => text.replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));

@@ -3,6 +3,8 @@ import type { EntityManager, EntityMetadata, EntityProperty } from '@mikro-orm/c
 import { TRAITS, supportedDialect } from '../../../entities/dialect-name.js';
 import { entityNamed } from '../../../entities/mikro-orm.js';
 import { refusePlaceholder } from '../../../entities/naming.js';
+import { ofEvent, ofState, type KnownSession } from '../../model/codec.js';
+import type { StoredTexts, Undecodable } from '../../model/stored-texts.js';
 import { SchemaError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { Bound } from '../drivers/driver.js';
@@ -29,33 +31,28 @@ const ENTITIES = {
   credentials: 'AdkCredential',
 } as const;
 
-type Table = keyof typeof ENTITIES;
+export type Table = keyof typeof ENTITIES;
 
 const TABLES = Object.keys(ENTITIES) as Table[];
 
 /** The quoted names of the tables in the host's database. Columns have the names that the entities give them, so SQL writes them out. */
 export type Tables = Readonly<Record<Table, string>> & {
-  readonly select: SelectedColumns;
+  readonly select: Readonly<Record<keyof typeof SELECTED, string>>;
   /** The quoted name of the index of events by id. */
   readonly eventsById: string;
 };
 
-/** How JSON columns are selected so that their text comes back unchanged, by the type of the entities. */
-interface SelectedColumns {
+/** The columns whose entity's type selects them so that their text or bytes come back unchanged. `bytesOf` reads bytes. */
+const SELECTED = {
   /** JSON of events and changes. */
-  data: string;
-  /** JSON of state values. */
-  value: string;
-  /** JSON of sessions' labels. */
-  labels: string;
-  /** JSON of artifacts' versions. */
-  info: string;
-  /** Bytes of artifacts; `bytesOf` reads them. */
-  bytes: string;
-  /** Bytes of memories. */
-  words: string;
-  embedding: string;
-}
+  data: ['events', 'data'],
+  value: ['sessionStates', 'value'],
+  labels: ['sessions', 'labels'],
+  info: ['artifactVersions', 'info'],
+  bytes: ['artifactParts', 'data'],
+  words: ['memories', 'words'],
+  embedding: ['memories', 'embedding'],
+} as const satisfies Record<string, readonly [Table, string]>;
 
 export const SESSION_KEY = ['app_name', 'user_id', 'session_id'];
 
@@ -120,14 +117,12 @@ export function sessionValues({ appName, userId, sessionId }: SessionKey): [stri
   return [appName, userId, sessionId];
 }
 
-/** The columns that name a session. */
-export interface SessionKeyRow {
-  app_name: string;
-  user_id: string;
-  session_id: string;
-}
+/** Columns of a row, whose values `numberOf` and the like must check. */
+export type Row<Columns extends string> = Readonly<Record<Columns, unknown>>;
 
-export function sessionKeyOf(row: SessionKeyRow): SessionKey {
+export type SessionKeyRow = Row<'app_name' | 'user_id' | 'session_id'>;
+
+export function sessionKeyOf(row: Partial<SessionKeyRow>): SessionKey {
   return { appName: textOf(row.app_name), userId: textOf(row.user_id), sessionId: textOf(row.session_id) };
 }
 
@@ -172,9 +167,9 @@ export const ifGiven = (text: string, value: BoundValue | undefined): Condition 
   value === undefined ? undefined : [text, value];
 
 /** Joins conditions by `and`. */
-export function allOf(...conditions: readonly (Condition | undefined)[]): { where: string; values: unknown[] } {
+export function allOf(...conditions: readonly (Condition | undefined)[]): { where: string; values: BoundValue[] } {
   let where = '';
-  const values: unknown[] = [];
+  const values: BoundValue[] = [];
   for (const condition of conditions) {
     if (!condition) continue;
     const [text, ...bound] = condition;
@@ -215,10 +210,13 @@ export function named<const Text extends string>(text: Text): Named<NamesIn<Text
     names.push(name);
     return '?';
   });
-  return (values) => [compiled, names.map((name) => valueOf(values, name))];
+  return (values) => {
+    const bound: unknown[] = [];
+    for (const name of names) bound.push(valueOf(values, name));
+    return [compiled, bound];
+  };
 }
 
-/** The values of a session's key. */
 export function keyed({ appName: app, userId: user, sessionId: session }: SessionKey) {
   return { app, user, session };
 }
@@ -267,31 +265,25 @@ export function tablesOf(em: EntityManager): Tables {
     return meta;
   };
   const name = (entity: string) => quotedTable(em, metaOf(entity));
-  const select = (entity: string, column: string) => {
-    const properties: Record<string, EntityProperty> = metaOf(entity).properties;
+  const select = ([table, column]: readonly [Table, string]) => {
+    const properties: Record<string, EntityProperty> = metaOf(ENTITIES[table]).properties;
     return properties[column]?.customType?.convertToJSValueSQL?.(column, em.getPlatform()) ?? column;
   };
   const all = known.get(em.getMetadata()) ?? new Map<string, Tables>();
   known.set(em.getMetadata(), all);
   const sessions = name(ENTITIES.sessions);
   const tables = all.get(sessions) ?? {
-    ...(Object.fromEntries(TABLES.map((table) => [table, name(ENTITIES[table])])) as Record<Table, string>),
+    ...mapped(ENTITIES, name),
     eventsById: em.getPlatform().quoteIdentifier(`${metaOf(ENTITIES.events).tableName}_event_id`),
-    select: {
-      data: select(ENTITIES.events, 'data'),
-      value: select(ENTITIES.sessionStates, 'value'),
-      labels: select(ENTITIES.sessions, 'labels'),
-      info: select(ENTITIES.artifactVersions, 'info'),
-      bytes: select(ENTITIES.artifactParts, 'data'),
-      words: select(ENTITIES.memories, 'words'),
-      embedding: select(ENTITIES.memories, 'embedding'),
-    },
+    select: mapped(SELECTED, select),
   };
   all.set(sessions, tables);
   return tables;
 }
 
-/** The quoted names of all tables. */
+const mapped = <Name extends string, Value>(of: Readonly<Record<Name, Value>>, text: (value: Value) => string) =>
+  Object.fromEntries(Object.entries<Value>(of).map(([name, value]) => [name, text(value)])) as Record<Name, string>;
+
 export function namesOf(tables: Tables): string[] {
   return TABLES.map((table) => tables[table]);
 }
@@ -412,4 +404,53 @@ function shapeOf(value: unknown): string {
   if (value === null) return 'null';
   if (Array.isArray(value)) return 'an array';
   return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}
+
+// What rows hold, decoded.
+
+export interface EventContent {
+  seq: number;
+  /** Undefined if the row has lost its content, or the content cannot be decoded. */
+  json: string | undefined;
+  /** Why it cannot be decoded. */
+  undecodable?: Undecodable | undefined;
+  id: string;
+}
+
+export interface StateValue {
+  scope: Scope;
+  key: string;
+  /** Not JSON if it cannot be decoded. */
+  json: string;
+  /** Why it cannot be decoded. */
+  undecodable?: Undecodable | undefined;
+}
+
+/** A row of a state table, selected with its scope as `kind`. */
+export interface StateRow {
+  kind: Scope;
+  state_key: string;
+  value: string;
+}
+
+/** @param text undefined if there is none. */
+export function contentOf(
+  texts: StoredTexts,
+  session: KnownSession,
+  eventId: string,
+  text: string | undefined,
+): Pick<EventContent, 'json' | 'undecodable'> {
+  if (text === undefined) return { json: undefined };
+  const json = texts.decode(text, () => ofEvent(session, eventId));
+  return typeof json === 'string' ? { json } : { json: undefined, undecodable: json };
+}
+
+export function stateValueOf(
+  texts: StoredTexts,
+  owner: KnownSession,
+  { kind: scope, state_key, value }: StateRow,
+): StateValue {
+  const key = textOf(state_key);
+  const json = texts.decode(textOf(value), () => ofState(owner, scope, key));
+  return typeof json === 'string' ? { scope, key, json } : { scope, key, json: '', undecodable: json };
 }

@@ -17,6 +17,7 @@ import {
   originOfSession,
   numberOf,
   optionalTextOf,
+  type Row,
 } from '../sql/tables.js';
 
 /** Entries of the event log other than appended events. */
@@ -57,12 +58,12 @@ export async function recordChange(sql: Sql, change: NewChange): Promise<void> {
   const { session, kind, seq, eventSeq = null } = change;
   const key = keyed(session);
   const isNew = kind === 'created';
-  const touches = TOUCHING.has(kind);
-  let id = uncountedId(change) ?? (await sql.dialect.operations.nextChange?.(sql, { ...session, isNew, touches }));
+  let id = uncountedId(change);
   // Count in the row that the caller has locked: searching for the last change would lock the gap after it on InnoDB.
-  if (id === undefined && !isNew) sql.later(...statements(sql)[touches ? 'touch' : 'count'](key));
-  // Only a codec needs the id: without one, no statement is spent on it.
-  if (id === undefined && isEncoded(sql.texts, change)) id = await changeIdBy(sql, statements(sql).lastChange(key));
+  if (id === undefined && !isNew) sql.later(...statements(sql)[TOUCHING.has(kind) ? 'touch' : 'count'](key));
+  // Otherwise the insert reads the id: no statement is spent on it.
+  if (id === undefined && (isEncoded(sql.texts, change) || sql.dialect.sql.insertsValuesOnly))
+    id = await changeIdBy(sql, statements(sql).lastChange(key));
   const data = encodedData(sql.texts, session, { ...change, id });
   if (data !== null) await sql.dialect.limits?.refuseTooLarge(sql, 'An entry of the log', data);
   const values = { ...key, kind, seq, eventSeq, data };
@@ -134,7 +135,7 @@ export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Re
   const rows = await sql.all<HistoryRow>(...statements(sql).select(keyed(session)));
   return mapTexts(rows, ({ kind, data, ...row }) => {
     const seq = numberOf(row.seq);
-    const known = { ...session, origin: row.origin ?? '' };
+    const known = { ...session, origin: optionalTextOf(row.origin) ?? '' };
     const text = optionalTextOf(data);
     const change = { id: numberOf(row.change_id), kind, seq };
     const json = text === null ? null : sql.texts.decode(text, () => ofChange(known, change));
@@ -142,15 +143,7 @@ export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Re
   });
 }
 
-/** Copies the changes that the past up to a number needs to a new session, without a codec. */
-export function copyChanges(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): void {
-  const key = keyed(to);
-  const { app: fromApp, user: fromUser, session: fromSession } = keyed(from);
-  sql.later(...statements(sql).copy({ ...key, fromApp, fromUser, fromSession, upTo }));
-  sql.later(...statements(sql).setLastChange(key));
-}
-
-/** @returns the same changes for the new session, with a codec. */
+/** @returns the changes that the past up to a number needs, for a new session. */
 export function copiedChanges(changes: readonly RecordedChange[], session: KnownSession, upTo: number): NewChange[] {
   const base = changes.filter(({ kind }) => kind === 'trimmed').map((change) => ({ ...change, seq: 0 }));
   const later = changes.filter(({ kind, seq }) => kind === 'state' && seq <= upTo);
@@ -262,13 +255,7 @@ export function pastChangeOf({ kind, seq, data }: Omit<RecordedChange, 'id'>): P
   return isRecord(set) && areKeys ? { kind, seq, set, removed } : undefined;
 }
 
-interface HistoryRow {
-  change_id: number | string;
-  kind: PastChange['kind'];
-  seq: number;
-  data: string | null;
-  origin: string | null;
-}
+type HistoryRow = { kind: PastChange['kind'] } & Row<'change_id' | 'seq' | 'data' | 'origin'>;
 
 const statements = perTables(({ dialect: { sql }, tables }: Sql) => {
   const { changes, sessions, select } = tables;
@@ -280,7 +267,7 @@ const statements = perTables(({ dialect: { sql }, tables }: Sql) => {
   const counted = (touches: boolean) =>
     named(`update ${sessions} set ${countChange(sql, touches)} where ${IN_SESSION}`);
   const deleteOfSession = `${sql.deleteThrough(changes, 'primary')} where ${IN_SESSION}`;
-  const update = `${sql.updateThrough(changes, 'primary')} set data = :data where ${IN_SESSION}`;
+  const update = `update ${changes} ${sql.fromIndex('primary')} set data = :data where ${IN_SESSION}`;
   return {
     insert: named(inserted(':id')),
     insertCounted: named(inserted(lastChange)),
@@ -289,17 +276,6 @@ const statements = perTables(({ dialect: { sql }, tables }: Sql) => {
     touch: counted(true),
     select: named(`select change_id, kind, seq, ${select.data} as data, ${originOfSession(tables)} as origin
       from ${changes} where ${IN_SESSION} and ${HAS_CONTENT} order by change_id`),
-    // The state that a trim recorded comes before all events, whatever its number was.
-    copy: named(
-      `insert into ${changes} (${SESSION_COLUMNS}, change_id, kind, seq, time, data)
-        select :app, :user, :session, ${lastChange} + row_number() over (order by seq, change_id), kind, seq, ${sql.now}, data
-        from (select kind, case when kind = 'trimmed' then 0 else seq end as seq, change_id, data from ${changes}
-          where app_name = :fromApp and user_id = :fromUser and session_id = :fromSession
-            and kind in ('state', 'trimmed')) as c where seq <= :upTo`,
-    ),
-    setLastChange: named(
-      `update ${sessions} set last_change = (select max(change_id) from ${changes} where ${IN_SESSION}) where ${IN_SESSION}`,
-    ),
     created: named(`select change_id from ${changes} where ${IN_SESSION} and kind = 'created'`),
     setCreated: named(`${update} and kind = 'created'`),
     setData: named(`update ${changes} set data = :data where ${IN_SESSION} and change_id = :id`),

@@ -1,11 +1,11 @@
 import { ofEvent, type KnownSession } from '../../model/codec.js';
 import { decode } from '../../model/json.js';
 import type { SessionKey } from '../../model/keys.js';
+import { MAX_SEQ } from '../../model/seq-ranges.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
 import type { AppendBatch, Sql, StoredEvent } from '../dialects/dialect.js';
 import {
   deletePartsFrom,
-  lockedFor,
   perLock,
   readParts,
   replaceParts,
@@ -13,7 +13,6 @@ import {
   type UnderLock,
 } from '../dialects/event-parts.js';
 import {
-  SESSION_COLUMNS,
   SESSION_WHERE,
   IN_SESSION,
   isFromNumber,
@@ -23,11 +22,12 @@ import {
   perTables,
   sessionValues,
   numberOf,
-  optionalNumberOf,
   optionalTextOf,
   textOf,
+  contentOf,
+  type EventContent,
+  type Row,
 } from '../sql/tables.js';
-import { contentOf, type EventContent } from './session-reader.js';
 import { noteIfBehind } from './sessions.js';
 import { encodedState, originIn, type OriginRow } from './state.js';
 
@@ -54,14 +54,15 @@ export function replaceEvent(sql: Sql, session: SessionKey, seq: number, event: 
   sql.later(...statements(sql).update({ ...keyed(session), seq, ...content }));
 }
 
-/** Copies a session's events up to a number to a new session of the same user, without a codec. */
-export function copyEvents(sql: Sql, from: SessionKey, toSessionId: string, upTo: number): void {
-  for (const copy of statements(sql).copy) sql.later(...copy({ ...keyed(from), to: toSessionId, upTo }));
-}
-
-/** @returns the number of a session's first event with a later timestamp than this, in ms, for the caller that holds its lock. */
-export async function firstLaterThan(sql: Sql, session: SessionKey, timestamp: number): Promise<number | undefined> {
-  const [row] = await sql.all<{ seq: number }>(...statements(sql).selectLater({ ...keyed(session), timestamp }));
+/** @returns the number of a session's first event before a number with a later timestamp than this, in ms. */
+export async function firstLaterThan(
+  sql: Sql,
+  session: SessionKey,
+  timestamp: number,
+  before = MAX_SEQ,
+): Promise<number | undefined> {
+  const select = statements(sql).selectLater({ ...keyed(session), timestamp, before });
+  const [row] = await sql.all<{ seq: number }>(...select);
   return row && numberOf(row.seq);
 }
 
@@ -94,9 +95,18 @@ export async function findEvent(
   options?: UnderLock,
 ): Promise<EventContent | undefined> {
   const { selectById, selectByNumber } = statements(sql);
-  const select = lockedFor(typeof by === 'string' ? selectById : selectByNumber, sql, session, options);
+  const select = (typeof by === 'string' ? selectById : selectByNumber)(sql, session, options);
   const [row] = await sql.all<EventRow>(...select({ ...keyed(session), by }));
-  if (!row) return undefined;
+  return row && eventOf(sql, session, row, options);
+}
+
+/** @param options.isLocked whether the caller holds the session's lock. */
+export async function eventOf(
+  sql: Sql,
+  session: SessionKey,
+  row: EventRow,
+  options?: UnderLock,
+): Promise<EventContent> {
   const [seq, id] = [numberOf(row.seq), textOf(row.event_id)];
   const text = optionalTextOf(row.data) ?? (await readParts(sql, session, seq, options)) ?? undefined;
   return { seq, id, ...contentOf(sql.texts, { ...session, origin: originIn(row) }, id, text) };
@@ -128,9 +138,7 @@ export async function supersededKeys(
 /** @returns the numbers of the session's rows of events, and their times, in order. */
 export async function eventTimes(sql: Sql, session: SessionKey) {
   const rows = await sql.all(statements(sql).selectTimes, sessionValues(session));
-  return rows.map(({ seq, at, append_time: appended }) => {
-    return { seq: numberOf(seq), timestamp: numberOf(at), appendTime: optionalNumberOf(appended) ?? null };
-  });
+  return rows.map(({ seq, at }) => ({ seq: numberOf(seq), timestamp: numberOf(at) }));
 }
 
 /** Ignores what another program may have stored there. */
@@ -159,18 +167,11 @@ export function encodedBatch(texts: StoredTexts, batch: AppendBatch, origin: str
   };
 }
 
-interface EventRow extends OriginRow {
-  seq: number;
-  event_id: string;
-  /** Null if the event is in parts. */
-  data: string | null;
-}
+/** `data` is null if the event is in parts. */
+type EventRow = OriginRow & Row<'seq' | 'event_id' | 'data'>;
 
 const statements = perTables(({ dialect, tables }: Sql) => {
-  const { events, eventParts, select } = tables;
-  const copy = (table: string, columns: string) =>
-    named(`insert into ${table} (${SESSION_COLUMNS}, ${columns})
-      select app_name, user_id, :to, ${columns} from ${table} where ${IN_SESSION} and seq <= :upTo`);
+  const { events, select } = tables;
   const found = `from ${events} where ${IN_SESSION}` as const;
   const origin = originOfSession(tables);
   const one = (column: string) =>
@@ -180,16 +181,12 @@ const statements = perTables(({ dialect, tables }: Sql) => {
   return {
     selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
     selectNumber: named(`select seq ${found} and event_id = :eventId`),
-    selectLater: named(`select seq ${found} and timestamp > :timestamp order by seq limit 1`),
+    selectLater: named(`select seq ${found} and seq < :before and timestamp > :timestamp order by seq limit 1`),
     selectById: one('event_id'),
     selectByNumber: one('seq'),
-    selectTimes: `select seq, timestamp as at, append_time from ${events} where ${SESSION_WHERE} order by seq`,
+    selectTimes: `select seq, timestamp as at from ${events} where ${SESSION_WHERE} order by seq`,
     selectSuperseded: named(`select seq, superseded ${found} and seq <= :upTo
       and superseded is not null and seq >= :from and ${isFromNumber('', ':session', ':from')}`),
-    copy: [
-      copy(events, 'seq, event_id, timestamp, data, superseded, begins_turn, append_time'),
-      copy(eventParts, 'seq, part, text'),
-    ],
     deleteAfter: named(`${dialect.sql.deleteThrough(events, 'primary')} where ${IN_SESSION} and seq > :seq`),
     update: named(`update ${events}
       set timestamp = :timestamp, data = :data, superseded = :superseded, begins_turn = :begins = 1

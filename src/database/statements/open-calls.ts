@@ -3,11 +3,12 @@ import { createHash } from 'node:crypto';
 import { Calls, type LongRunningCall } from '../../conversation/calls.js';
 import { decode, isRecord } from '../../model/json.js';
 import { CALL_NAME_LENGTH, keyOfIdentity, type SessionKey } from '../../model/keys.js';
+import { chunksOf } from '../../model/pages.js';
 import { MAX_SEQ } from '../../model/seq-ranges.js';
 import type { Sql } from '../dialects/dialect.js';
-import { readParts, underLock } from '../dialects/event-parts.js';
+import { perLock, readParts, underLock } from '../dialects/event-parts.js';
 import { statementsFor } from '../dialects/session-rows.js';
-import { keysetAfter } from '../sql/keyset.js';
+import { ownedAfter } from '../sql/keyset.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -22,13 +23,19 @@ import {
   sessionColumnsOf,
   sessionKeyOf,
   sessionValues,
+  type Row,
   type SessionKeyRow,
   numberOf,
   optionalTextOf,
   textOf,
+  contentOf,
+  originOfSession,
+  placeholders,
+  type EventContent,
 } from '../sql/tables.js';
-import { contentOf } from './session-reader.js';
+import { eventOf } from './events.js';
 import { setColumns } from './sessions.js';
+import type { OriginRow } from './state.js';
 
 /** Which calls to find; a call must meet all conditions. */
 interface OpenCallFilter {
@@ -56,21 +63,13 @@ export async function findOpenCalls(
   { appName, userId, name, openFor, waitsFor }: OpenCallFilter,
   { after, limit }: { after: OpenCallCursor | undefined; limit: number },
 ): Promise<StoredCall[]> {
-  const order = ['timestamp', ...(userId === undefined ? ['user_id'] : []), 'session_id', 'seq', 'number'];
-  const place = after && [
-    after.timestamp,
-    ...(userId === undefined ? [after.userId] : []),
-    after.sessionId,
-    after.seq,
-    after.number,
-  ];
-  const keyset = place && keysetAfter(order, place);
+  const place = after && [after.timestamp, after.userId, after.sessionId, after.seq, after.number];
+  const columns = ['timestamp', 'user_id', 'session_id', 'seq', 'number'];
+  const { order, ...owned } = ownedAfter({ appName, userId }, columns, place);
   const conditions: readonly (Condition | undefined)[] = [
-    [`app_name = ? and waits_for = ${WAITS_FOR[waitsFor]}`, appName],
-    ifGiven('user_id = ?', userId),
+    [`waits_for = ${WAITS_FOR[waitsFor]} and ${owned.where}`, ...owned.values],
     name === undefined ? undefined : ['name = ?', searchedName(name)],
     ifGiven(statements(sql).isOpenFor, openFor),
-    keyset && [keyset.where, ...keyset.values],
   ];
   const rows: OpenCallRow[] = [];
   const behind = [...(sql.behind ?? [])]
@@ -110,13 +109,40 @@ export async function firstOpenCall(sql: Sql, session: SessionKey): Promise<numb
   return row && numberOf(row.seq);
 }
 
-/** Makes the rows of a session those of its calls, for the caller that holds its lock. @param before the stored rows. */
+/**
+ * Reads in one statement what an append to a locked session needs.
+ *
+ * @param ids of its events.
+ * @returns those of its events that are stored, the calls in their order, and the highest number of an event or 0.
+ */
+export async function readForAppend(sql: Sql, session: SessionKey, ids: readonly string[]) {
+  const { start, end } = statements(sql).forAppend(sql, session);
+  const [text, values] = start(keyed(session));
+  const read: Promise<ReadRow[]>[] = [];
+  for (const chunk of chunksOf(ids, MOST_IDS))
+    read.push(sql.all<ReadRow>(`${text}${placeholders(chunk.length)}${end}`, [...values, ...chunk]));
+  const [first = [], ...others] = await Promise.all(read);
+  const events = [...first, ...others.flat()].filter(({ kind }) => kind === 'event');
+  const found: EventContent[] = [];
+  for (const row of events) found.push(await eventOf(sql, session, { ...row, event_id: row.name, data: row.text }));
+  const calls = first.filter(({ kind }) => kind === 'call').map((row) => callOf({ ...row, call_json: row.text ?? '' }));
+  const newest = first.find(({ kind }) => kind === 'newest')?.seq;
+  return { found, before: calls.sort((a, b) => a.seq - b.seq || a.number - b.number), newest: numberOf(newest) };
+}
+
+/**
+ * Makes the rows of a session those of its calls, for the caller that holds its lock.
+ *
+ * @param options.before the stored rows, if they are known.
+ * @param options.columns of the session's row, to set with those that depend on its calls.
+ * @returns whether calls are pending.
+ */
 export async function setOpenCalls(
   sql: Sql,
   session: SessionKey,
   calls: Calls,
-  before?: readonly LongRunningCall[],
-): Promise<void> {
+  { before, columns = {} }: { before?: readonly LongRunningCall[]; columns?: Readonly<Record<string, number>> } = {},
+): Promise<boolean> {
   const key = keyed(session);
   const rows = new Map(calls.rows.map((call) => [placeOf(call), valuesOf(call)]));
   const stored = before ?? (await openCallsOf(sql, session));
@@ -130,8 +156,11 @@ export async function setOpenCalls(
   }
   const added = [...rows.values()].map((values) => ({ ...key, ...values }));
   for (const insert of statementsFor(sql.dialect, statements(sql).insert, added)) sql.later(...insert);
-  if (calls.areUnsettled !== new Calls(stored).areUnsettled)
-    setColumns(sql, session, { has_pending_calls: Number(calls.areUnsettled) });
+  const { areUnsettled } = calls;
+  const isChanged = areUnsettled !== new Calls(stored).areUnsettled;
+  const changed = { ...columns, ...(isChanged && { has_pending_calls: Number(areUnsettled) }) };
+  if (Object.keys(changed).length > 0) setColumns(sql, session, changed);
+  return areUnsettled;
 }
 
 /** The order of `findOpenCalls`, in which texts are compared by their bytes. */
@@ -144,6 +173,9 @@ function byPlace(a: OpenCallRow, b: OpenCallRow): number {
     numberOf(a.number) - numberOf(b.number)
   );
 }
+
+/** The columns of a call after those that name its session, before `data`. */
+const COLUMNS = ['open_until', 'seq', 'number', 'answered_from', 'waits_for', 'name', 'timestamp'] as const;
 
 /** The values of `waits_for`. */
 const WAITS_FOR = { nobody: 0, person: 1, agent: 2 } as const;
@@ -169,22 +201,17 @@ function searchedName(name: string): string {
   return plain.slice(0, CALL_NAME_LENGTH - hash.length - 1).join('') + ` ${hash}`;
 }
 
-interface CallRow {
-  open_until: number | string;
-  seq: number | string;
-  number: number | string;
-  answered_from: number | string;
-  waits_for: number | string;
-  name: string;
-  timestamp: number | string;
-  call_json: string;
-}
+type CallColumn = (typeof COLUMNS)[number];
 
-interface OpenCallRow extends CallRow, SessionKeyRow {
-  origin: string;
-  event_id: string | null;
-  event_json: string | null;
-}
+type CallRow = Row<CallColumn | 'call_json'>;
+
+/** A row of a call, of an event with its id as `name`, or the highest number of an event. */
+type ReadRow = OriginRow & Row<CallColumn | 'text'> & { kind: 'call' | 'event' | 'newest' };
+
+/** How many ids of events one statement names. */
+const MOST_IDS = 1_000;
+
+type OpenCallRow = CallRow & SessionKeyRow & OriginRow & Row<'event_id' | 'event_json'>;
 
 function callOf(row: CallRow): LongRunningCall {
   const data = decode(textOf(row.call_json))?.value;
@@ -200,17 +227,31 @@ function callOf(row: CallRow): LongRunningCall {
   };
 }
 
-const statements = perTables(({ dialect: { sql }, tables: { openCalls, sessions, events, select } }: Sql) => {
-  const columns = `open_until, seq, number, answered_from, waits_for, name, timestamp, ${select.data} as call_json`;
+const statements = perTables(({ dialect, tables }: Sql) => {
+  const { sql } = dialect;
+  const { openCalls, sessions, events, select } = tables;
+  const own = COLUMNS.join(', ');
+  const columns = `${own}, ${select.data} as call_json`;
   const place = `${IN_SESSION} and seq = :seq and number = :number and open_until =` as const;
   return {
     select: `select ${columns} from ${openCalls} where ${SESSION_WHERE} order by seq, number`,
+    // In a union each select needs its own lock, and a type for each of its columns: calls have them all.
+    forAppend: perLock(dialect, (end) => {
+      const locked = (text: string) => (end === '' ? text : `(${text}${end})`);
+      const newest = `select seq from ${events} where ${IN_SESSION} order by seq desc limit 1${end}`;
+      const calls = `select 'call' as kind, ${own}, ${select.data} as text, '' as origin
+        from ${openCalls} where ${IN_SESSION}`;
+      const found = `select 'event', 0, seq, 0, 0, 0, event_id, 0, ${select.data}, ${originOfSession(tables, end)}
+        from ${events} where ${IN_SESSION} and event_id in (`;
+      const all = `${locked(calls)} union all select 'newest', 0, coalesce((${newest}), 0), 0, 0, 0, '', 0, null, ''`;
+      return { start: named(`${all} union all ${end && '('}${found}`), end: `)${end}${end && ')'}` };
+    }),
     selectFirst: `select seq from ${openCalls} where ${SESSION_WHERE} and waits_for > 0 order by seq limit 1`,
     update: named(`update ${openCalls} set open_until = :openUntil, answered_from = :answeredFrom,
       waits_for = :waitsFor, name = :name, timestamp = :timestamp, data = :data where ${place} :before`),
     delete: named(`delete from ${openCalls} where ${place} :openUntil`),
     insert: {
-      start: `insert into ${openCalls} (${SESSION_COLUMNS}, open_until, seq, number, answered_from, waits_for, name, timestamp, data) values `,
+      start: `insert into ${openCalls} (${SESSION_COLUMNS}, ${own}, data) values `,
       row: named(
         '(:app, :user, :session, :openUntil, :seq, :number, :answeredFrom, :waitsFor, :name, :timestamp, :data)',
       ),
@@ -218,7 +259,7 @@ const statements = perTables(({ dialect: { sql }, tables: { openCalls, sessions,
     },
     isOpenFor: `timestamp <= ${sql.now} - ?`,
     find: (where: string, order: string, end: string) => `
-      select ${sessionColumnsOf('c')}, c.open_until, c.seq, c.number, c.answered_from, c.waits_for, c.name, c.timestamp, call_json, origin, event_id, ${select.data} as event_json
+      select ${sessionColumnsOf('c')}, ${COLUMNS.map((column) => `c.${column}`).join(', ')}, call_json, origin, event_id, ${select.data} as event_json
       from (select ${SESSION_COLUMNS}, ${columns} from ${openCalls} as o
         where ${where} and exists (select 1 from ${sessions} as s where ${isSameSession('s', 'o')} and s.status = 'active'${end})
         order by ${order} limit ?${end}) as c

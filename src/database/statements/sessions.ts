@@ -1,5 +1,6 @@
 import { StaleSessionError } from '../../model/errors.js';
 import { sessionIdentity, type ForkedFrom, type SessionKey } from '../../model/keys.js';
+import { chunksOf } from '../../model/pages.js';
 import type { Sql } from '../dialects/dialect.js';
 import { underLock, type UnderLock } from '../dialects/event-parts.js';
 import {
@@ -8,44 +9,22 @@ import {
   SESSION_WHERE,
   keyed,
   named,
-  perTables,
-  allOf,
-  ifGiven,
-  sessionKeyOf,
-  sessionValues,
-  type SessionKeyRow,
   numberOf,
+  perTables,
+  sessionValues,
   textOf,
 } from '../sql/tables.js';
 import { recordChange, recordDeletion } from './changes.js';
-import { countRows } from './count.js';
-import { FORK_COLUMNS, isWhole, lockStoredSession, type SessionHead, type StoredSession } from './stored-session.js';
-
-/** A session's row that was read. */
-export interface ReadHead extends SessionHead {
-  /** The id of its newest recorded change. */
-  lastChange: number;
-}
-
-/** What `softDelete` needs of a session's row. */
-type SoftDeletedSession = Pick<SessionHead, 'incarnation' | 'origin' | 'lastSeq'>;
-
-export interface ListedSession extends ReadHead {
-  userId: string;
-  id: string;
-}
-
-interface SessionPage {
-  appName: string;
-  userId: string | undefined;
-  descending: boolean;
-  limit: number | undefined;
-  offset: number;
-}
-
-/** Selects a session head. The alias differs from the column's name, or `order by` would sort by the text. */
-const HEAD = 'incarnation, origin, first_seq, last_seq, last_change, last_update_time as updated';
-const IS_THERE = `${SESSION_WHERE} and status = 'active'`;
+import {
+  FORK_COLUMNS,
+  isWhole,
+  lockStoredSession,
+  selectSessions,
+  storedSession,
+  type SessionHead,
+  type StoredSession,
+  type StoredSessionRow,
+} from './stored-session.js';
 
 /** Fails with the database's unique violation if the session exists. The caller records the creation. */
 export async function insertSession(
@@ -63,41 +42,43 @@ export async function insertSession(
   if (seen) sql.behind?.set(sessionIdentity(session), true);
 }
 
-export async function sessionHead(sql: Sql, session: SessionKey): Promise<ReadHead | undefined> {
-  const text = `select ${HEAD} from ${sql.tables.sessions} where ${IS_THERE}${underLock(sql, session)}`;
-  const [row] = await sql.all<HeadRow>(text, sessionValues(session));
-  return row && headOf(row);
+/** @returns a session's row, unless it is deleted. */
+export async function sessionHead(sql: Sql, session: SessionKey): Promise<StoredSession | undefined> {
+  return ifActive(await storedSession(sql, session));
 }
 
-/** @returns the condition that a row belongs to one of several sessions. */
-export function among(
+const ifActive = (session: StoredSession | undefined) => (session?.status === 'active' ? session : undefined);
+
+/** How many sessions one statement names: SQLite refuses expressions deeper than 1,000. */
+const MOST_SESSIONS = 200;
+
+/** @returns conditions that a row belongs to one of several sessions, each for a statement. */
+export function* among(
   { dialect }: Sql,
   sessions: readonly SessionKey[],
-): { where: string; values: readonly unknown[] } {
-  const keys = sessions.map(sessionValues);
-  const any = () => ({ where: keys.map(() => `(${SESSION_WHERE})`).join(' or '), values: keys.flat() });
-  return dialect.sql.amongSessions?.(keys) ?? any();
+): Generator<{ where: string; values: readonly unknown[] }> {
+  for (const some of chunksOf(sessions, MOST_SESSIONS)) {
+    const keys = some.map(sessionValues);
+    const any = () => ({ where: keys.map(() => `(${SESSION_WHERE})`).join(' or '), values: keys.flat() });
+    yield dialect.sql.amongSessions?.(keys) ?? any();
+  }
 }
 
 /** @returns the rows of the sessions that exist. */
-export async function sessionHeads(
-  sql: Sql,
-  sessions: readonly SessionKey[],
-): Promise<{ key: SessionKey; head: SessionHead }[]> {
-  const { where, values } = among(sql, sessions);
-  const rows = await sql.all<HeadRow & SessionKeyRow>(
-    `select ${SESSION_COLUMNS}, ${HEAD} from ${sql.tables.sessions} where status = 'active' and (${where})`,
-    values,
-  );
-  return rows.map((row) => ({ key: sessionKeyOf(row), head: headOf(row) }));
+export async function sessionHeads(sql: Sql, sessions: readonly SessionKey[]): Promise<StoredSession[]> {
+  const heads: StoredSession[] = [];
+  for (const { where, values } of among(sql, sessions)) {
+    const text = `from ${sql.tables.sessions} where status = 'active' and (${where})`;
+    heads.push(...(await selectSessions(sql, text, values)));
+  }
+  return heads;
 }
 
 /** Takes the session's lock without assigning a number. @returns undefined if the session is missing. */
-export async function lockSession(sql: Sql, session: SessionKey): Promise<ReadHead | undefined> {
+export async function lockSession(sql: Sql, session: SessionKey): Promise<StoredSession | undefined> {
   // Without it, the lock is the first of the statements that are sent with it.
   if (sql.behind) await noteIfBehind(sql, session);
-  const row = await sql.dialect.operations.lockSession<HeadRow>(sql, session, { columns: HEAD, where: IS_THERE });
-  return row && headOf(row);
+  return ifActive(await lockStoredSession(sql, session));
 }
 
 /** Takes the session's lock for a caller that has not locked it before: see `Sql.behind`. */
@@ -116,7 +97,7 @@ export async function noteIfBehind(sql: Sql, session: SessionKey): Promise<void>
  *
  * @throws StaleSessionError if the session has changed since the transaction began to read.
  */
-export async function lockSessionAsRead(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
+export async function lockSessionAsRead(sql: Sql, session: SessionKey): Promise<StoredSession | undefined> {
   const head = await lockSession(sql, session);
   if (head && underLock(sql, session)) throw new StaleSessionError(session.sessionId);
   return head;
@@ -125,11 +106,10 @@ export async function lockSessionAsRead(sql: Sql, session: SessionKey): Promise<
 /** @returns a text that changes whenever the session's events, its own state or its past changes. */
 async function sessionVersion(sql: Sql, session: SessionKey, options?: UnderLock): Promise<string> {
   const text = `select incarnation, first_seq, last_seq, last_change from ${sql.tables.sessions} where ${SESSION_WHERE}`;
-  const [row] = await sql.all<Omit<HeadRow, 'origin' | 'updated'>>(
-    text + underLock(sql, session, options),
-    sessionValues(session),
-  );
-  return row ? `${textOf(row.incarnation)} ${row.first_seq} ${row.last_seq} ${row.last_change}` : '';
+  const [row] = await sql.all<StoredSessionRow>(text + underLock(sql, session, options), sessionValues(session));
+  return row
+    ? [textOf(row.incarnation), ...[row.first_seq, row.last_seq, row.last_change].map(numberOf)].join(' ')
+    : '';
 }
 
 /** Takes a session back to an event. For handles that were read before, it is then another session (contract E2). */
@@ -192,13 +172,10 @@ async function deleteBeside(sql: Sql, session: SessionKey, keepsArtifacts: boole
  * Soft-deletes a session, and ends its lease. Appends need no extra check for it: they compare the status together with the
  * incarnation (contract K3).
  */
-export async function softDeleteRow(
-  sql: Sql,
-  session: SessionKey,
-  { incarnation, origin, lastSeq: seq }: SoftDeletedSession,
-): Promise<void> {
-  const { affectedRows } = await sql.run(...statements(sql).softDelete({ ...keyed(session), incarnation }));
-  if (affectedRows > 0) await recordChange(sql, { session: { ...session, origin }, kind: 'soft-deleted', seq });
+export async function softDeleteRow(sql: Sql, session: StoredSession): Promise<void> {
+  const { key, incarnation, origin, lastSeq: seq } = session;
+  const { affectedRows } = await sql.run(...statements(sql).softDelete({ ...keyed(key), incarnation }));
+  if (affectedRows > 0) await recordChange(sql, { session: { ...key, origin }, kind: 'soft-deleted', seq });
 }
 
 /**
@@ -233,58 +210,6 @@ export async function restoreRow(sql: Sql, session: SessionKey): Promise<StoredS
     await recordChange(sql, { session: { ...session, origin }, kind: 'restored', seq });
   }
   return stored;
-}
-
-export function countSessions(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
-  const { where, values } = ofOwner(appName, userId);
-  return countRows(sql, `${sql.tables.sessions} where ${where}`, values);
-}
-
-export async function listedSessions(
-  sql: Sql,
-  { appName, userId, descending, limit, offset }: SessionPage,
-): Promise<ListedSession[]> {
-  const { where, values: owner } = ofOwner(appName, userId);
-  const from = `from ${sql.tables.sessions} where ${where}`;
-  // Sessions with equal times are ordered by ascending id in both directions, as in ADK. No index has this order: MySQL and MariaDB
-  // would sort all sessions for a page of the newest. With the time of the page's last session as a limit, every database sorts
-  // only a few.
-  const last = `select last_update_time ${from} order by last_update_time desc limit 1 offset ?`;
-  const [rows, order] = descending
-    ? [` and last_update_time >= coalesce((${last}), -1e308)`, 'last_update_time desc']
-    : ['', 'last_update_time'];
-  // MySQL and SQLite accept an offset only with a limit. This one is larger than any table.
-  const most = limit ?? Number.MAX_SAFE_INTEGER - offset;
-  const values = descending ? [...owner, ...owner, offset + most - 1] : owner;
-  const found = await sql.all<HeadRow & Omit<SessionKeyRow, 'app_name'>>(
-    `select user_id, session_id, ${HEAD} ${from}${rows} order by ${order}, session_id, user_id limit ? offset ?`,
-    [...values, most, offset],
-  );
-  return found.map((row) => ({ ...headOf(row), userId: textOf(row.user_id), id: textOf(row.session_id) }));
-}
-
-const ofOwner = (appName: string, userId: string | undefined) =>
-  allOf(['app_name = ?', appName], ifGiven('user_id = ?', userId), [`status = 'active'`]);
-
-interface HeadRow {
-  incarnation: string;
-  origin: string;
-  first_seq: number;
-  last_seq: number;
-  last_change: number | string;
-  /** A double, as a number or as text. */
-  updated: number | string;
-}
-
-function headOf(row: HeadRow): ReadHead {
-  return {
-    incarnation: textOf(row.incarnation),
-    origin: textOf(row.origin),
-    firstSeq: numberOf(row.first_seq),
-    lastSeq: numberOf(row.last_seq),
-    lastChange: numberOf(row.last_change),
-    lastUpdateTime: numberOf(row.updated),
-  };
 }
 
 const statements = perTables(({ dialect: { sql }, tables: { sessions } }: Sql) => {

@@ -1,11 +1,14 @@
 import type { ForkedFrom, SessionKey } from '../../model/keys.js';
 import type { Sql } from '../dialects/dialect.js';
+import { underLock } from '../dialects/event-parts.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
   booleanOf,
+  perTables,
   sessionKeyOf,
   sessionValues,
+  type Row,
   type SessionKeyRow,
   numberOf,
   optionalNumberOf,
@@ -13,7 +16,6 @@ import {
   textOf,
 } from '../sql/tables.js';
 
-/** A session's row. */
 export interface SessionHead {
   /** The random name of one history of a session. It changes with a rewind, and if the id is used again after a deletion. */
   incarnation: string;
@@ -23,6 +25,13 @@ export interface SessionHead {
   firstSeq: number;
   lastSeq: number;
   lastUpdateTime: number;
+}
+
+export interface ReadHead extends SessionHead {
+  /** The id of its newest recorded change. */
+  lastChange: number;
+  /** Whether an event of any kind may change its open calls, so that an append locks it first. */
+  hasPendingCalls: boolean;
 }
 
 /**
@@ -37,7 +46,7 @@ export const isWhole = ({ status }: Pick<StoredSession, 'status'>): boolean =>
   status === 'active' || status === 'deleted';
 
 /** A session's row, soft-deleted or not. */
-export interface StoredSession extends SessionHead {
+export interface StoredSession extends ReadHead {
   key: SessionKey;
   createTime: number;
   status: SessionStatus;
@@ -55,46 +64,34 @@ export interface StoredSession extends SessionHead {
 }
 
 /** The columns of `storedSessionOf`. */
-export interface StoredSessionRow extends SessionKeyRow, ForkRow {
-  incarnation: string;
-  origin: string;
-  status: SessionStatus;
-  first_seq: number;
-  last_seq: number;
-  /** Doubles, as numbers or as text. */
-  created: number | string;
-  updated: number | string;
-  deleted: number | string | null;
-  touched: number | string | null;
-  title: string | null;
-  labels_json: string | null;
-  leased: number | boolean;
-}
+export type StoredSessionRow = SessionKeyRow &
+  ForkRow & { status: SessionStatus } & Row<
+    | ('incarnation' | 'origin' | 'first_seq' | 'last_seq' | 'last_change' | 'has_pending_calls')
+    | ('created' | 'updated' | 'deleted' | 'touched' | 'title' | 'labels_json' | 'leased')
+  >;
 
 export const FORK_COLUMNS = 'forked_from, forked_seq, forked_root';
 
 /** The columns of `forkedFromOf`. */
-export interface ForkRow {
-  forked_from: string | null;
-  forked_seq: number | null;
-  forked_root: string | null;
-}
+type ForkRow = Row<'forked_from' | 'forked_seq' | 'forked_root'>;
 
-export function forkedFromOf(row: ForkRow): ForkedFrom | undefined {
+function forkedFromOf(row: ForkRow): ForkedFrom | undefined {
   const sessionId = optionalTextOf(row.forked_from);
   if (sessionId === null) return undefined;
   const root = optionalTextOf(row.forked_root);
   return { sessionId, at: optionalNumberOf(row.forked_seq) ?? 0, ...(root !== null && { root }) };
 }
 
-export const storedSessionColumns = ({
-  tables,
-  dialect,
-}: Sql) => `${SESSION_COLUMNS}, incarnation, origin, status, first_seq, last_seq, create_time as created,
+const storedSessionColumns = perTables(
+  ({
+    tables,
+    dialect,
+  }: Sql) => `${SESSION_COLUMNS}, incarnation, origin, status, first_seq, last_seq, last_change, has_pending_calls, create_time as created,
     last_update_time as updated, deleted_at as deleted, touched_at as touched, ${FORK_COLUMNS}, title,
-    ${tables.select.labels} as labels_json, (lease_expires is not null and lease_expires > ${dialect.sql.now}) as leased`;
+    ${tables.select.labels} as labels_json, (lease_expires is not null and lease_expires > ${dialect.sql.now}) as leased`,
+);
 
-export function storedSessionOf(row: StoredSessionRow): StoredSession {
+function storedSessionOf(row: StoredSessionRow): StoredSession {
   return {
     key: sessionKeyOf(row),
     incarnation: textOf(row.incarnation),
@@ -102,6 +99,8 @@ export function storedSessionOf(row: StoredSessionRow): StoredSession {
     status: row.status,
     firstSeq: numberOf(row.first_seq),
     lastSeq: numberOf(row.last_seq),
+    lastChange: numberOf(row.last_change),
+    hasPendingCalls: booleanOf(row.has_pending_calls),
     createTime: numberOf(row.created),
     lastUpdateTime: numberOf(row.updated),
     deletedAt: optionalNumberOf(row.deleted),
@@ -113,11 +112,17 @@ export function storedSessionOf(row: StoredSessionRow): StoredSession {
   };
 }
 
+/** Reads rows of sessions. @param rest of the statement, after the columns. */
+export async function selectSessions(sql: Sql, rest: string, values: readonly unknown[]): Promise<StoredSession[]> {
+  const rows = await sql.all<StoredSessionRow>(`select ${storedSessionColumns(sql)} ${rest}`, values);
+  return rows.map(storedSessionOf);
+}
+
 /** @returns a session's row, deleted or not; undefined if there is none. */
 export async function storedSession(sql: Sql, key: SessionKey): Promise<StoredSession | undefined> {
-  const text = `select ${storedSessionColumns(sql)} from ${sql.tables.sessions} where ${SESSION_WHERE}`;
-  const [row] = await sql.all<StoredSessionRow>(text, sessionValues(key));
-  return row && storedSessionOf(row);
+  const from = `from ${sql.tables.sessions} where ${SESSION_WHERE}${underLock(sql, key)}`;
+  const [session] = await selectSessions(sql, from, sessionValues(key));
+  return session;
 }
 
 /**

@@ -1,11 +1,7 @@
 import type { Sql } from '../dialects/dialect.js';
-import { keysetAfter } from '../sql/keyset.js';
-import { optionalTextOf } from '../sql/tables.js';
-import { storedSessionColumns, storedSessionOf, type StoredSession, type StoredSessionRow } from './stored-session.js';
-
-/** A table in which to look for apps. */
-type AppTable =
-  'sessions' | 'userStates' | 'appStates' | 'artifacts' | 'memories' | 'forgottenMemories' | 'credentials' | 'changes';
+import { ownedAfter } from '../sql/keyset.js';
+import { allOf, optionalTextOf, type Table } from '../sql/tables.js';
+import { selectSessions, type StoredSession } from './stored-session.js';
 
 /** A walk through the sessions of an app, in the order of an index. */
 export interface Walk {
@@ -23,7 +19,7 @@ export interface Walk {
  *
  * @returns the next app by name in these tables; undefined if there is none.
  */
-export async function nextApp(sql: Sql, after: string, ...tables: readonly AppTable[]): Promise<string | undefined> {
+export async function nextApp(sql: Sql, after: string, ...tables: readonly Table[]): Promise<string | undefined> {
   const first = tables.map((table) => `select min(app_name) as name from ${sql.tables[table]} where app_name > ?`);
   const text =
     first.length === 1 ? first.join('') : `select min(name) as name from (${first.join(' union all ')}) as apps`;
@@ -37,19 +33,16 @@ export async function nextApp(sql: Sql, after: string, ...tables: readonly AppTa
 /** @returns the next sessions of a walk, including soft-deleted ones. */
 export async function walkedSessions(
   sql: Sql,
-  walk: Walk,
+  { by, upTo = 1e308, ...owner }: Walk,
   after: StoredSession | undefined,
   limit: number,
 ): Promise<StoredSession[]> {
-  const { columns, where, values } = orderOf(walk);
-  const last = after && columns.map((column) => COLUMNS[column](after));
-  const keyset = last && keysetAfter(columns, last);
-  const rows = await sql.all<StoredSessionRow>(
-    `select ${storedSessionColumns(sql)} from ${sql.tables.sessions}
-      where ${where}${keyset ? ` and ${keyset.where}` : ''} order by ${columns.join(', ')} limit ?`,
-    [...values, ...(keyset?.values ?? []), limit],
-  );
-  return rows.map(storedSessionOf);
+  const isByKey = by === 'key' || owner.userId !== undefined;
+  const columns = isByKey ? KEY : BY_UPDATE;
+  const page = ownedAfter(owner, columns, after && columns.map((column) => COLUMNS[column](after)));
+  const { where, values } = allOf([page.where, ...page.values], isByKey ? undefined : ['last_update_time <= ?', upTo]);
+  const text = `from ${sql.tables.sessions} where ${where} order by ${page.order.join(', ')} limit ?`;
+  return selectSessions(sql, text, [...values, limit]);
 }
 
 /** The columns that walks are ordered by, and their values. */
@@ -59,15 +52,5 @@ const COLUMNS = {
   last_update_time: ({ lastUpdateTime }: StoredSession) => lastUpdateTime,
 };
 
-type Column = keyof typeof COLUMNS;
-
-function orderOf({ appName, userId, by, upTo = 1e308 }: Walk): { columns: Column[]; where: string; values: unknown[] } {
-  if (userId !== undefined)
-    return { columns: ['session_id'], where: 'app_name = ? and user_id = ?', values: [appName, userId] };
-  if (by === 'key') return { columns: ['user_id', 'session_id'], where: 'app_name = ?', values: [appName] };
-  return {
-    columns: ['last_update_time', 'session_id', 'user_id'],
-    where: 'app_name = ? and last_update_time <= ?',
-    values: [appName, upTo],
-  };
-}
+const KEY = ['user_id', 'session_id'] as const;
+const BY_UPDATE = ['last_update_time', 'session_id', 'user_id'] as const;

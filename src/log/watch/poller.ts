@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks';
 import { Aborted } from '../../database/calls/connection.js';
 import type { Database } from '../../database/calls/database.js';
 import type { SessionHead } from '../../database/statements/stored-session.js';
@@ -42,13 +43,16 @@ export interface HeadWatch<Head> {
  * too late or not at all (contract G2).
  */
 export class LogPoller {
+  /** Each copy of this package polls for itself: what a failed poll throws is of its own classes. Commits wake the pollers of all. */
   static readonly #pollersOf = perTables(() => new Map<number, LogPoller>());
 
-  readonly positions: Positions;
+  readonly #positions: Positions;
   readonly #wakers: Set<() => void>;
   readonly #database: Database;
   readonly #intervalMs: number;
   readonly #sessions: WatchedSessions;
+  /** That of the only watcher, from which the host's settings come: an append of another user may wake the poller. */
+  readonly #context: AsyncResource | undefined;
   readonly #waiters = new Waiters();
   /** They get failures while they are not waiting. */
   readonly #watchers = new Set<{ report: Report }>();
@@ -63,8 +67,9 @@ export class LogPoller {
   /** Whether a watcher waited for the last failed poll, and got its error. */
   #wasHeard = false;
 
-  /** @returns the poller of a database and an interval, which all watchers share. */
+  /** @returns the poller of a database and an interval, which all watchers share; one for each if the host sets values for each. */
   static of(database: Database, intervalMs: number): LogPoller {
+    if (database.connections.hasSettings) return new LogPoller(database, intervalMs);
     const pollers = LogPoller.#pollersOf(database);
     const poller = pollers.get(intervalMs) ?? new LogPoller(database, intervalMs);
     pollers.set(intervalMs, poller);
@@ -75,8 +80,9 @@ export class LogPoller {
     this.#wakers = wakersOf(database);
     this.#database = database;
     this.#intervalMs = intervalMs;
-    this.positions = new Positions(database);
+    this.#positions = new Positions(database);
     this.#sessions = new WatchedSessions(database);
+    this.#context = database.connections.hasSettings ? new AsyncResource('LogPoller') : undefined;
   }
 
   /** Watches the log of all sessions. */
@@ -156,7 +162,8 @@ export class LogPoller {
 
   #poll(): Promise<void> {
     // Detached from the caller: the poll serves all watchers.
-    return (this.#polling ??= detached(() => this.#pollNow()));
+    const poll = () => detached(() => this.#pollNow());
+    return (this.#polling ??= this.#context ? this.#context.runInAsyncScope(poll) : poll());
   }
 
   async #pollNow(): Promise<void> {
@@ -189,7 +196,7 @@ export class LogPoller {
     const seen = counter === undefined ? undefined : `${counter} ${added}`;
     if (seen !== undefined && seen === this.#seen) return;
 
-    const { isPending } = await this.positions.assign(
+    const { isPending } = await this.#positions.assign(
       (error, operation) => this.#report(error, operation),
       signal,
       ({ position, epoch, change, history }) => {

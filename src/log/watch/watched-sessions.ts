@@ -2,7 +2,6 @@ import { sessionHeads } from '../../database/statements/sessions.js';
 import type { SessionHead } from '../../database/statements/stored-session.js';
 import type { Database } from '../../database/calls/database.js';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
-import { chunksOf } from '../../model/pages.js';
 
 interface WatchedSession {
   readonly key: SessionKey;
@@ -10,9 +9,6 @@ interface WatchedSession {
   /** As of the last poll; undefined while there is no such session. */
   head: SessionHead | undefined;
 }
-
-/** How many sessions one statement has at most: SQLite refuses expressions deeper than 1,000. */
-const SESSIONS_AT_ONCE = 200;
 
 /** The sessions that are watched one by one, with their heads. */
 export class WatchedSessions {
@@ -45,16 +41,14 @@ export class WatchedSessions {
   async poll(signal: AbortSignal): Promise<boolean> {
     const watched = [...this.#sessions.values()];
     let isChanged = false;
-    for (const some of chunksOf(watched, SESSIONS_AT_ONCE)) {
-      const keys = some.map(({ key }) => key);
-      const found = await this.#database.run((sql) => sessionHeads(sql, keys), { signal });
-      const heads = new Map(found.map(({ key, head }) => [sessionIdentity(key), head]));
-      for (const session of some) {
-        const head = heads.get(sessionIdentity(session.key));
-        if (head?.incarnation === session.head?.incarnation && head?.lastSeq === session.head?.lastSeq) continue;
-        session.head = head;
-        isChanged = true;
-      }
+    const keys = watched.map(({ key }) => key);
+    const found = await this.#database.run((sql) => sessionHeads(sql, keys), { signal });
+    const heads = new Map(found.map((head) => [sessionIdentity(head.key), head]));
+    for (const session of watched) {
+      const head = heads.get(sessionIdentity(session.key));
+      if (head?.incarnation === session.head?.incarnation && head?.lastSeq === session.head?.lastSeq) continue;
+      session.head = head;
+      isChanged = true;
     }
     return isChanged;
   }

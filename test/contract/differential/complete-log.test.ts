@@ -2,18 +2,12 @@ import { createEvent, type Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import fc from 'fast-check';
 import { adkEntities } from '../../../entities/index.js';
-import {
-  AdkMikroOrmError,
-  EventLog,
-  MikroOrmSessionService,
-  SessionMaintenance,
-  migrate,
-  type SessionKey,
-} from '../../../src/index.js';
+import { EventLog, MikroOrmSessionService, SessionMaintenance, migrate, type SessionKey } from '../../../src/index.js';
 import { FoldedLog } from '../../support/folded-log.js';
 import { expectSame, folded, resultOf, tablesOf } from '../../support/fold.js';
 import { expectOrder, inBatchesOf } from '../../support/positions.js';
 import { expectOfRandom } from '../../support/random.js';
+import { expectRefusal, type Refusals } from '../../support/refusals.js';
 import { availableDatabases, createDatabase } from '../../support/servers.js';
 
 interface Step {
@@ -24,7 +18,7 @@ interface Step {
   index: number;
 }
 
-/** What a step does with the service and maintenance. What is not possible at that point is refused, which is fine. */
+/** What a step does with the service and maintenance. */
 const OPERATIONS = {
   create: ({ service }, { key, state }) => service.createSession({ ...key, state }),
   append: async ({ service, handles }, { key, state, at }) => {
@@ -70,13 +64,16 @@ const OPERATIONS = {
   read: ({ log }) => log.head(),
 } satisfies Record<string, (world: World, step: Step) => unknown>;
 
-/** The errors of steps that are not possible: the session exists or does not, it lacks the number, or a key is `temp:`. */
-const REFUSALS: readonly string[] = [
-  'ADK_SESSION_EXISTS',
-  'ADK_SESSION_NOT_FOUND',
-  'ADK_INVALID_KEY',
-  'ADK_INVALID_ARGUMENT',
-];
+/** `temp:` keys cannot be set, and `at` may be a number that the session does not have. */
+const REFUSALS: Refusals<keyof typeof OPERATIONS> = {
+  create: ['ADK_SESSION_EXISTS'],
+  append: ['ADK_SESSION_NOT_FOUND'],
+  updateState: ['ADK_SESSION_NOT_FOUND', 'ADK_INVALID_KEY'],
+  restore: ['ADK_SESSION_NOT_FOUND'],
+  fork: ['ADK_SESSION_NOT_FOUND', 'ADK_INVALID_ARGUMENT'],
+  forkOver: ['ADK_SESSION_NOT_FOUND', 'ADK_SESSION_EXISTS'],
+  rewind: ['ADK_SESSION_NOT_FOUND', 'ADK_INVALID_ARGUMENT'],
+};
 
 interface World {
   service: MikroOrmSessionService;
@@ -143,7 +140,7 @@ test.each(availableDatabases().flatMap((name) => READERS.map((reader) => ({ name
           try {
             await OPERATIONS[operation](world, { key: { appName, userId, sessionId }, at, state, index });
           } catch (error) {
-            if (!(error instanceof AdkMikroOrmError && REFUSALS.includes(error.code))) throw error;
+            expectRefusal(REFUSALS, operation, error);
           }
           if (!isReadAfter(at) && index < sequence.length - 1) continue;
           const tables = await tablesOf(orm, appName);

@@ -14,7 +14,7 @@ import {
   type LlmAgentConfig,
   type Session,
 } from '@google/adk';
-import type { Part } from '../../../examples/scripted-model.js';
+import type { Part } from '../tools.js';
 import {
   MikroOrmSessionService,
   interruptedToolResponses,
@@ -82,7 +82,7 @@ describe('openLongRunningCalls', () => {
     }
 
     const session = await read();
-    expect([found, llm.requests.length]).toEqual([['approve a', 'ask_user b'], 1]);
+    expect([found, llm.shown.length]).toEqual([['approve a', 'ask_user b'], 1]);
     expect(session.events.at(-1)).toMatchObject({ author: 'clerk', ...ABORTED });
     expect(openLongRunningCalls(session)).toEqual([]);
     expect(unansweredFunctionCalls(session)).toEqual([]);
@@ -102,8 +102,8 @@ describe('openLongRunningCalls', () => {
 
     await answer(agent, 0, { answer: 'a' });
     expect(await opened()).toEqual([]);
-    expect(llm.requests.at(-1)).toContain('user approve → {"answer":"a"}');
-    expect(llm.requests.at(-1)).not.toContain('user approve → {"status":"pending"}');
+    expect(llm.shown.at(-1)).toContain('user approve → {"answer":"a"}');
+    expect(llm.shown.at(-1)).not.toContain('user approve → {"status":"pending"}');
   });
 
   test('H4 calls of several turns are found in their order, and one that is made again by its id once', async () => {

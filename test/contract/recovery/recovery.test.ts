@@ -10,7 +10,7 @@ import {
   type Event,
   type Session,
 } from '@google/adk';
-import type { Content, Part } from '../../../examples/scripted-model.js';
+import type { Content, Part } from '../tools.js';
 import { MikroOrmSessionService } from '../../../src/index.js';
 import { interruptedToolResponses, unansweredFunctionCalls } from '../../../src/conversation/recovery.js';
 import { plain } from '../tools.js';

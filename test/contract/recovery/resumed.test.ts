@@ -7,12 +7,26 @@ import {
   RequestInput,
   Workflow,
   createEvent,
+  type BasePlugin,
+  type Context,
+  type Event,
   type NodeContext,
   type Runner,
 } from '@google/adk';
 import { z } from 'zod';
-import type { Part } from '../../../examples/scripted-model.js';
-import { SessionNotFoundError, adkServices, runTurn, type AdkServicesOptions } from '../../../src/index.js';
+import type { Part } from '../tools.js';
+import type { Codec } from '../../../src/codecs/index.js';
+import {
+  CodecError,
+  InvalidArgumentError,
+  LeaseLostError,
+  SessionNotFoundError,
+  adkServices,
+  runTurn,
+  toolJournal,
+  type AdkServicesOptions,
+} from '../../../src/index.js';
+import { secondCopy } from '../../support/second-copy.js';
 import { KEY, call, model, summary, text, useDatabase } from '../runner/support.js';
 
 const CONFIRMATION = 'adk_request_confirmation';
@@ -27,10 +41,10 @@ describe('an answer that somebody has stored', () => {
   const open = (sessions: AdkServicesOptions['sessions'] = STRICT) => adkServices(host.orm.em, { sessions });
 
   /** Runs a turn, as one worker of several. @returns what it has said. */
-  async function run(agent: Agent, message?: string, services = open()): Promise<string[]> {
+  async function run(agent: Agent, message?: string, services = open(), plugins: BasePlugin[] = []): Promise<string[]> {
     const said: string[] = [];
     const newMessage = message === undefined ? undefined : { role: 'user', parts: text(message) };
-    for await (const event of runTurn(services, { key: KEY, agent, newMessage })) {
+    for await (const event of runTurn(services, { key: KEY, agent, newMessage, plugins })) {
       said.push(typeof event.output === 'string' ? event.output : summary(event));
     }
     return said;
@@ -48,6 +62,13 @@ describe('an answer that somebody has stored', () => {
     const parts = [{ functionResponse: { id, name, response } }];
     const event = createEvent({ author: 'user', content: { role: 'user', parts }, ...properties });
     await sessionService.appendEvent({ session, event });
+  }
+
+  /** Ends a turn after an event, as if its process had been killed. @returns the event. */
+  async function killedAfter(agent: Agent, isLast: (event: Event) => boolean, message?: string): Promise<Event> {
+    const newMessage = message === undefined ? undefined : { role: 'user', parts: text(message) };
+    for await (const event of runTurn(open(), { key: KEY, agent, newMessage })) if (isLast(event)) return event;
+    throw new Error('The turn has ended.');
   }
 
   const history = async () => (await open().sessionService.getSession(KEY))!.events.map(summary);
@@ -68,7 +89,7 @@ describe('an answer that somebody has stored', () => {
 
     expect(await run(clerk)).toEqual(['clerk Red it is.']);
     expect([await answered(), await run(clerk)]).toEqual([[], []]);
-    expect((clerk.model as ReturnType<typeof model>).requests.at(-1)).toContain('user ask → {"color":"red"}');
+    expect((clerk.model as ReturnType<typeof model>).shown.at(-1)).toContain('user ask → {"color":"red"}');
     expect(await history()).toEqual([
       ...['user Paint it.', 'clerk calls ask'],
       ...['user ask → {"color":"red"}', 'clerk Red it is.'],
@@ -151,15 +172,105 @@ describe('an answer that somebody has stored', () => {
     const { clerk, paid } = confirming(call('rent'), text('Paid.'));
     await run(clerk, 'Pay.');
     await store({ confirmed: true });
-    for await (const event of runTurn(open(), { key: KEY, agent: clerk })) {
-      expect(summary(event)).toBe('clerk rent → {"paid":"rent"}');
-      break;
-    }
+    expect(summary(await killedAfter(clerk, () => true))).toBe('clerk rent → {"paid":"rent"}');
     expect([paid, await answered()]).toEqual([['rent'], [CONFIRMATION]]);
 
     expect(await run(clerk)).toEqual(['clerk Paid.']);
     expect([paid, await answered()]).toEqual([['rent'], []]);
   });
+
+  test('H7 the signal of a turn ends its wait for the lease', async () => {
+    const services = open();
+    const lease = await services.leases.acquire(KEY, { holder: 'other', autoCreateSession: true });
+    const stopping = new AbortController();
+    const agent = confirming().clerk;
+    const turn = runTurn(services, { key: KEY, agent, waitMs: 600_000, signal: stopping.signal }).next();
+    stopping.abort();
+    expect(await turn).toEqual({ done: true, value: undefined });
+    await lease.release();
+  });
+
+  test('H7 a stateDelta without a message is refused', async () => {
+    const turn = runTurn(open(), { key: KEY, agent: confirming().clerk, stateDelta: { a: 1 } });
+    await expect(turn.next()).rejects.toThrow(InvalidArgumentError);
+  });
+
+  /** A clerk who has asked something, and whose other tool does this. */
+  const busy = (work: () => unknown, ...answers: Parameters<typeof model>) =>
+    new LlmAgent({
+      name: 'clerk',
+      model: model(call('ask'), ...answers),
+      tools: [asking(), new FunctionTool({ name: 'work', description: 'Works.', execute: work })],
+    });
+
+  const seen = ({ state }: Context): undefined => {
+    state.set('seen', true);
+  };
+
+  test('H7 while another run is under way is left for the next one', async () => {
+    const clerk = busy(() => store({ color: 'red' }), call('work'), text('Worked.'), text('Red it is.'));
+    await run(clerk, 'Paint it.');
+    const said = await run(clerk, 'Work.', open({ ...STRICT, onStaleSession: 'rebase' }));
+    expect(said).toEqual(['clerk calls work', 'clerk work → {}', 'clerk Worked.']);
+    expect(await answered()).toEqual(['ask']);
+    expect(await run(clerk)).toEqual(['clerk Red it is.']);
+    expect([await answered(), await run(clerk)]).toEqual([[], []]);
+  });
+
+  test('H7 whose run has only set state is found again', async () => {
+    const clerk = busy(() => 0, text('Red it is.'));
+    await run(clerk, 'Paint it.');
+    await store({ color: 'red' });
+    clerk.beforeAgentCallback.push(seen);
+    const { actions } = await killedAfter(clerk, () => true);
+    expect(actions.stateDelta).toEqual({ seen: true });
+    expect(await answered()).toEqual(['ask']);
+    clerk.beforeAgentCallback.pop();
+    expect(await run(clerk)).toEqual(['clerk Red it is.']);
+    expect([await answered(), await run(clerk)]).toEqual([[], []]);
+  });
+
+  test('H7 a killed turn continues while an older question waits, one that has ended does not', async () => {
+    const clerk = busy(() => 'worked', call('work'), text('Done.'));
+    await run(clerk, 'Paint it.');
+    await killedAfter(clerk, (event) => summary(event).includes('→'), 'Work.');
+    clerk.afterAgentCallback.push(seen);
+    expect(await run(clerk)).toEqual(['clerk Done.', 'clerk ']);
+    expect([await waiting(), await run(clerk)]).toEqual([[expect.objectContaining({ name: 'ask' })], []]);
+  });
+
+  test.each([
+    ['the lease is lost', 'this copy', toolJournal],
+    ['a key is lost', 'this copy', toolJournal],
+    ['the lease is lost', 'another copy', secondCopy().toolJournal],
+  ] as const)(
+    'H7 a turn throws the error itself if %s, and its journal is of %s of the package',
+    async (what, _, journal) => {
+      let isLost = false;
+      const codec: Codec = {
+        name: 'own',
+        encode: () => {
+          if (isLost) throw new Error('No key.');
+          return undefined;
+        },
+        decode: () => undefined,
+      };
+      const services = adkServices(host.orm.em, { codec });
+      const lose = async () => {
+        isLost = what === 'a key is lost';
+        if (isLost) return;
+        await host.orm.em.getConnection().execute('update adk_sessions set lease_expires = 1');
+        await services.leases.acquire(KEY, { holder: 'successor' });
+      };
+      const clerk = new LlmAgent({
+        name: 'clerk',
+        model: model([...call('lose'), ...call('next')]),
+        tools: ['lose', 'next'].map((name) => new FunctionTool({ name, description: name, execute: lose })),
+      });
+      const error = what === 'a key is lost' ? CodecError : LeaseLostError;
+      await expect(run(clerk, 'Go.', services, [journal()])).rejects.toThrow(error);
+    },
+  );
 
   const node = (ids: string[], inputSchema?: z.ZodType) =>
     new FunctionNode(

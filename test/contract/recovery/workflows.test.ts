@@ -10,7 +10,7 @@ import {
   type NodeContext,
 } from '@google/adk';
 import { z } from 'zod';
-import type { Part } from '../../../examples/scripted-model.js';
+import type { Part } from '../tools.js';
 import { MikroOrmSessionService, openLongRunningCalls } from '../../../src/index.js';
 import { KEY, call, model, text, useDatabase } from '../runner/support.js';
 

@@ -44,7 +44,7 @@ describe.each(availableDatabases())('the Runner on %s', (name) => {
       'user Pardon?',
       'greeter As I said: hello.',
     ]);
-    expect(llm.requests).toEqual([['user Hello.'], ['user Hello.', 'model Hello Ada.', 'user Pardon?']]);
+    expect(llm.shown).toEqual([['user Hello.'], ['user Hello.', 'model Hello Ada.', 'user Pardon?']]);
   });
 
   test('tools: calls, results and state, and the next turn is shown them', async () => {
@@ -73,7 +73,7 @@ describe.each(availableDatabases())('the Runner on %s', (name) => {
       'user add_item → {"items":2}',
       'model Two items.',
     ];
-    expect(llm.requests.at(-1)).toEqual([...firstTurn, 'user How many?']);
+    expect(llm.shown.at(-1)).toEqual([...firstTurn, 'user How many?']);
     expect(await expectAppendOrder(host)).toHaveLength(8);
     const state = { cart: ['tea', 'tea'], last_answer: 'Still two.', 'user:visits': 1, 'app:orders': 7 };
     expect((await host.service.getSession(KEY))?.state).toEqual(state);
@@ -125,7 +125,7 @@ describe.each(availableDatabases())('the Runner on %s', (name) => {
 
     const llm = model(text('Seen.'));
     await turn(host.service, new LlmAgent({ name: 'reader', model: llm }), 'And?');
-    const shown = llm.requests[0]!.join('\n');
+    const shown = llm.shown[0]!.join('\n');
     expect(shown).toMatch(/answer of c[^]*answer of a[^]*answer of b/);
   });
 
@@ -168,7 +168,7 @@ describe.each(availableDatabases())('the Runner on %s', (name) => {
       'user What is it?',
       'helper 43',
     ]);
-    expect(helperModel.requests.at(-1)).toHaveLength(5);
+    expect(helperModel.shown.at(-1)).toHaveLength(5);
     expect((await host.service.getSession(KEY))?.state).toEqual({ noted: true });
   });
 
@@ -229,7 +229,7 @@ describe.each(availableDatabases())('the Runner on %s', (name) => {
     const answer = { functionResponse: { id: callId!, name: 'ask_user', response: { answer: 'green' } } };
     await turn(resumed, new LlmAgent({ name: 'clerk', model: llm, tools }), [answer]);
 
-    expect(llm.requests).toEqual([['user Order tea.', 'model calls ask_user', 'user ask_user → {"answer":"green"}']]);
+    expect(llm.shown).toEqual([['user Order tea.', 'model calls ask_user', 'user ask_user → {"answer":"green"}']]);
     expect((await storedEvents(host.orm)).map(({ data }) => summary(data as Event))).toEqual([
       'user Order tea.',
       'clerk calls ask_user',
@@ -288,7 +288,7 @@ describe.each(availableDatabases())('the Runner on %s', (name) => {
 
     const llm = model(text('Ordered.'));
     await turn(host.service, new LlmAgent({ name: 'clerk', model: llm }), 'Are you there?');
-    expect(llm.requests).toEqual([['user Order tea.', 'model One moment.', 'user Are you there?']]);
+    expect(llm.shown).toEqual([['user Order tea.', 'model One moment.', 'user Are you there?']]);
     expect(await expectAppendOrder(host)).toHaveLength(4);
   });
 
@@ -305,7 +305,7 @@ describe.each(availableDatabases())('the Runner on %s', (name) => {
     await turn(host.service, new LlmAgent({ name: 'clerk', model: llm, tools: [broken] }), 'Order tea.');
 
     expect(await expectAppendOrder(host)).toHaveLength(4);
-    expect(llm.requests.at(-1)!.at(-1)).toContain('the shop is closed');
+    expect(llm.shown.at(-1)!.at(-1)).toContain('the shop is closed');
   });
 });
 

@@ -1,9 +1,10 @@
 import { Runner, setLogger, type BaseAgent, type Event, type Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { AdkEvent, adkEntities } from '../../../entities/index.js';
-import { ScriptedModel, type Content, type Part, type Script } from '../../../examples/scripted-model.js';
 import { MikroOrmSessionService, migrate } from '../../../src/index.js';
+import { scriptedModel } from '../../../src/testing/index.js';
 import { createDatabase, type DatabaseName } from '../../support/servers.js';
+import type { Content, Part } from '../tools.js';
 
 export const KEY = { appName: 'app', userId: 'ada', sessionId: 's1' };
 
@@ -48,16 +49,16 @@ export class RecordingService extends MikroOrmSessionService {
   }
 }
 
-/** A model that answers from a list, and keeps its requests. */
-export function model(...answers: (Part[] | Script)[]) {
-  const requests: string[][] = [];
-  const scripted = new ScriptedModel((conversation: Content[], instruction: string) => {
-    requests.push(conversation.flatMap(({ role, parts = [] }) => parts.map((part) => `${role} ${said(part)}`)));
+/** A model that answers from a list, and keeps what it was shown. */
+export function model(...answers: (Part[] | ((conversation: Content[]) => Part[] | Promise<Part[]>))[]) {
+  const shown: string[][] = [];
+  const scripted = scriptedModel(async ({ contents }) => {
+    shown.push(contents.flatMap(({ role, parts = [] }) => parts.map((part) => `${role} ${said(part)}`)));
     const answer = answers.shift();
     if (!answer) throw new Error('The model was asked more often than the test expects.');
-    return typeof answer === 'function' ? answer(conversation, instruction) : answer;
+    return { parts: typeof answer === 'function' ? await answer(contents) : answer };
   });
-  return Object.assign(scripted, { requests });
+  return Object.assign(scripted, { shown });
 }
 
 export const text = (words: string): Part[] => [{ text: words }];

@@ -11,7 +11,7 @@ import {
   type CompactedEvent,
   type Event,
 } from '@google/adk';
-import type { Content, Part } from '../../../examples/scripted-model.js';
+import type { Content, Part } from '../tools.js';
 import { MikroOrmSessionService } from '../../../src/index.js';
 import { range } from '../tools.js';
 import { KEY, model, text, turn, useDatabase } from './support.js';

@@ -3,6 +3,8 @@ import { MikroORM, type EntityManager, type Options } from '@mikro-orm/core';
 import { adkEntities } from '../../../entities/index.js';
 import {
   EventLog,
+  MikroOrmArtifactService,
+  MikroOrmMemoryService,
   MikroOrmSessionService,
   SessionLeases,
   SessionMaintenance,
@@ -394,6 +396,219 @@ const COMMIT = /\bcommit(\0|;\nend|$)/;
         await expect(service.updateState({ ...key, set: { a: 1 } })).rejects.toMatchObject({ outcome: 'unknown' });
         await lost;
       });
+    });
+
+    describe('O1 statements that travel together take effect once', () => {
+      /** What somebody does when a call has committed, and what must be there after both. */
+      interface Case {
+        /** @returns the call. */
+        prepare: (em: EntityManager) => Promise<() => Promise<unknown>>;
+        meanwhile?: () => Promise<unknown>;
+        check: (result: unknown) => Promise<unknown>;
+        expected: unknown;
+        /** The message whose answer is lost; the commit by default. */
+        text?: RegExp;
+      }
+      const asks = createEvent({
+        ...{ id: 'asks', author: 'agent', longRunningToolIds: ['c'] },
+        content: { role: 'model', parts: [{ functionCall: { id: 'c', name: 'approve', args: {} } }] },
+      });
+      const answers = createEvent({
+        ...{ id: 'answers', author: 'user' },
+        content: { role: 'user', parts: [{ functionResponse: { id: 'c', name: 'approve', response: {} } }] },
+      });
+      const says = createEvent({
+        id: 'says',
+        author: 'user',
+        content: { role: 'user', parts: [{ text: 'likes tea' }] },
+      });
+      const appendElse = async () =>
+        others.appendEvent({ session: (await others.getSession(key))!, event: eventOf('else') });
+      const ids = async () => (await readTables(direct.em, key.sessionId)).ids;
+      const openCalls = async () => {
+        const { calls } = await others.findOpenCalls({ appName: key.appName });
+        return calls.filter(({ sessionId }) => sessionId === key.sessionId).map(({ id }) => id);
+      };
+      const { appName, userId } = keyOf('');
+      const artifacts = () => new MikroOrmArtifactService(direct.em);
+      const memories = () => new MikroOrmMemoryService(direct.em);
+      const file = () => ({ ...key, filename: 'file' });
+      const text = (part: unknown) => (part as { text?: string } | undefined)?.text;
+      const tea = { id: 'tea', content: { role: 'user', parts: [{ text: 'likes tea' }] } };
+      const owned = () => ({ appName, userId: `${userId} ${key.sessionId}`.slice(0, 100) });
+      const found = async () =>
+        (await memories().searchMemory({ ...owned(), query: 'tea' })).memories.map(({ id }) => id);
+      const sessionOf = async (em: EntityManager, ...events: Event[]) => {
+        const service = new MikroOrmSessionService(em, { onAnsweredCall: 'reject', onStaleSession: 'reject' });
+        const session = await service.createSession(key);
+        for (const event of events) await service.appendEvent({ session, event });
+        return { service, session };
+      };
+      const append =
+        (event: Event, ...before: Event[]) =>
+        async (em: EntityManager) => {
+          const { service, session } = await sessionOf(em, ...before);
+          return () => service.appendEvent({ session, event });
+        };
+      const cases: Record<string, Case> = {
+        createSession: {
+          prepare: async (em) => {
+            const service = new MikroOrmSessionService(em);
+            await service.getSession(key);
+            return () => service.createSession({ ...key, state: { a: 1 } });
+          },
+          meanwhile: () => others.updateState({ ...key, set: { a: 'newer' } }),
+          // The app's state is of all tests.
+          check: async () => (await state())?.['a'],
+          expected: 'newer',
+        },
+        'an append that opens a call': {
+          prepare: append(asks),
+          meanwhile: appendElse,
+          check: async () => [await ids(), await openCalls()],
+          expected: [['asks', 'else'], ['c']],
+        },
+        'an append that answers a call': {
+          prepare: append(answers, asks),
+          meanwhile: appendElse,
+          check: async () => [await ids(), await openCalls()],
+          expected: [['asks', 'answers', 'else'], []],
+        },
+        'an append with a call that waits': {
+          prepare: append(says, asks),
+          meanwhile: appendElse,
+          check: ids,
+          expected: ['asks', 'says', 'else'],
+        },
+        saveArtifact: {
+          prepare: async (em) => {
+            await sessionOf(em);
+            return () => new MikroOrmArtifactService(em).saveArtifact({ ...file(), artifact: { text: 'ours' } });
+          },
+          meanwhile: () => artifacts().saveArtifact({ ...file(), artifact: { text: 'theirs' } }),
+          check: async (version) => [
+            version,
+            await artifacts().listVersions(file()),
+            text(await artifacts().loadArtifact(file())),
+          ],
+          expected: [0, [0, 1], 'theirs'],
+        },
+        deleteArtifact: {
+          prepare: async (em) => {
+            await sessionOf(em);
+            const service = new MikroOrmArtifactService(em);
+            await service.saveArtifact({ ...file(), artifact: { text: 'ours' } });
+            return () => service.deleteArtifact(file());
+          },
+          meanwhile: () => artifacts().saveArtifact({ ...file(), artifact: { text: 'theirs' } }),
+          check: async () => text(await artifacts().loadArtifact(file())),
+          expected: 'theirs',
+        },
+        addSessionToMemory: {
+          prepare: async (em) => {
+            const id = { ...owned(), sessionId: 's' };
+            const service = new MikroOrmSessionService(em);
+            const session = await service.createSession(id);
+            await service.appendEvent({ session, event: says });
+            return () => new MikroOrmMemoryService(em).addSessionToMemory(session);
+          },
+          // Not one that was forgotten, which would be left out by its mark.
+          meanwhile: () =>
+            memories().addMemory({ ...owned(), sessionId: 's', memories: [{ ...tea, id: 'says', author: 'b' }] }),
+          check: async () => (await memories().listMemories({ ...owned(), limit: 9 })).map(({ author }) => author),
+          expected: ['b'],
+        },
+        addMemory: {
+          prepare: async (em) => {
+            const service = new MikroOrmMemoryService(em);
+            await service.listMemories({ ...owned(), limit: 1 });
+            return () => service.addMemory({ ...owned(), memories: [tea] });
+          },
+          meanwhile: () => memories().forget({ ...owned(), all: true }),
+          check: found,
+          expected: [],
+        },
+        forget: {
+          prepare: async (em) => {
+            const service = new MikroOrmMemoryService(em);
+            await service.addMemory({ ...owned(), memories: [tea] });
+            return () => service.forget({ ...owned(), memoryId: 'tea' });
+          },
+          meanwhile: () => memories().addMemory({ ...owned(), memories: [tea] }),
+          check: async (count) => [count, await found()],
+          expected: [1, ['tea']],
+        },
+        'the acquisition of a lease': {
+          prepare: async (em) => {
+            await sessionOf(em);
+            return () => new SessionLeases(em).acquire(key, { holder: 'a' });
+          },
+          check: async (lease) => {
+            const { sessionService, release } = lease as Awaited<ReturnType<SessionLeases['acquire']>>;
+            await sessionService.appendEvent({ session: (await sessionService.getSession(key))!, event: says });
+            await release.call(lease);
+            return ids();
+          },
+          expected: ['says'],
+          text: /lease_since = case/,
+        },
+        readEvents: {
+          prepare: async (em) => {
+            const { service } = await sessionOf(em, says);
+            return () => service.readEvents(key);
+          },
+          check: async (page) => (page as { events: { seq: number }[] }).events.map(({ seq }) => seq),
+          expected: [1],
+          text: /first_seq, last_seq, page/,
+        },
+        searchMemory: {
+          prepare: async (em) => {
+            const service = new MikroOrmMemoryService(em);
+            await service.addMemory({ ...owned(), memories: [tea] });
+            return async () => (await service.searchMemory({ ...owned(), query: 'tea' })).memories.map(({ id }) => id);
+          },
+          check: (result) => Promise.resolve(result),
+          expected: ['tea'],
+          text: /few/,
+        },
+        ...(name === 'postgresql' && {
+          'an append with settings of the host': {
+            prepare: async (em: EntityManager) => {
+              const postgresql = { settings: () => ({ 'app.user': 'ada' }) };
+              const service = new MikroOrmSessionService(em, { postgresql });
+              const session = await service.createSession(key);
+              return () => service.appendEvent({ session, event: says });
+            },
+            meanwhile: appendElse,
+            check: ids,
+            expected: ['says', 'else'],
+          },
+        }),
+      };
+
+      test.each(Object.entries(cases))('%s: its answer is lost', async (_, { prepare, text = COMMIT, ...made }) => {
+        const call = await prepare((await open()).em);
+        const lost = proxy.loseAnswer(text, made.meanwhile);
+        const result = await call();
+        await lost;
+        expect(await made.check(result)).toEqual(made.expected);
+      });
+
+      test.each(Object.entries(cases))(
+        '%s: it does not reach the server',
+        async (_, { prepare, text = COMMIT, ...made }) => {
+          const orm = await open();
+          const call = await prepare(orm.em);
+          const frozen = proxy.freezeAt(text);
+          const calling = call();
+          await frozen;
+          // As a network does that knows no way any more.
+          proxy.cut();
+          const result = await calling;
+          await made.meanwhile?.();
+          expect(await made.check(result)).toEqual(made.expected);
+        },
+      );
     });
 
     describe('O1 the error of a call of several transactions says what is stored', () => {

@@ -1,7 +1,8 @@
 import { createEvent, type Session } from '@google/adk';
-import { AdkMikroOrmError, EventLog, MikroOrmSessionService, SessionMaintenance } from '../../../src/index.js';
+import { EventLog, MikroOrmSessionService, SessionMaintenance } from '../../../src/index.js';
 import type { SessionKey } from '../../../src/index.js';
 import { randomOf } from '../../support/random-numbers.js';
+import { expectRefusal, type Refusals } from '../../support/refusals.js';
 import { openOrm, type Database } from './open-orm.js';
 
 // A process that does random things to few sessions, to which others do the same.
@@ -18,7 +19,19 @@ export interface FoldingJob {
 export const ERASED = 'erased';
 
 /** What may be refused at some moment, since another process did something first. */
-const REFUSALS = ['ADK_SESSION_EXISTS', 'ADK_SESSION_NOT_FOUND', 'ADK_INVALID_ARGUMENT', 'ADK_USER_NOT_ERASED'];
+const REFUSALS: Refusals<string> = {
+  create: ['ADK_SESSION_EXISTS'],
+  append: ['ADK_SESSION_NOT_FOUND'],
+  appendSome: ['ADK_SESSION_NOT_FOUND'],
+  rewrite: ['ADK_SESSION_NOT_FOUND'],
+  updateState: ['ADK_SESSION_NOT_FOUND'],
+  rewind: ['ADK_SESSION_NOT_FOUND', 'ADK_INVALID_ARGUMENT'],
+  fork: ['ADK_SESSION_NOT_FOUND', 'ADK_SESSION_EXISTS'],
+  restore: ['ADK_SESSION_NOT_FOUND'],
+  import: ['ADK_SESSION_EXISTS'],
+  replace: ['ADK_SESSION_EXISTS'],
+  erase: ['ADK_USER_NOT_ERASED'],
+};
 
 async function run({ database, label, appName, steps }: FoldingJob): Promise<void> {
   const orm = await openOrm(database);
@@ -84,7 +97,7 @@ async function run({ database, label, appName, steps }: FoldingJob): Promise<voi
     try {
       await operations[name]!(key, n);
     } catch (error) {
-      if (!(error instanceof AdkMikroOrmError) || !REFUSALS.includes(error.code)) throw error;
+      expectRefusal(REFUSALS, name, error);
     }
   }
   await orm.close(true);

@@ -86,7 +86,7 @@ async function begunWith(orm: MikroORM, work: (tx: EntityManager) => Promise<unk
 async function read(orm: MikroORM, { database, cursor }: Extract<Job, { kind: 'read' }>): Promise<void> {
   const log = new EventLog(orm.em, { pollIntervalMs: POLL_MS });
   for await (const { position, cursor: place, sessionId, seq, event } of log.watch(cursor)) {
-    report({ name: database.name, seen: { position: position!, sessionId, seq, id: event!.id }, cursor: place });
+    report({ name: database.name, seen: { position: position, sessionId, seq, id: event!.id }, cursor: place });
   }
 }
 

@@ -85,7 +85,7 @@ async function watch(
     endWhenDone();
   });
   for await (const { event, position, cursor } of log.watch(after, {}, { signal: end.signal })) {
-    void send({ kind: 'seen', id: event!.id, position: position!, cursor });
+    void send({ kind: 'seen', id: event!.id, position: position, cursor });
     seen++;
     endWhenDone();
   }

@@ -3,7 +3,7 @@ import { adkServices, runTurn } from '../../../src/index.js';
 import { scriptedModel } from '../../../src/testing/index.js';
 import { openOrm, type Database } from './open-orm.js';
 
-// A worker that continues with stored answers. If told to hang, it stops for good while the model answers.
+// A worker that runs a turn for each session with stored answers. If told to hang, it never leaves its first call of the model.
 
 export interface Job {
   database: Database;

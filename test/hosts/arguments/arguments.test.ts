@@ -20,7 +20,7 @@ import {
   toolJournal,
   migrate,
 } from '../../../src/index.js';
-import { createStudio } from '../../../packages/studio/src/index.js';
+import { createStudio, usageOf } from '../../../packages/studio/src/index.js';
 import { BetterSqliteDriver } from '../../support/mikro-orm.js';
 
 const ADA = { appName: 'shop', userId: 'ada', sessionId: 's' };
@@ -47,7 +47,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
     call: (options) => adkServices(orm.em, options),
   },
   'postgresql of adkServices': {
-    known: 'preparedStatements, notify, listen',
+    known: 'preparedStatements, settings, notify, listen',
     call: (postgresql) => adkServices(orm.em, { postgresql }),
   },
   'sessions of adkServices': {
@@ -70,7 +70,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
     call: (options) => new SessionMaintenance(orm.em, options),
   },
   'postgresql of MikroOrmSessionService': {
-    known: 'preparedStatements, notify',
+    known: 'preparedStatements, settings, notify',
     call: (postgresql) => new MikroOrmSessionService(orm.em, { postgresql }),
   },
   MikroOrmSessionService: {
@@ -93,11 +93,11 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
     call: (retry) => new SessionLeases(orm.em, { retry }),
   },
   acquire: {
-    known: 'holder, waitMs, autoCreateSession',
+    known: 'holder, waitMs, signal, autoCreateSession',
     call: (options: object) => new SessionLeases(orm.em).acquire(ADA, { holder: 'me', ...options }),
   },
   run: {
-    known: 'holder, waitMs, autoCreateSession',
+    known: 'holder, waitMs, signal, autoCreateSession',
     call: (options: object) => new SessionLeases(orm.em).run(ADA, { holder: 'me', ...options }, async () => undefined),
   },
   EventLog: {
@@ -463,10 +463,10 @@ describe('D9 what is not understood is refused', () => {
       rest: { groupBy: 'app' },
       call: (it) => new SessionMaintenance(empty.em).stats(it),
     },
-    usage: {
+    usageOf: {
       conditions: { ...OWNER, from: '2026-11-01', to: '2026-11-02' },
       rest: { by: 'day' },
-      call: (it) => new SessionMaintenance(empty.em).usage(it),
+      call: (it) => usageOf(new EventLog(empty.em), it),
     },
     exportSessions: { conditions: OWNER, call: (it) => all(new SessionMaintenance(empty.em).exportSessions(it)) },
     createStudio: {

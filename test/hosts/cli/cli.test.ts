@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
@@ -9,7 +10,9 @@ import { SqliteDriver } from '@mikro-orm/sqlite';
 import { adkEntities } from '../../../entities/index.js';
 import { atPoint } from '../../../packages/cli/src/commands/history.js';
 import {
+  EventLog,
   InvalidArgumentError,
+  MikroOrmArtifactService,
   MikroOrmSessionService,
   SessionLeases,
   SessionMaintenance,
@@ -17,6 +20,7 @@ import {
 } from '../../../src/index.js';
 import { MikroOrmMemoryService } from '../../../src/memory/memory-service.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
+import { isMikroOrm7 } from '../../support/mikro-orm.js';
 import {
   availableServers,
   createDatabase,
@@ -55,13 +59,13 @@ describe.each(databases)('on %s', (name) => {
       expect.objectContaining({
         check: 'tables',
         state: 'wrong',
-        advice: expect.stringMatching(/ Run npx adk-mikro-orm migrate --url …, or call migrate\(orm\)/),
+        advice: expect.stringMatching(/ Run npx adk-mikro-orm migrate --url …: it makes the table/),
       }),
     );
     // The advice is about what the caller passed: a URL.
     expect(await run(['stats', '--url', url])).toMatchObject({
       code: 1,
-      err: expect.stringMatching(/Run npx adk-mikro-orm migrate --url …, or call migrate\(orm\)\.$/m),
+      err: expect.stringMatching(/Run npx adk-mikro-orm migrate --url …\.$/m),
     });
     const migrations = [expect.stringMatching(/initial/)];
     const statements = expect.arrayContaining([expect.stringMatching(/^create table .*adk_sessions/s)]);
@@ -148,6 +152,38 @@ describe.each(databases)('on %s', (name) => {
         code: 2,
         err: expect.stringContaining(file),
       });
+  });
+
+  test('list finds the largest sessions by size, events and tokens', async () => {
+    const { service, url } = await open();
+    const timestamp = Date.now();
+    const add = async (userId: string, texts: readonly string[], tokens: number) => {
+      const session = await service.createSession({ ...support, userId, sessionId: `of ${userId}` });
+      const events = texts.map((text) =>
+        createEvent({
+          ...{ author: 'clerk', timestamp, usageMetadata: { promptTokenCount: tokens, candidatesTokenCount: 1 } },
+          content: { role: 'model', parts: [{ text }] },
+        }),
+      );
+      await service.appendEvents({ session, events });
+    };
+    await add('ada', ['x'.repeat(50_000)], 10);
+    await add('bob', Array<string>(60).fill('y'), 1);
+    await add('eve', ['a', 'b'], 500);
+    const base = ['list', '--app', 'support', '--url', url];
+    const users = async (...args: string[]) => {
+      const { sessions }: { sessions: { userId: string }[] } = await json([...base, ...args]);
+      return sessions.map(({ userId }) => userId);
+    };
+    expect(await users('--by', 'size')).toEqual(['ada', 'bob', 'eve']);
+    expect(await users('--by', 'events')).toEqual(['bob', 'eve', 'ada']);
+    expect(await users('--by', 'tokens', '--limit', '1')).toEqual(['eve']);
+    const { out, err } = await run([...base, '--by', 'tokens']);
+    expect(out).toMatch(/^user +session +events +tokens +last update.*\neve +of eve +2 +1,002 .*\nbob .*\nada /);
+    expect(err).toBe('Tokens are those of 30 days; copies of forks do not count.\n');
+    expect((await run([...base, '--by', 'size'])).out).toMatch(/^ada +of ada +1 +50\.\d kB/m);
+    for (const wrong of [['size', '--oldest-first'], ['age']])
+      expect(await run([...base, '--by', ...wrong])).toMatchObject({ code: 2, out: '' });
   });
 
   test('doctor names the statements that bring back what was dropped, and nothing of other tables', async () => {
@@ -486,6 +522,56 @@ describe.each(databases)('on %s', (name) => {
     expect(await json(base)).toEqual({ calls: [] });
   });
 
+  test('answer answers what waits as the studio does, and refuses what ADK would refuse', async () => {
+    const { service, url } = await open();
+    const session = await service.createSession({ ...support, sessionId: 'asks' });
+    const responseSchema = { type: 'object', properties: { days: { type: 'number' } }, required: ['days'] };
+    const calls = {
+      yes: { name: 'adk_request_confirmation', args: { originalFunctionCall: { id: 'c', name: 'pay', args: {} } } },
+      no: { name: 'adk_request_confirmation', args: { originalFunctionCall: { id: 'd', name: 'pay', args: {} } } },
+      input: { name: 'adk_request_input', args: { message: 'How long?', response_schema: responseSchema } },
+      login: { name: 'adk_request_credential', args: { functionCallId: 'e', authConfig: {} } },
+      tool: { name: 'ask_user', args: {} },
+    };
+    for (const [id, call] of Object.entries(calls))
+      await service.appendEvent({
+        session,
+        event: createEvent({
+          ...{ author: 'agent', longRunningToolIds: [id] },
+          content: { role: 'model', parts: [{ functionCall: { id, ...call } }] },
+        }),
+      });
+    const answer = (...args: string[]) => run(['answer', 'support', 'ada', 'asks', ...args, '--url', url]);
+    for (const [args, code, advice] of [
+      [['yes'], 2, 'say --approve or --reject'],
+      [['yes', '--approve', '--reject'], 2, '--reject'],
+      [['tool', '--approve'], 2, 'answer it with a JSON object'],
+      [['tool'], 2, 'Nothing was answered'],
+      [['tool', 'Tea'], 2, 'a JSON object'],
+      [['input', '{"days":"many"}'], 2, 'response_schema. Nothing was written'],
+      [['login', '{"token":"x"}'], 2, 'no credential. Nothing was written'],
+      [['other', '{"days":1}'], 1, 'See: waiting --app support --user ada'],
+    ] as const)
+      expect(await answer(...args)).toMatchObject({ code, out: '', err: expect.stringContaining(advice) });
+    const stored = async () =>
+      (await service.readEvents({ ...support, sessionId: 'asks' })).events.slice(5).map(({ event }) => event);
+    expect(await stored()).toEqual([]);
+
+    expect(await answer('yes', '--approve')).toMatchObject({ code: 0, out: expect.stringContaining('Answered') });
+    expect(await answer('no', '--reject')).toMatchObject({ code: 0 });
+    expect(await answer('input', '{"days":3}')).toMatchObject({ code: 0 });
+    expect(await answer('tool', '{"drink":"Tea"}')).toMatchObject({ code: 0 });
+    const answers = (await stored()).map(({ author, content }) => [author, content?.parts?.[0]?.functionResponse]);
+    expect(answers).toEqual([
+      ['user', { id: 'yes', name: 'adk_request_confirmation', response: { confirmed: true } }],
+      ['user', { id: 'no', name: 'adk_request_confirmation', response: { confirmed: false } }],
+      ['user', { id: 'input', name: 'adk_request_input', response: { days: 3 } }],
+      ['user', { id: 'tool', name: 'ask_user', response: { drink: 'Tea' } }],
+    ]);
+    expect(await json(['waiting', '--app', 'support', '--url', url])).toMatchObject({ calls: [{ id: 'login' }] });
+    expect(await answer('yes', '--approve')).toMatchObject({ code: 1 });
+  });
+
   test('reencode rewrites what is stored, and the others read it with the codec', async () => {
     const { orm, url } = await open();
     const session = await conversation(orm);
@@ -544,12 +630,15 @@ describe.each(databases)('on %s', (name) => {
       ['tail', '--from', '0'],
       ['usage', ...day],
       ['export', file],
+      ['export', file, '--format', 'session', '--app', 'support', '--user', 'ada', '--session', session.id],
       ['repair', ...key, '--dry-run'],
       ['repair', ...key, '--save', path.join(cwd, 'saved'), '--yes'],
       ['fork', ...key],
       ['rewind', ...key, '--at', '1', '--yes'],
       ['trim', '--keep-last', '1', '--yes'],
       ['memory', 'search', 'support', 'ada', 'weather'],
+      ['memory', 'forget', 'support', 'ada', '--all', '--yes'],
+      ['memory', 'forget', 'support', 'ada', '--session', session.id, '--yes'],
       ['memory', 'rebuild', '--yes'],
       ['doctor'],
     ];
@@ -685,6 +774,53 @@ describe.each(databases)('on %s', (name) => {
     expect(await json(search)).toEqual({ memories: [] });
   });
 
+  test('files lists the files of a session and of its user, and writes one', async () => {
+    const { orm, service, url } = await open();
+    const { id: sessionId } = await service.createSession(support);
+    const artifacts = new MikroOrmArtifactService(orm.em);
+    const bytes = Buffer.from(Array.from({ length: 3_000 }, (_, i) => i % 256));
+    const of = { ...support, sessionId };
+    const base = ['files', 'support', 'ada', sessionId];
+    const none = await run([...base, '--url', url]);
+    expect(none).toMatchObject({ code: 0, err: 'Neither the session nor its user has files.\n' });
+    for (const version of [0, 1])
+      await artifacts.saveArtifact({
+        ...{ ...of, filename: 'map.png' },
+        artifact: {
+          inlineData: { mimeType: 'image/png', data: bytes.subarray(0, version * 3_000 || 10).toString('base64') },
+        },
+      });
+    await artifacts.saveArtifact({ ...of, filename: 'user:notes \u001b.txt', artifact: { text: 'Tea' } });
+    const fileUri = 'gs://bucket/film';
+    await artifacts.saveArtifact({ ...of, filename: 'film', artifact: { fileData: { fileUri } } });
+    const { out } = await run([...base, '--url', url]);
+    expect(out).toMatch(/^map\.png +1 +image\/png +3 kB +\d+ s ago$/m);
+    expect(out).toMatch(/^user:notes \\u001b\.txt +0 +text\/plain +3 bytes/m);
+    expect(await json([...base, '--url', url])).toHaveLength(3);
+
+    const file = path.join(folder, `${randomUUID()}.png`);
+    const get = (...args: string[]) => run([...base, ...args, '--url', url]);
+    expect(await get('map.png', file)).toMatchObject({ code: 0, out: '', err: 'Wrote version 1, 3 kB.\n' });
+    expect(await readFile(file)).toEqual(bytes);
+    expect(await get('map.png', file)).toMatchObject({ code: 1, err: expect.stringContaining('exists') });
+    expect(await get('user:notes \u001b.txt')).toMatchObject({ code: 0, out: 'Tea' });
+    expect(await get('film')).toMatchObject({ code: 1, out: '', err: expect.stringContaining(fileUri) });
+    expect(await get('other')).toMatchObject({ code: 1, err: expect.stringContaining('There is no file other.') });
+    expect(await run(['files', 'support', 'ada', 'nobody', '--url', url])).toMatchObject({ code: 1, out: '' });
+  });
+
+  test('restore brings a soft-deleted session back', async () => {
+    const { orm, url } = await open();
+    const { id } = await conversation(orm);
+    const restore = ['restore', 'support', 'ada', id, '--url', url];
+    expect(await run(restore)).toMatchObject({ code: 1, err: `Session ${id} is not deleted.\n` });
+    const service = new MikroOrmSessionService(orm.em, { deletion: 'soft' });
+    await service.deleteSession({ ...support, sessionId: id });
+    expect(await run(restore)).toMatchObject({ code: 0, out: `Session ${id} is back.\n` });
+    expect(await json(['stats', '--url', url])).toMatchObject({ sessions: 1, deletedSessions: 0, events: 3 });
+    expect(await run(['restore', 'support', 'ada', 'nobody', '--url', url])).toMatchObject({ code: 1, out: '' });
+  });
+
   test('tail shows what happens, and ends with Ctrl-C', async () => {
     const { orm, url } = await open();
     // Its entry in the log has no session and no state.
@@ -707,6 +843,56 @@ describe.each(databases)('on %s', (name) => {
     expect(shown).toMatch(/^support \/ ada \/ \S+\n *created/);
     expect(shown).toContain('→ weather({"city":"Vienna"})');
   });
+
+  test('tail shows what happened between two times, and says what is wrong with others', async () => {
+    const { orm, service, url } = await open();
+    const day = Date.UTC(2026, 10, 22);
+    for (const [userId, minute] of [
+      ['ada', 10],
+      ['bob', 20],
+      ['eve', 30],
+      ['kim', 40],
+    ] as const) {
+      const session = await service.createSession({ ...support, userId });
+      const part = { text: `It is ${minute}` };
+      await service.appendEvent({ session, event: createEvent({ author: 'user', content: { parts: [part] } }) });
+      const stored = `update adk_events set append_time = ${day + minute * 60_000} where user_id = '${userId}'`;
+      await orm.em.getConnection().execute(stored);
+    }
+    // Gives the events positions.
+    for await (const _ of new EventLog(orm.em).since(0)) continue;
+    const tail = (...args: string[]) => run(['tail', ...args, '--url', url]);
+    const between = async (...args: string[]) => {
+      const { code, out } = await tail(...args);
+      return [code, ...[...out.matchAll(/It is (\d+)$/gm)].map(([, minute]) => Number(minute))];
+    };
+    const at = (minute: number) => `2026-11-22T00:${minute}:00Z`;
+    expect(await between('--since', at(20), '--until', at(40))).toEqual([0, 20, 30]);
+    expect(await between('--since', at(11), '--until', at(12))).toEqual([0]);
+    expect(await between('--since', '2026-01-01', '--until', at(20))).toEqual([0, 10]);
+    expect(await between('--from', '0', '--until', at(20))).toEqual([0, 10]);
+    expect(await between('--since', at(10), '--until', at(50), '--user', 'kim', '--app', 'support')).toEqual([0, 40]);
+    // The creation of a session comes with its first event.
+    const { out } = await tail('--since', at(20), '--until', at(21), '--json');
+    const entries = out
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as object);
+    expect(entries).toMatchObject([
+      { userId: 'bob', change: 'created' },
+      { userId: 'bob', appendTime: day + 1_200_000 },
+      {},
+    ]);
+    for (const [args, advice] of [
+      [['--since', 'noon'], 'such as 14:05 or 2026-11-22T14:05:00Z'],
+      [['--since', '25:00'], 'such as 14:05'],
+      [['--since', at(20), '--until', at(10)], '--until must be later than --since'],
+      [['--until', at(10)], 'also say --since'],
+      [['--since', '3000-01-01'], '--since must be a time that has passed'],
+      [['--since', at(20), '--from', '0'], '--from'],
+    ] as const)
+      expect(await tail(...args)).toMatchObject({ code: 2, out: '', err: expect.stringContaining(advice) });
+  });
 });
 
 describe('on a terminal', () => {
@@ -727,6 +913,41 @@ describe('on a terminal', () => {
     expect(yes).toMatchObject({ code: 0, out: expect.stringContaining('Deleted 3 events in 1 session.') });
     expect(yes.out).toMatch(/█.*100%/);
     expect((await runOnTerminal(['stats', '--url', url])).out).toContain('\u001b[2msessions');
+  });
+
+  test('top shows what runs, waits and fails, draws it again, and ends with Ctrl-C', async () => {
+    const { orm, service, url } = await open();
+    const session = await service.createSession({ ...support, sessionId: 'asks' });
+    const add = (part: object, longRunningToolIds: string[] = []) =>
+      service.appendEvent({
+        session,
+        event: createEvent({ author: 'clerk', longRunningToolIds, content: { role: 'model', parts: [part] } }),
+      });
+    await add({ functionCall: { id: 'q', name: 'ask_user', args: { text: 'Tea?\u001b' } } }, ['q']);
+    await add({ functionCall: { id: 'c', name: 'brew', args: { cups: 2 } } });
+    const lease = await new SessionLeases(orm.em).acquire({ ...support, sessionId: 'asks' }, { holder: 'worker 7' });
+    const { out } = await run(['top', '--url', url]);
+    expect(out).toMatch(/^Runs 1\ndoes .*\nbrew\(\{"cups":2\}\) +\d+ s ago +support +ada +asks +worker 7 +\d+ s ago$/m);
+    expect(out).toMatch(/^Waits for a person 1\ncall .*\nask_user\(\{"text":"Tea\?\\u001b"\}\) +\d+ s ago +support/m);
+    expect(out).toMatch(/^Failed in 24 hours 0$/m);
+    const fails = { id: 'c', name: 'brew', response: { error: 'no water' } };
+    let isFailing: Promise<unknown> | undefined;
+    const live = await runOnTerminal(['top', '--url', url], '\u0003', {
+      after: 'no water',
+      onOutput: (shown) => {
+        if (shown.includes('Failed in 24 hours')) isFailing ??= add({ functionResponse: fails });
+      },
+    });
+    await isFailing;
+    expect(live).toMatchObject({ code: 0, err: '' });
+    expect(live.out).toMatch(/^\u001b\[\?1049h/);
+    expect(live.out).toMatch(/\u001b\[\?1049l$/);
+    expect(await json(['top', '--url', url])).toMatchObject({
+      runs: [{ sessionId: 'asks', holder: 'worker 7' }],
+      waits: [{ id: 'q' }],
+      failed: [{ what: 'brew', why: 'no water', times: 1 }],
+    });
+    await lease.release();
   });
 
   test('rewind and erase-user say what they delete before they ask', async () => {
@@ -849,6 +1070,8 @@ describe('in general', () => {
     [['web', '--port', '99999'], 'a port from 0 to 65535'],
     [['show', 'support', 'ada', 'ID', '--last', '-1'], 'a whole number'],
     [['usage', '--from', '2026-11-05', '--to', '2026-11-04'], '--to must be the day of --from, or a later one.'],
+    [['list', '--app', 'support', '--by', 'size', '--limit', '0'], '--limit must be a whole number from 1'],
+    [['list', '--app', 'support', '--limit', '0'], '--limit must be a whole number from 1'],
     [['list', '--app', 'support', '--after', 'x'], "--after must be the 'next' of"],
   ])('a wrong value ends with 2, in the words of the command line: %j', async (args, message) => {
     const { orm, url } = await open();
@@ -896,6 +1119,20 @@ describe('in general', () => {
       expect(JSON.parse(out)).toMatchObject({ sessions: 1 });
       // Later versions of Node.js, and the loaders of MikroORM 7, read the file itself, but not the sources that it imports.
       expect(await runAlone(stats, { cwd, env: { NODE_OPTIONS: '' } })).not.toMatchObject({ code: 0 });
+      // Nor what is more than types.
+      await writeFile(
+        path.join(cwd, 'mikro-orm.config.ts'),
+        'enum Place { Here }\nexport default { dbName: Place[0] };',
+      );
+      const advice = "Install tsx, and run NODE_OPTIONS='--import tsx' npx adk-mikro-orm …";
+      if (!isMikroOrm7)
+        for (const config of [stats, stats.slice(0, 2)])
+          expect(await runAlone(config, { cwd, env: { NODE_OPTIONS: '' } })).toMatchObject({
+            code: 2,
+            err: expect.stringContaining(
+              config === stats ? advice : advice.replace('…', '--config mikro-orm.config.ts'),
+            ),
+          });
     } finally {
       await rm(cwd, { recursive: true });
     }
@@ -947,6 +1184,49 @@ describe('in general', () => {
       expect(await runAlone(['stats', '--config', name], { cwd })).toMatchObject({
         code: 2,
         err: expect.stringContaining('no default export'),
+      });
+    } finally {
+      await rm(cwd, { recursive: true });
+    }
+  });
+
+  test("erase-user and export --user include the host's tables that package.json names", async () => {
+    const { orm, url } = await open();
+    await conversation(orm);
+    const rows = () => orm.em.getConnection().execute<{ user_id: string }[]>('select user_id from "orders"');
+    await orm.em.getConnection().execute('create table "orders" (id integer primary key, app_name text, user_id text)');
+    await orm.em.getConnection().execute(`insert into "orders" values (1, 'support', 'ada'), (2, 'support', 'bob')`);
+    const cwd = await mkdtemp(path.resolve('test/hosts/cli', 'config-'));
+    try {
+      await writeFile(
+        path.join(cwd, 'config.cjs'),
+        `require('tsx/cjs');
+         const { EntitySchema } = require('@mikro-orm/core');
+         const Order = new EntitySchema({ name: 'Order', tableName: 'orders', properties: {
+           id: { type: 'integer', primary: true }, appName: { type: 'string' }, userId: { type: 'string' } } });
+         const entities = [...require('../../../../entities/index.ts').adkEntities(), Order];
+         module.exports = { driver: require('@mikro-orm/sqlite').SqliteDriver, dbName: ${JSON.stringify(url.replace('sqlite:', ''))}, entities };`,
+      );
+      const names = { appName: 'appName', userId: 'userId' };
+      const settings = (owned: unknown) =>
+        writeFile(path.join(cwd, 'package.json'), JSON.stringify({ 'adk-mikro-orm': { owned } }));
+      await settings([{ entity: 'Order', ...names }]);
+      const config = ['--config', 'config.cjs'];
+      const exported = await runAlone(['export', '--user', 'ada', ...config], { cwd });
+      expect(exported.out).toContain('"entity":"Order","row":{"id":1,"appName":"support","userId":"ada"}');
+      const erase = ['erase-user', 'ada', '--yes'];
+      // Without the config nobody knows the table: nothing is deleted.
+      expect(await run([...erase, '--url', url], { cwd })).toMatchObject({
+        code: 1,
+        err: expect.stringContaining('Order'),
+      });
+      expect(await rows()).toHaveLength(2);
+      expect((await runAlone([...erase, ...config], { cwd })).out).toContain('1 Order');
+      expect(await rows()).toEqual([{ user_id: 'bob' }]);
+      await settings([{ entity: 'Order', appName: 'appName' }]);
+      expect(await run([...erase, '--url', url], { cwd })).toMatchObject({
+        code: 2,
+        err: expect.stringContaining('owned must be a list of objects with entity, appName and userId'),
       });
     } finally {
       await rm(cwd, { recursive: true });
@@ -1014,7 +1294,7 @@ describe('in general', () => {
     expect(code).toBe(0);
     const commands = [...out.matchAll(/^ {2}([a-z][a-z-]*) .*  [a-z]/gm)].map(([, command]) => command!);
     expect(commands).toEqual(
-      'doctor migrate distribute check-engine stats usage list waiting show tail studio prune trim erase-user memory leases export import repair reencode fork rewind web help'.split(
+      'doctor migrate distribute check-engine stats usage list waiting top answer show files tail studio prune trim erase-user memory leases export import repair reencode fork rewind restore web completion help'.split(
         ' ',
       ),
     );
@@ -1024,6 +1304,90 @@ describe('in general', () => {
       expect(help.out).toContain('--url <url>');
     }
   });
+
+  const hasBash = spawnSync('bash', ['--version']).status === 0;
+  (hasBash ? test : test.skip)('bash completes commands, options and their values', async () => {
+    const { out: script } = await run(['completion', 'bash']);
+    const completed = (line: string) => {
+      const words = ['adk-mikro-orm', ...line.split(' ')];
+      const print = `COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _adk_mikro_orm; printf '%s\\n' "\${COMPREPLY[@]}"`;
+      const { stdout, stderr } = spawnSync('bash', ['-c', `${script}${print}`, 'bash', ...words], { encoding: 'utf8' });
+      expect(stderr).toBe('');
+      return stdout.split('\n').filter(Boolean);
+    };
+    expect(completed('re')).toEqual(['repair', 'reencode', 'rewind', 'restore']);
+    expect(completed('leases ')).toEqual(expect.arrayContaining(['list', 'release', '--url']));
+    expect(completed('leases list --')).toEqual(expect.arrayContaining(['--app', '--limit', '--json']));
+    expect(completed('leases list --')).not.toContain('--dry-run');
+    expect(completed('usage --app list --by ')).toEqual(['day', 'user', 'model', 'agent', 'app']);
+    // Files are the shell's own.
+    expect(completed('usage --prices ')).toEqual([]);
+    expect(completed('nonsense --ver')).toEqual(['--version']);
+  });
+
+  // How a shell completes a line whose last word may be empty. The functions of zsh are those of its completion system.
+  const zsh = `compdef() { :; }; _files() { :; }; compadd() { shift; print -rl -- \${(M)@:#$words[CURRENT]*}; }
+    . $1; shift; words=("$@"); CURRENT=$#; _adk_mikro_orm`;
+  const SHELLS = {
+    zsh: (file: string, words: string[]) => ['-f', '-c', zsh, 'zsh', file, ...words],
+    fish: (file: string, words: string[]) => [
+      ...['--no-config', '-c', 'source $argv[1]; complete -C $argv[2]'],
+      ...[file, words.join(' ')],
+    ],
+  };
+  const shells = Object.entries(SHELLS).map(([shell, of]) => ({
+    shell,
+    of,
+    isThere: !spawnSync(shell, ['--version']).error,
+  }));
+  for (const { shell, of, isThere } of shells)
+    (isThere ? test : test.skip)(`${shell} completes commands, options and their values`, async () => {
+      const { code, out: script } = await run(['completion', shell]);
+      expect({ code, script }).toMatchObject({ code: 0, script: expect.stringContaining("'leases release'") });
+      const file = path.join(folder, `completion.${shell}`);
+      await writeFile(file, script);
+      const completed = (line: string) => {
+        const words = ['adk-mikro-orm', ...line.split(' ')];
+        const { stdout, stderr } = spawnSync(shell, of(file, words), { encoding: 'utf8' });
+        expect(stderr).toBe('');
+        return stdout.split('\n').flatMap((found) => found.split('\t')[0] || []);
+      };
+      expect(completed('re').sort()).toEqual(['reencode', 'repair', 'restore', 'rewind']);
+      expect(completed('leases ')).toEqual(expect.arrayContaining(['list', 'release']));
+      expect(completed('leases list --')).toEqual(expect.arrayContaining(['--app', '--limit', '--json']));
+      expect(completed('leases list --')).not.toContain('--dry-run');
+      expect(completed('usage --app list --by ').sort()).toEqual(['agent', 'app', 'day', 'model', 'user']);
+    });
+
+  test('no other shell gets a script', async () => {
+    expect(await run(['completion', 'tcsh'])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('bash, zsh, fish'),
+    });
+  });
+
+  (process.platform === 'linux' ? test : test.skip)(
+    'studio --open opens its link, or says that it cannot',
+    async () => {
+      const { url } = await open();
+      const bin = await mkdtemp(path.join(folder, 'bin-'));
+      const opened = path.join(bin, 'opened');
+      const studio = async (PATH: string) => {
+        const child = start(['studio', '--json', '--port', '0', '--open', '--url', url], { env: { PATH } });
+        const result = ended(child);
+        const [line] = (await once(child.stdout, 'data')) as [Buffer];
+        return { child, result, link: (JSON.parse(line.toString()) as { url: string }).url };
+      };
+      await writeFile(path.join(bin, 'xdg-open'), `#!/bin/sh\nprintf %s "$1" > ${opened}\n`, { mode: 0o755 });
+      const one = await studio(`${bin}:/bin:/usr/bin`);
+      await until(async () => (await readFile(opened, 'utf8').catch(() => '')) === one.link);
+      one.child.kill('SIGINT');
+      expect((await one.result).err).not.toContain('No browser');
+      const other = await studio('/nowhere');
+      await once(other.child.stderr, 'data').then(() => other.child.kill('SIGINT'));
+      expect((await other.result).err).toContain('No browser could be opened (ENOENT)');
+    },
+  );
 
   test('what docs/operations.md shows runs from top to bottom', async () => {
     const { service, url } = await open();

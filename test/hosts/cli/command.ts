@@ -90,16 +90,21 @@ def master(fd): return os.read(fd, 1024)
 sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], master)))
 `;
 
-/** Like `run`, but on a terminal. Stdout and stderr are one text. */
-export async function runOnTerminal(args: readonly string[], typed = ''): Promise<Ended> {
+/** Like `run`, but on a terminal. Stdout and stderr are one text. @param typed once the output has `after`. */
+export async function runOnTerminal(
+  args: readonly string[],
+  typed = '',
+  { after = '[y/N]', onOutput = () => {} }: { after?: string; onOutput?: (shown: string) => void } = {},
+): Promise<Ended> {
   const { NO_COLOR: _, ...env } = process.env;
   const child = spawn('python3', ['-c', TERMINAL, process.execPath, main.path, ...args], { env });
   // Types only after the question: the line editor loses earlier input.
   let shown = '';
   child.stdout.on('data', (chunk: Buffer) => {
-    const before = shown.includes('[y/N]');
+    const before = shown.includes(after);
     shown += chunk.toString();
-    if (!before && shown.includes('[y/N]')) child.stdin.write(typed);
+    onOutput(shown);
+    if (!before && shown.includes(after)) child.stdin.write(typed);
   });
   const [err, [code]] = await Promise.all([text(child.stderr), once(child, 'close')]);
   return { code: code as number | null, out: shown, err };

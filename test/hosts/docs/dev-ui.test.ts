@@ -25,20 +25,25 @@ export const rootAgent = new LlmAgent({
   },
 });`;
 
-/** An agent whose model gives scripted answers. */
+/** An agent whose model gives scripted answers, and which keeps a file that it gets. */
 const OFFICE = `
 import { FunctionTool, LlmAgent } from '@google/adk';
 import { z } from 'zod';
-import { ScriptedModel, type Content } from ${JSON.stringify(path.resolve('examples/scripted-model.ts'))};
+import { scriptedModel } from 'adk-mikro-orm/testing';
 
 export const rootAgent = new LlmAgent({
   name: 'office',
-  model: new ScriptedModel((conversation: Content[]) => {
-    const parts = conversation.at(-1)?.parts ?? [];
-    if (parts.some(({ functionResponse }) => functionResponse)) return [{ text: 'Invoice 17 is paid.' }];
+  beforeAgentCallback: async (context) => {
+    const file = context.userContent?.parts?.find(({ inlineData }) => inlineData);
+    if (!file) return undefined;
+    await context.saveArtifact('kept.txt', { inlineData: file.inlineData! });
+    return { role: 'model', parts: [{ text: 'I keep it.' }] };
+  },
+  model: scriptedModel(({ contents }) => {
+    const parts = contents.at(-1)?.parts ?? [];
+    if (parts.some(({ functionResponse }) => functionResponse)) return 'Invoice 17 is paid.';
     const said = parts.map(({ text }) => text ?? '').join('');
-    if (said.startsWith('Pay')) return [{ functionCall: { name: 'pay_invoice', args: { invoice: '17' } } }];
-    return [{ text: 'You said: ' + said }];
+    return said.startsWith('Pay') ? { name: 'pay_invoice', args: { invoice: '17' } } : 'You said: ' + said;
   }),
   tools: [
     new FunctionTool({
@@ -268,6 +273,35 @@ describeInChromium('adk-mikro-orm web in a browser', (browser) => {
       expect(await stored()).toEqual([]);
       await page.reload();
       await page.getByText('Cannot find specified session').waitFor();
+    } finally {
+      await context.close();
+      await end(server);
+    }
+  });
+
+  test('a file that was uploaded can be downloaded after kill -9', async () => {
+    expect(await command(root, 'migrate', '--url', database)).toMatchObject({ code: 0 });
+    let server = await serve();
+    const context = await browser().newContext();
+    context.setDefaultTimeout(60_000);
+    try {
+      const page = await context.newPage();
+      await page.goto(`${url}/dev-ui/?app=office`);
+      await page.locator('textarea').waitFor();
+      const file = { name: 'note.txt', mimeType: 'text/plain', buffer: Buffer.from('Bring tea.') };
+      await page.locator('input[type=file]').first().setInputFiles(file);
+      await say(page, 'Keep this.', 'I keep it.');
+
+      await end(server);
+      server = await serve();
+      await page.reload();
+      await page.getByText('Artifact: kept.txt').waitFor();
+      await page.getByRole('tab', { name: 'Artifacts' }).click();
+      // The file that the agent saved, and the file that the user uploaded.
+      for (const place of [page.getByText('file_download'), page.getByText('note.txt')]) {
+        const [download] = await Promise.all([page.waitForEvent('download'), place.first().click()]);
+        expect(await text(await download.createReadStream())).toBe('Bring tea.');
+      }
     } finally {
       await context.close();
       await end(server);

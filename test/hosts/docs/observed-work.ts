@@ -2,8 +2,8 @@ import { FunctionTool, LlmAgent, Runner } from '@google/adk';
 import { DeadlockException, type MikroORM } from '@mikro-orm/core';
 import { once } from 'node:events';
 import { setTimeout } from 'node:timers/promises';
-import { ScriptedModel } from '../../../examples/scripted-model.js';
 import { EventLog, MikroOrmSessionService, SessionLeases } from '../../../src/index.js';
+import { scriptedModel } from '../../../src/testing/index.js';
 import { faulty, range, saying, takesLock } from '../../contract/tools.js';
 import { scraper, type Scrape } from './prometheus.js';
 
@@ -20,10 +20,10 @@ export async function observeWork(orm: MikroORM, rounds: number, roundMs: number
   const scrape = scraper();
   const service = new MikroOrmSessionService(orm.em, { telemetry });
   const strict = new MikroOrmSessionService(orm.em, { telemetry, onStaleSession: 'reject' });
-  const model = new ScriptedModel((conversation) =>
-    conversation.at(-1)?.parts?.[0]?.functionResponse
-      ? [{ text: 'Your order is on its way.' }]
-      : [{ functionCall: { name: 'find_order', args: { order: 17 } } }],
+  const model = scriptedModel(({ contents }) =>
+    contents.at(-1)?.parts?.[0]?.functionResponse
+      ? 'Your order is on its way.'
+      : { name: 'find_order', args: { order: 17 } },
   );
   const execute = () => ({ status: 'on its way' });
   const tools = [new FunctionTool({ name: 'find_order', description: 'Finds an order.', execute })];

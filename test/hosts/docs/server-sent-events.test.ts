@@ -5,11 +5,18 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import { AdkEvent } from '../../../entities/index.js';
 import { adkServices, createEventStreamHandler } from '../../../src/index.js';
+import * as clock from '../../../src/model/clock.js';
 import { until } from '../../contract/tools.js';
 import { connection, idsOf, take, type Frame } from '../../support/event-source.js';
 import { randomOf } from '../../support/random-numbers.js';
 import { blocksOf, compile, type Compiled } from './blocks.js';
 import { given, takeBack, type Given } from './given.js';
+
+// A copy of the module, whose timers a test can replace.
+jest.mock('../../../src/model/clock.js', () => ({
+  __esModule: true,
+  ...jest.requireActual<typeof clock>('../../../src/model/clock.js'),
+}));
 
 const HEADING = 'Events to a browser, with server-sent events';
 
@@ -163,6 +170,16 @@ describe('the recipe for server-sent events', () => {
     });
   });
 
+  test('a page that shows some events gets those after them, and continues like any other', async () => {
+    await append(4);
+    const first = connection(`${url}&lastEventId=3`);
+    const seen = await take(first, 1);
+    await first.return(undefined);
+    const again = connection(`${url}&lastEventId=3`, seen[0]!.id);
+    expect(idsOf([...seen, ...(await take(again, 1))])).toEqual([4, 5]);
+    await again.return(undefined);
+  });
+
   test('the data is the event, whatever it holds', async () => {
     const text = 'a\nb\r\n\ndata: c\u2028 \u{1f600} \ud800';
     const event = lent.createEvent({ author: 'support', content: { role: 'model', parts: [{ text }] } });
@@ -191,13 +208,13 @@ describe('the recipe for server-sent events', () => {
   });
 
   test('a connection on which nothing happens has its heartbeats, and nothing is left of one that is closed', async () => {
-    const start = globalThis.setInterval;
+    const start = clock.setInterval;
     const timers: NodeJS.Timeout[] = [];
-    jest.spyOn(globalThis, 'setInterval').mockImplementation((beat, ms) => {
+    jest.spyOn(clock, 'setInterval').mockImplementation((beat, ms) => {
       timers.push(start(beat, ms! / 1_000));
       return timers.at(-1)!;
     });
-    const stop = jest.spyOn(globalThis, 'clearInterval');
+    const stop = jest.spyOn(clock, 'clearInterval');
     // Every statement asks whether it is logged.
     const polls = jest.spyOn(lent.orm.config.getLogger(), 'isEnabled');
 
@@ -280,6 +297,17 @@ describe('the recipe for server-sent events', () => {
       expect((await answer({}, new Request('http://localhost/', { method: 'DELETE' }))).status).toBe(405);
       const noId = () => ({ ...lent.session, sessionId: '' });
       expect((await answer({ authorize: noId })).status).toBe(404);
+    });
+
+    test('asks again whether a reader is allowed to read, after a time', async () => {
+      const { body } = await answer({ authorizedMs: 50 });
+      let text = '';
+      for await (const chunk of body!) text += Buffer.from(chunk as Uint8Array).toString();
+      const [{ id }] = [...text.matchAll(/^id: (?<id>.*)$/gm)].map(({ groups }) => groups as { id: string }) as [
+        { id: string },
+      ];
+      const again = new Request('http://localhost/', { headers: { 'last-event-id': id } });
+      expect((await answer({ authorize: () => false }, again)).status).toBe(403);
     });
 
     test('ends its streams when its signal fires', async () => {

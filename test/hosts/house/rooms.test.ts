@@ -1,4 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -53,6 +54,24 @@ test('the linter refuses an import of a room above or of the inside of a package
   ] as const;
   expect(rulesBroken(upward)).toEqual(upward.map(() => [RULE]));
   expect(rulesBroken(downward)).toEqual(downward.map(() => []));
+});
+
+test('docs/architecture.md lists every room, and no file that is gone', async () => {
+  const text = await readFile('docs/architecture.md', 'utf8');
+  const house = /^## The house\n+```\n(.*?)^```/ms.exec(text)?.[1] ?? '';
+  const listed: string[] = [];
+  let above: string[] = [];
+  for (const [, indent = '', name = ''] of house.matchAll(/^( *)(\S+)/gm)) {
+    above = [...above.slice(0, indent.length / 2), name];
+    listed.push(above.join(''));
+  }
+  for (const each of listed) expect([each, existsSync(each)]).toEqual([each, true]);
+  const inFolder = async (folder: string) =>
+    (await readdir(folder, { withFileTypes: true })).map(
+      (each) => `${folder}/${each.name}${each.isDirectory() ? '/' : ''}`,
+    );
+  const rooms = [...(await inFolder('src')), ...(await inFolder('packages')), ...(await inFolder('src/database'))];
+  expect(rooms.filter((room) => !listed.includes(room))).toEqual([]);
 });
 
 /** Runs a script of `npm run lint` in a folder with these files. */

@@ -26,6 +26,9 @@ const FLAGS = ['--legacy-peer-deps', '--ignore-scripts', '--prefer-offline', '--
 /** Releases that fit MikroORM 7, and need the same Node.js. */
 const ON_MIKRO_ORM_7 = ['@mikro-orm/nestjs@7.1.0', 'ai@7.0.173'];
 
+const message = (author: string, part: Message['attachments'][number]) =>
+  createEvent({ author, content: { parts: [part] } });
+
 /** The servers, and how each ends after SIGTERM: NestJS sends the signal to itself again when its hooks are done. */
 const SERVERS = [
   { name: 'express', ended: [0, null] },
@@ -47,7 +50,6 @@ beforeAll(async () => {
   const examples = path.join(repository, 'examples');
   // The examples are ES modules, like the sources of the package.
   await writeFile(path.join(root, 'package.json'), JSON.stringify({ type: 'module' }));
-  await cp(path.join(examples, 'scripted-model.ts'), path.join(root, 'scripted-model.ts'));
   await cp(path.join(examples, 'frameworks'), folder, {
     recursive: true,
     filter: (file) => !/[\\/](node_modules|dist|\.next)$/.test(file),
@@ -125,33 +127,6 @@ test('UI messages and AG-UI events are valid, whatever a message has', async () 
     ...['CUSTOM', 'CUSTOM', 'CUSTOM', 'RUN_ERROR'],
     ...['RUN_STARTED', ...text, 'RUN_FINISHED'],
   ]);
-});
-
-test('what reads the log for a browser ends when the browser goes, and not with the next heartbeat', async () => {
-  const script = `
-    import { once } from 'node:events';
-    import { createServer, get } from 'node:http';
-    import { mock } from 'node:test';
-    mock.timers.enable({ apis: ['setTimeout'] });
-    const { eventStream } = await import('./dist/frameworks/event-stream.js');
-    const { send } = await import('./dist/frameworks/send.js');
-    let signal;
-    async function* watch() {
-      yield { cursor: 1, event: {} };
-      await once(signal, 'abort');
-    }
-    const log = { session: () => ({ watch: (_cursor, _filter, options) => ({ signal } = options, watch()) }) };
-    const server = createServer((_request, response) => send(eventStream(log, {}), response)).listen(0);
-    await once(server, 'listening');
-    const request = get({ port: server.address().port });
-    const [response] = await once(request, 'response');
-    for await (const chunk of response) if (String(chunk).includes('message')) break;
-    request.destroy();
-    if (!signal.aborted) await once(signal, 'abort');
-    server.close();
-  `;
-  // The process ends by itself when nothing is pending.
-  await run(process.execPath, ['--input-type=module', '--eval', script], { cwd: folder, timeout: 60_000 });
 });
 
 /** The environment to build and start Next.js in: jest sets NODE_ENV to `test`. */
@@ -248,7 +223,7 @@ class Program {
     test('a stream continues where it was cut off, when the server was killed meanwhile, and ends on SIGTERM', async () => {
       const first = start(name);
       expect(await (await fetch(await first.url('/health'))).json()).toEqual({ status: 'ok' });
-      const answer = ['Where is order 17?', '', 'Your order is on its way.'];
+      const answer = ['', 'Your order is on its way.'];
       expect(await post(first, 'Where is order 17?')).toEqual(answer);
       for (const id of ['x', '-1', '{']) {
         const refused = await fetch(await first.url('/sessions/first/events'), { headers: { 'last-event-id': id } });
@@ -297,8 +272,6 @@ class Program {
   });
 
   describeInChromium('the chat page of express', (browser) => {
-    const message = (author: string, part: Message['attachments'][number]) =>
-      createEvent({ author, content: { parts: [part] } });
     const call = { id: 'c', name: 'find_order' };
     const key = { appName: 'support', userId: 'ada' };
 
@@ -361,6 +334,79 @@ class Program {
         }
       },
     );
+
+    test('asks before a call, shows an error as one, and loses no message', async () => {
+      const program = start('express');
+      const page = await browser().newPage({ viewport: { width: 390, height: 800 }, colorScheme: 'dark' });
+      const problems: string[] = [];
+      page.on('pageerror', (error) => problems.push(String(error)));
+      try {
+        await page.goto(await program.url('/sessions/chat'));
+        const field = page.getByLabel('Your message');
+        const send = async (text: string) => {
+          await field.fill(text);
+          await page.keyboard.press('Enter');
+        };
+        const cancel = 'Please cancel order 17.';
+        await page.route('**/messages', (route) => route.fulfill({ status: 500 }), { times: 1 });
+        await send(cancel);
+        await page.getByText('The server answered with 500. Your message was not stored: send it again.').waitFor();
+        expect(await field.inputValue()).toBe(cancel);
+
+        let release: () => void = () => undefined;
+        const released = new Promise<void>((resolve) => (release = resolve));
+        await page.route('**/messages', (route) => released.then(() => route.continue()), { times: 1 });
+        await page.keyboard.press('Enter');
+        await page.getByText('The agent is working').waitFor();
+        release();
+        const approve = page.getByRole('button', { name: 'Approve' });
+        await approve.waitFor();
+        await page.getByText('The agent is working').waitFor({ state: 'detached' });
+        expect(await field.inputValue()).toBe('');
+        const shown = () => page.locator('li code').allTextContents();
+        expect(await shown()).toEqual(['cancel_order({"order":17}) …', 'cancel_order({"order":17})? ']);
+        expect(await accessibilityProblems(page)).toEqual([]);
+        await approve.click();
+        await page.getByText('Your order is cancelled.').waitFor();
+        expect(await shown()).toEqual([
+          'cancel_order({"order":17}) → {"order":17,"status":"cancelled"}',
+          'cancel_order({"order":17})? Approved.',
+        ]);
+        expect(await approve.count()).toBe(0);
+
+        // The request fails, but its message is stored.
+        await page.route('**/messages', (route) => route.fetch().then(() => route.fulfill({ status: 502 })), {
+          times: 1,
+        });
+        await send('Cancel it.');
+        await page.getByRole('button', { name: 'Reject' }).click();
+        await page.getByText('I have left your order as it is.').waitFor();
+        expect((await shown()).at(-1)).toBe('cancel_order({"order":17})? Rejected.');
+        expect(await field.inputValue()).toBe('');
+        const answers = (await stored('chat')).flatMap(({ data }) => {
+          const { author, content } = data as { author: string; content: { parts: Message['attachments'] } };
+          return author === 'user' ? content.parts.flatMap(({ functionResponse }) => functionResponse ?? []) : [];
+        });
+        expect(answers.map(({ name, response }) => ({ name, response }))).toEqual(
+          [true, false].map((confirmed) => ({ name: 'adk_request_confirmation', response: { confirmed } })),
+        );
+
+        const { sessionService } = adkServices(orm.em);
+        const session = (await sessionService.getSession({ ...key, sessionId: 'chat' }))!;
+        const errorMessage = 'You exceeded your quota.';
+        await sessionService.appendEvent({
+          session,
+          event: createEvent({ author: 'support', errorCode: '429', errorMessage }),
+        });
+        await page.locator('li.error').getByText('The model failed: You exceeded your quota.').waitFor();
+        expect(await accessibilityProblems(page)).toEqual([]);
+        expect(await page.evaluate('document.documentElement.scrollWidth - innerWidth')).toBe(0);
+        expect(await page.evaluate('getComputedStyle(document.documentElement).colorScheme')).toBe('light dark');
+        expect(problems).toEqual([]);
+      } finally {
+        await page.close();
+      }
+    });
   });
 
   describe('the worker', () => {
@@ -372,7 +418,8 @@ class Program {
       { signal: 'SIGKILL', leaseMs: 2_000, ended: [null, 'SIGKILL'] },
     ] as const)('another worker continues after $signal in a run', async ({ signal, leaseMs, ended }) => {
       const service = new MikroOrmSessionService(orm.em);
-      await service.createSession({ ...key, state: { task: 'Where is order 17?' } });
+      const session = await service.createSession(key);
+      await service.appendEvent({ session, event: message('user', { text: 'Where is order 17?' }) });
       await service.describeSession(key, { labels: { task: 'open' } });
 
       const first = start('worker', { TOOL_MS: '600000', LEASE_MS: String(leaseMs) });
@@ -398,13 +445,12 @@ class Program {
         { text: 'Where is order 17?' },
         { functionCall: { name: 'find_order' } },
         { functionResponse: { response: { error: expect.stringContaining('interrupted') } } },
-        { text: 'Please go on.' },
         { functionCall: { name: 'find_order' } },
         { functionResponse: { response: { status: 'on its way' } } },
         { text: 'Your order is on its way.' },
       ]);
-      const session = await orm.em.fork().findOneOrFail(AdkSession, { id: 'task' });
-      expect(session.leaseExpires).toBeNull();
+      const row = await orm.em.fork().findOneOrFail(AdkSession, { id: 'task' });
+      expect(row.leaseExpires).toBeNull();
       expect((await service.findSessions({ appName: 'support', labels: { task: 'done' } })).sessions).toHaveLength(1);
     });
   });

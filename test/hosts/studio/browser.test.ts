@@ -4,6 +4,7 @@ import type { BrowserContextOptions, Page } from 'playwright-core';
 import { adkEntities, adkServices, MikroOrmSessionService } from '../../../src/index.js';
 import { accessibilityProblems, describeInChromium } from '../../support/chromium.js';
 import { KEY, png, tellStory } from './conversation.js';
+import { LONGEST, fill } from './filled.js';
 import { Served, query, type Site } from './served.js';
 
 const OF_STORY = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
@@ -11,16 +12,25 @@ const STORY = query('/session', OF_STORY);
 /** Parallel agents, a large picture, Markdown of all kinds, and long names. */
 const WIDE = { ...KEY, sessionId: 'wide' };
 const OF_WIDE = { ...OF_STORY, session: WIDE.sessionId };
+const OF_LONGEST = { app: LONGEST.appName, user: LONGEST.userId, session: LONGEST.sessionId };
 const PAGES = [
   '/',
+  '/sessions?app=research',
+  '/?all=failed',
+  query('/session', OF_LONGEST),
+  query('/time', OF_LONGEST),
+  '/usage?by=user&daily=1',
   '/sessions?app=support',
   '/sessions?app=support&title=nothing',
+  '/sessions?app=support&q=lamp&order=tokens',
   '/users?app=support',
   STORY,
   `${STORY}&at=4`,
   query('/session', OF_WIDE),
   query('/time', OF_STORY),
   query('/time', OF_WIDE),
+  query('/state', OF_STORY),
+  query('/state', { ...OF_WIDE, at: 3 }),
   query('/files', OF_WIDE),
   '/waiting?app=support',
   query('/event', { ...OF_STORY, seq: 2 }),
@@ -33,6 +43,9 @@ const PAGES = [
   query('/memory', OF_STORY),
   query('/memory', { ...OF_STORY, q: 'lamp' }),
   query('/forget', OF_STORY),
+  '/usage',
+  '/usage?by=user&app=support',
+  '/usage?by=day',
   '/operations',
   '/operations/stats',
   '/operations/doctor',
@@ -64,9 +77,10 @@ const MARKDOWN = [
 describeInChromium('the studio in Chromium', (browser) => {
   let served: Served;
   let site: Site;
+  let release: () => Promise<void>;
   beforeAll(async () => {
     served = await Served.open('sqlite');
-    site = await served.studio({ allowChanges: true });
+    site = await served.studio({ allowChanges: true, prices: { 'gemini-x': { input: 1, output: 10 } } });
     await tellStory(served.service);
     const { artifactService, memoryService } = adkServices(served.orm.em);
     const artifact = { inlineData: { data: 'QQ==', mimeType: 'application/pdf' } };
@@ -82,6 +96,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       filename: long,
       artifact: { inlineData: { data: 'QQ==', mimeType } },
     });
+    release = await fill(served.orm);
     const session = await served.service.createSession(WIDE);
     const said = [
       ...WORKERS.flatMap((author) => [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12].map(() => ({ author, text: 'Worked.' }))),
@@ -95,7 +110,10 @@ describeInChromium('the studio in Chromium', (browser) => {
     await memoryService.addMemory({ ...KEY, memories: [{ content }] });
     await memoryService.addMemory({ appName: KEY.appName, memories: [{ content }] });
   });
-  afterAll(() => served.close());
+  afterAll(async () => {
+    await release();
+    await served.close();
+  });
 
   /** Opens a page, and fails if the browser refuses anything. */
   async function visit<T>(options: BrowserContextOptions, work: (page: Page) => Promise<T>): Promise<T> {
@@ -133,7 +151,7 @@ describeInChromium('the studio in Chromium', (browser) => {
     });
   });
 
-  test.each([390, 1_024, 1_440])('no page scrolls sideways at %i px', async (width) => {
+  test.each([390, 720, 1_024, 1_440])('no page scrolls sideways at %i px', async (width) => {
     await visit({ viewport: { width, height: 900 } }, async (page) => {
       for (const path of PAGES) {
         await page.goto(site.origin + path);
@@ -167,6 +185,26 @@ describeInChromium('the studio in Chromium', (browser) => {
       expect(await labels('/waiting?app=support')).toEqual(['"Session "', '"User "', '"Open since "', 'none']);
       const button = await page.getByRole('link', { name: 'Answer' }).boundingBox();
       expect(button?.height).toBeLessThan(40);
+    });
+  });
+
+  test('the tables of the first page break no word, and its numbers are lines', async () => {
+    await visit({ viewport: { width: 1_440, height: 900 } }, async (page) => {
+      await page.goto(site.origin);
+      const apps = page.locator('#apps tbody');
+      for (const link of await apps
+        .getByRole('link')
+        .filter({ hasText: /^(Waiting|Users|support)$/ })
+        .all())
+        expect((await link.boundingBox())?.height).toBeLessThan(30);
+    });
+  });
+
+  test('what charts say can be read at 390 px', async () => {
+    await visit(phone, async (page) => {
+      await page.goto(`${site.origin}/usage`);
+      for (const text of await page.locator('.chart text').all())
+        expect((await text.boundingBox())?.height).toBeGreaterThan(9);
     });
   });
 
@@ -247,7 +285,7 @@ describeInChromium('the studio in Chromium', (browser) => {
     await visit({ javaScriptEnabled: false }, async (page) => {
       await page.goto(site.origin);
       await page.getByRole('link', { name: 'support' }).click();
-      await page.getByLabel('Title').fill('Refund');
+      await page.getByRole('searchbox', { name: 'Title' }).fill('Refund');
       await page.getByRole('button', { name: 'Search' }).click();
       await page.getByRole('link', { name: 'Refund of order 17' }).click();
       await page.getByText('Call find_order').click();
@@ -299,8 +337,25 @@ describeInChromium('the studio in Chromium', (browser) => {
       // The state is updated, too.
       await page.locator('#state').getByText('mood').waitFor();
       expect(await page.locator('.event').count()).toBe(3);
+    }).finally(() => other.close(true));
+  });
+
+  test('the first page shows what happens, as the log says it', async () => {
+    const session = await served.service.createSession({ ...KEY, sessionId: 'happens' });
+    await visit({}, async (page) => {
+      await page.goto(site.origin);
+      await page.getByText('Live', { exact: true }).waitFor();
+      const failed = page.locator('#failed');
+      expect(await failed.innerText()).not.toContain('The bank is closed');
+      // Not by the clock: that is too slow for it.
+      await page.evaluate('document.getElementById("now").dataset.refresh = ""');
+      for (const errorMessage of ['The bank is closed.', 'The shop is closed.']) {
+        const event = createEvent({ author: 'agent', errorCode: 'CLOSED', errorMessage });
+        await served.service.appendEvent({ session, event });
+        await failed.getByText(errorMessage).waitFor();
+      }
     });
-    await other.close(true);
+    await served.service.deleteSession({ ...KEY, sessionId: 'happens' });
   });
 
   test('a long conversation is read page by page, and only what is seen is in the document', async () => {
@@ -414,12 +469,24 @@ describeInChromium('the studio in Chromium', (browser) => {
     await served.service.deleteSession(key);
   });
 
-  // ADK_TEST_UPDATE takes the picture.
-  (process.env['ADK_TEST_UPDATE'] === undefined ? test.skip : test)('the picture of docs/studio.md', async () => {
-    await visit({ viewport: { width: 1100, height: 720 } }, async (page) => {
+  // ADK_TEST_UPDATE takes the pictures: the end of a conversation with the state and a call that waits, and where its time went.
+  (process.env['ADK_TEST_UPDATE'] === undefined ? test.skip : test).each([
+    ['light', 'docs/studio.jpg'],
+    ['dark', 'docs/studio-dark.jpg'],
+  ] as const)('the %s picture of docs/studio.md', async (colorScheme, path) => {
+    await visit({ viewport: { width: 1_100, height: 620 }, colorScheme, reducedMotion: 'reduce' }, async (page) => {
       await page.goto(site.origin + STORY);
-      await page.getByText('Call find_order').click();
-      await page.screenshot({ path: 'docs/studio.jpg', type: 'jpeg', quality: 70 });
+      await page.locator('#waiting').scrollIntoViewIfNeeded();
+      const talk = (await page.screenshot()).toString('base64');
+      await page.goto(site.origin + query('/time', OF_STORY));
+      await page.getByText('blocks as a list').click();
+      const { y, height } = (await page.locator('.turn').last().boundingBox())!;
+      const clip = { x: 0, y: y - 10, width: 1_100, height: height + 20 };
+      const time = (await page.screenshot({ clip, fullPage: true })).toString('base64');
+      await page.goto('about:blank');
+      const images = [talk, time].map((data) => `<img style="display: block" src="data:image/png;base64,${data}">`);
+      await page.setContent(`<body style="margin: 0">${images.join('')}`);
+      await page.screenshot({ path, type: 'jpeg', quality: 70, fullPage: true });
     });
   });
 });

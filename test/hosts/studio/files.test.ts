@@ -135,6 +135,41 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(errors).toHaveLength(1);
   });
 
+  test('P14 the handler saves what is sent with PUT, if authorizeUpload allows it', async () => {
+    const errors: unknown[] = [];
+    const onError = (error: unknown) => errors.push(error);
+    const small = new MikroOrmArtifactService(served.orm.em, { maxBytes: 1_200_000 });
+    let mayUpload: unknown = true;
+    const authorizeUpload = (_: Request, artifact: object) => {
+      expect(artifact).toEqual({ ...KEY, filename: 'sent.pdf' });
+      return mayUpload as boolean;
+    };
+    const closed = await served.listen(createArtifactHandler(small, { authorize: () => true, onError }).listener);
+    const options = { authorize: () => false, authorizeUpload, onError };
+    const open = await served.listen(createArtifactHandler(small, options).listener);
+    const put = async (body: Buffer, { site = open, type = 'application/pdf', more = {} } = {}) => {
+      const url = `http://127.0.0.1:${site.port}${query('/', { ...KEY, filename: 'sent.pdf', ...more })}`;
+      const response = await fetch(url, { method: 'PUT', body, headers: type ? { 'content-type': type } : {} });
+      return [response.status, await response.text()];
+    };
+    const TOO_LARGE = Buffer.alloc(9_000_000);
+    expect(await put(LARGE, { site: closed })).toEqual([405, '']);
+    expect(await put(LARGE)).toEqual([201, '{"version":0}']);
+    expect(await put(Buffer.alloc(0))).toEqual([201, '{"version":1}']);
+    expect(await put(TOO_LARGE)).toEqual([413, '']);
+    expect(await put(LARGE, { type: '' })).toEqual([415, '']);
+    expect(await put(LARGE, { more: { version: 0 } })).toEqual([400, '']);
+    expect(await put(LARGE, { more: { filename: '' } })).toEqual([404, '']);
+    for (mayUpload of [false, undefined, 1, {}]) expect(await put(TOO_LARGE)).toEqual([403, '']);
+    expect(await small.listVersions({ ...KEY, filename: 'sent.pdf' })).toEqual([0, 1]);
+    expect(await small.loadArtifact({ ...KEY, filename: 'sent.pdf', version: 0 })).toEqual({
+      inlineData: { data: LARGE.toString('base64'), mimeType: 'application/pdf' },
+    });
+    // Who may upload may not read.
+    expect((await open.get(query('/', { ...KEY, filename: 'sent.pdf' }))).status).toBe(403);
+    expect(errors).toEqual([]);
+  });
+
   test('the studio shows the files of a session with their versions, and images', async () => {
     const site = await served.studio();
     const page = await site.get(query('/files', OF_SESSION));

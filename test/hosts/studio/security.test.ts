@@ -1,12 +1,12 @@
 import { createEvent } from '@google/adk';
 import { spawnSync } from 'node:child_process';
 import { AdkSession } from '../../../entities/index.js';
-import { adkServices } from '../../../src/index.js';
+import { EventLog, adkServices } from '../../../src/index.js';
 import { createStudio } from '../../../packages/studio/src/index.js';
 import { listenerOf } from '../../../src/http/listener.js';
 import { tokenDoor } from '../../../packages/studio/src/token.js';
 import { KEY, tellStory } from './conversation.js';
-import { Served, linksOf, query, shown, type Answer } from './served.js';
+import { Served, linksOf, openerForTests, query, shown, type Answer } from './served.js';
 
 const OF_STORY = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
 const STORY = query('/session', OF_STORY);
@@ -15,6 +15,7 @@ const STORY = query('/session', OF_STORY);
 const OF_SESSION = [
   '/session',
   '/time',
+  '/state',
   '/event',
   '/event.json',
   '/part',
@@ -26,6 +27,7 @@ const OF_SESSION = [
 ];
 const CHANGES = ['/describe', '/delete', '/restore', '/fork', '/rewind', '/forget'];
 
+const open = openerForTests();
 let served: Served;
 beforeAll(async () => {
   served = await Served.open('sqlite');
@@ -158,6 +160,7 @@ test('whatever was said to an agent is text', async () => {
       query('/users', { app: key.appName }),
       query('/session', of),
       query('/session', { ...of, at: 1 }),
+      query('/state', of),
       query('/event', { ...of, seq: 1 }),
       query('/describe', of),
       query('/repair', of),
@@ -336,6 +339,28 @@ describe('authorize', () => {
     expect(shown(await site.get('/operations'))).not.toContain('Position of the newest event');
   });
 
+  test('says nothing of the log to a visitor of one app, and tells when that app has something new', async () => {
+    const { orm, service } = served;
+    await new EventLog(orm.em).head();
+    const site = await served.studio({ authorize: () => ({ appName: 'travel' }) });
+    expect((await site.get('/')).body).not.toMatch(/data-cursor|position/);
+    const stream = await site.open('/live-now');
+    const frames: string[] = [];
+    const append = async (appName: string, userId: string) => {
+      const session = await service.getSession({ appName, userId, sessionId: 'secret' });
+      await service.appendEvent({ session: session!, event: createEvent() });
+    };
+    for await (const chunk of stream.setEncoding('utf8')) {
+      frames.push(...String(chunk).split('\n\n').filter(Boolean));
+      if (frames.length === 2) {
+        await append('support', 'grace');
+        await append('travel', 'ada');
+      }
+      if (frames.length > 2) break;
+    }
+    expect(frames).toEqual(['retry: 1000', 'data: ', 'data: ']);
+  });
+
   test('that returns false lets nobody in, and what is no scope is an error that is reported', async () => {
     const closed = await served.studio({ authorize: () => Promise.resolve(false as const) });
     expect((await closed.get(STORY)).status).toBe(403);
@@ -421,7 +446,7 @@ describe('a change', () => {
 });
 
 test('an error tells nothing of statements, values and credentials', async () => {
-  const broken = await Served.open('sqlite');
+  const broken = await open('sqlite');
   const reported: unknown[] = [];
   const site = await broken.studio({ onError: (error) => reported.push(error) });
   await broken.orm.em.getConnection().execute('drop table adk_changes');
@@ -431,7 +456,6 @@ test('an error tells nothing of statements, values and credentials', async () =>
   expect(status).toBe(503);
   expect(body).not.toMatch(/select |adk_sessions|hidden-name/);
   expect(String(reported[0])).toContain('adk_sessions');
-  await broken.close();
 });
 
 test('is mounted below a path, also where a framework has taken it out of the URL or has read the body', async () => {

@@ -71,6 +71,19 @@ export class Served {
   }
 }
 
+/** @returns a function that opens a database for one test, which is closed when the test ends, also if it fails. */
+export function openerForTests(): (name: DatabaseName) => Promise<Served> {
+  const opened: Served[] = [];
+  afterEach(async () => {
+    for (const served of opened.splice(0)) await served.close();
+  });
+  return async (name) => {
+    const served = await Served.open(name);
+    opened.push(served);
+    return served;
+  };
+}
+
 /** Sends requests with any headers. Browsers and `fetch` would not send all of them. */
 export class Site {
   readonly origin: string;

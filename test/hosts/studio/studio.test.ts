@@ -1,14 +1,22 @@
 import { createEvent } from '@google/adk';
 import { AdkChange, AdkEvent, AdkSession } from '../../../entities/index.js';
 import { encryption } from '../../../src/codecs/index.js';
-import { EventLog, MikroOrmSessionService, SessionLeases, SessionProjection } from '../../../src/index.js';
+import {
+  EventLog,
+  adkServices,
+  MikroOrmSessionService,
+  SessionLeases,
+  SessionMaintenance,
+  SessionProjection,
+} from '../../../src/index.js';
 import type { SessionKey } from '../../../src/model/keys.js';
 import { miscountedAfter } from '../../../packages/studio/src/operations/health.js';
 import { Database } from '../../../src/database/calls/database.js';
 import { appsAfter, usersAfter } from '../../../packages/studio/src/browsing.js';
 import { availableDatabases } from '../../support/servers.js';
 import { KEY, tellStory } from './conversation.js';
-import { Served, linksOf, query, shown, type Answer, type Site } from './served.js';
+import { LONGEST, fill } from './filled.js';
+import { Served, linksOf, openerForTests, query, shown, type Answer, type Site } from './served.js';
 
 const OF_STORY = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
 const STORY = query('/session', OF_STORY);
@@ -24,6 +32,7 @@ const stateOf = (answer: Answer) =>
 describe.each(availableDatabases())('on %s', (name) => {
   /** For what depends on no database. */
   const testOfPages = name === availableDatabases()[0] || process.env['ADK_TEST_FULL'] ? test : test.skip;
+  const open = openerForTests();
   let served: Served;
   let site: Site;
   beforeAll(async () => {
@@ -42,7 +51,8 @@ describe.each(availableDatabases())('on %s', (name) => {
       { title: 'The first', labels: { team: 'red' } },
     );
     const apps = await site.get('/');
-    expect(linksOf(apps, '/sessions')).toEqual(['/sessions?app=many', '/sessions?app=support']);
+    const toApps = linksOf(apps, '/sessions').filter((link) => !link.includes('&'));
+    expect([...new Set(toApps)]).toEqual(['/sessions?app=many', '/sessions?app=support']);
     expect(linksOf(await site.get('/users?app=many'), '/sessions?app=many&')).toEqual(
       [0, 1, 2].map((i) => `/sessions?app=many&user=user+${i}`),
     );
@@ -69,6 +79,85 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(await sessionsOf({ from: '2020-01-01', order: 'asc' })).toHaveLength(50);
     expect(shown(await site.get('/sessions?app=many&title=nowhere'))).toContain('No session fits');
     expect((await site.get('/sessions?app=many&labels=red')).status).toBe(400);
+  });
+
+  test('finds sessions by what was said, by tools and by errors, and sorts by what they count', async () => {
+    const own = await open(name);
+    const { service, orm } = own;
+    const call = (tool: string) => ({ parts: [{ functionCall: { id: 'c', name: tool, args: {} } }] });
+    const tokens = (promptTokenCount: number) => ({ usageMetadata: { promptTokenCount } });
+    const add = async (userId: string, sessionId: string, ...events: Parameters<typeof createEvent>[0][]) => {
+      const session = await service.createSession({ appName: 'shop', userId, sessionId });
+      await service.appendEvents({ session, events: events.map((each) => createEvent({ author: 'clerk', ...each })) });
+    };
+    const customMetadata = { trace: 'x'.repeat(5_000) };
+    await add('ada', 'lamp', {
+      content: { parts: [{ text: 'The desk LAMP is broken.' }] },
+      ...tokens(9),
+      customMetadata,
+    });
+    await add('ada', 'tool', { content: call('find_order') }, tokens(7), { content: call('pay') });
+    await add('bob', 'error', ...[1, 2].map(() => ({ errorCode: 'E', errorMessage: 'No route to the lamp' })));
+    await service.forkSession({ appName: 'shop', userId: 'ada', sessionId: 'tool' }, { at: 2, as: 'fork' });
+    const memories = [{ content: { parts: [{ text: 'Ada likes a lamp.' }] } }];
+    const { memoryService } = adkServices(orm.em);
+    await service.createSession({ appName: 'shop', userId: 'ada', sessionId: 'remembered' });
+    await memoryService.addMemory({ appName: 'shop', userId: 'ada', sessionId: 'remembered', memories });
+    const site = await own.studio();
+    const idsOf = (answer: Answer) => [
+      ...new Set(linksOf(answer, '/session?').map((link) => new URLSearchParams(link.split('?')[1]).get('session'))),
+    ];
+    const found = async (filters: Record<string, string>, at = site) =>
+      idsOf(await at.get(query('/sessions', { app: 'shop', ...filters })));
+    const searches: [filters: Record<string, string>, sessions: string[]][] = [
+      [{ q: 'lamp' }, ['error', 'lamp']],
+      [{ q: 'broken  lamp', order: 'asc' }, ['lamp']],
+      [{ q: 'lamp', user: 'ada' }, ['lamp', 'remembered']],
+      [{ q: 'FIND_order' }, ['fork', 'tool']],
+      [{ q: 'find_order', title: 'no' }, []],
+      [{ q: 'no route' }, ['error']],
+    ];
+    for (const [filters, sessions] of searches)
+      expect([filters, (await found(filters)).sort()]).toEqual([filters, sessions]);
+    const orders: [order: string, first: string[]][] = [
+      ['events', ['tool']],
+      ['tokens', ['lamp', 'tool']],
+      ['failures', ['error']],
+      // It has one large event.
+      ['size', ['lamp']],
+      ['-events', ['remembered']],
+      ['user', ['remembered']],
+      ['-user', ['error']],
+      ['title', ['error']],
+      ['-title', ['tool']],
+    ];
+    for (const [order, first] of orders)
+      expect([order, (await found({ order })).slice(0, first.length)]).toEqual([order, first]);
+    const page = async (filters: Record<string, string>) =>
+      shown(await site.get(query('/sessions', { app: 'shop', ...filters })));
+    expect(await page({ q: 'lamp', user: 'ada' })).toMatch(
+      /events of 7 days, and what is remembered of the user\. .*#1 The desk LAMP is broken/,
+    );
+    expect(await page({ q: 'lamp', user: 'ada' })).toContain('Ada likes a lamp. from memory');
+    expect(await page({ order: 'tokens' })).toMatch(/copies of forks do not count\. .* fork of tool at 2/);
+    const limited = await own.studio({ authorize: () => ({ userId: 'bob' }) });
+    expect(await found({ q: 'lamp' }, limited)).toEqual(['error']);
+    expect(await found({ order: 'tokens' }, limited)).toEqual(['error']);
+    for (const order of ['sizes', '-asc', '--size', '-'])
+      expect([order, (await site.get(query('/sessions', { app: 'shop', order }))).status]).toEqual([order, 400]);
+    // Each heading sorts, and a second click turns it round; the address has the rest of the search.
+    const sorted = await site.get('/sessions?app=shop&user=ada&order=size');
+    const offered = linksOf(sorted, '/sessions?app=shop&user=ada&order=').map((href) => href.split('order=')[1]);
+    expect(offered).toEqual(['title', 'user', 'events', '-size', 'desc']);
+    expect(sorted.body).toMatch(/aria-sort="descending">\s*<a class="sort" href="[^"]*">Size/);
+    expect((await site.get('/sessions?app=shop&order=user')).body).toMatch(/aria-sort="ascending">\s*<a[^>]*>User/);
+    // A sorted list has pages, too.
+    for (let i = 0; i < 51; i++) await add('eve', `e${i}`);
+    const [next = ''] = linksOf(
+      await site.get('/sessions?app=shop&user=eve&order=duration'),
+      '/sessions?app=shop&user=eve&order=duration&skip=',
+    );
+    expect(idsOf(await site.get(next))).toHaveLength(1);
   });
 
   testOfPages(
@@ -99,9 +188,12 @@ describe.each(availableDatabases())('on %s', (name) => {
           '{"app":{}}',
         ],
         count: ['\0'],
+        q: ['\0', 'x'.repeat(2_000), '%_'],
+        skip: ['\0', -1, 1e10 - 1, 'one'],
+        order: ['\0', '__proto__', 'tokens'],
         other: ['\0'],
       };
-      const paths = [...'/ /users /sessions /session /event /event.json /part /live /repair'.split(' ')];
+      const paths = [...'/ /users /sessions /session /time /state /event /event.json /part /live /repair'.split(' ')];
       paths.push('/operations', '/operations/stats', '/operations/doctor', '/describe', '/fork', '/rewind');
       for (const path of paths)
         for (const [name, values] of Object.entries(odd))
@@ -118,25 +210,21 @@ describe.each(availableDatabases())('on %s', (name) => {
   );
 
   test('shows what a codec has encoded, with who wrote it', async () => {
-    const encoded = await Served.open(name);
-    try {
-      const codec = encryption({ currentKey: 'first', key: () => Buffer.alloc(32, 1) });
-      await tellStory(new MikroOrmSessionService(encoded.orm.em, { codec }));
-      const rows = await encoded.orm.em.fork().find(AdkEvent, {});
-      expect(JSON.stringify(rows)).not.toContain('refund"');
-      const text = shown(await (await encoded.studio({ codec })).get(STORY));
-      for (const part of [
-        /topic "refund"/,
-        /Call find_order order: 17, customer: "ada" ✓ 4 s #3 Arguments \{ "order": 17/,
-        /#4 by orders/,
-      ])
-        expect(text).toMatch(part);
-      const timeless = (page: string) => page.replace(/\d{4}-\d\d-\d\d [\d:]{8}|just now|\d+ \w+ ago/g, 'time');
-      expect(timeless(text)).toBe(timeless(shown(await site.get(STORY))));
-      expect(shown(await (await encoded.studio()).get(STORY))).not.toContain('find_order');
-    } finally {
-      await encoded.close();
-    }
+    const encoded = await open(name);
+    const codec = encryption({ currentKey: 'first', key: () => Buffer.alloc(32, 1) });
+    await tellStory(new MikroOrmSessionService(encoded.orm.em, { codec }));
+    const rows = await encoded.orm.em.fork().find(AdkEvent, {});
+    expect(JSON.stringify(rows)).not.toContain('refund"');
+    const text = shown(await (await encoded.studio({ codec })).get(STORY));
+    for (const part of [
+      /topic "refund"/,
+      /Call find_order order: 17, customer: "ada" ✓ 4 s #3 Arguments \{ "order": 17/,
+      /#4 by orders/,
+    ])
+      expect(text).toMatch(part);
+    const timeless = (page: string) => page.replace(/\d{4}-\d\d-\d\d [\d:]{8}|just now|\d+ \w+ ago/g, 'time');
+    expect(timeless(text)).toBe(timeless(shown(await site.get(STORY))));
+    expect(shown(await (await encoded.studio()).get(STORY))).not.toContain('find_order');
   });
 
   testOfPages('H6 shows what a tool returned in its call, until its response is stored', async () => {
@@ -160,6 +248,35 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(after).toMatch(
       /Call pay to: "pay" ✓ [\d.]+ m?s #3 Arguments \{ "to": "pay" \} Answer #3 \{ "result": 17 \} Call/,
     );
+  });
+
+  test('says in the bar of a session which calls are answered and not yet run, and what was used', async () => {
+    const own = await open(name);
+    const key = { appName: 'asked', userId: 'ada', sessionId: 's' };
+    const session = await own.service.createSession(key);
+    const add = (event: Parameters<typeof createEvent>[0]) =>
+      own.service.appendEvent({ session, event: createEvent({ author: 'agent', ...event }) });
+    const usageMetadata = { promptTokenCount: 20, candidatesTokenCount: 3 };
+    const functionCall = { id: 'c', name: 'ask', args: {} };
+    const site = await own.studio();
+    const bar = async () => {
+      const { body, ...answer } = await site.get(query('/session', { app: 'asked', user: 'ada', session: 's' }));
+      const begin = body.indexOf('<div class="bar"');
+      return shown({ ...answer, body: `<main>${body.slice(begin, body.indexOf('</nav>', begin))}</main>` });
+    };
+    await add({ content: { parts: [{ functionCall }] }, longRunningToolIds: ['c'], usageMetadata });
+    expect(await bar()).toMatch(/s ada 1 waiting 20 tokens in, 3 out Talk/);
+    const functionResponse = { id: 'c', name: 'ask', response: { answer: 'yes' } };
+    await add({ author: 'user', content: { role: 'user', parts: [{ functionResponse }] } });
+    expect(await bar()).toMatch(/s ada 1 answered, not yet run 20 tokens in, 3 out Talk/);
+    expect(shown(await site.get('/'))).toMatch(
+      /Waits for a person 0 .* Answered, not yet run 1 .* ask .* asked \/ ada/,
+    );
+    // What was counted is kept, unless the session gets another history.
+    await add({ content: { parts: [{ text: 'Yes.' }] }, usageMetadata });
+    expect(await bar()).toMatch(/s ada 40 tokens in, 6 out Talk/);
+    await own.service.rewindSession(key, { at: 1 });
+    expect(await bar()).toMatch(/s ada 1 waiting 20 tokens in, 3 out Talk/);
   });
 
   test('folds each answer into the call of its own branch, whatever the ids', async () => {
@@ -224,6 +341,28 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await site.get(query('/event', { ...OF_STORY, seq: 2 })))).toContain('"name": "find_order"');
   });
 
+  test('says on an event which model made it, how long it took, and why it ended early', async () => {
+    const own = await open(name);
+    const key = { appName: 'one', userId: 'ada', sessionId: 's' };
+    const session = await own.service.createSession(key);
+    const used = (tokens: number, timestamp: number, finishReason: string) =>
+      createEvent({
+        ...{ author: 'agent', timestamp, content: { parts: [{ text: 'said' }] }, modelVersion: 'gemini-x' },
+        ...{ usageMetadata: { candidatesTokenCount: tokens }, finishReason: finishReason as never },
+      });
+    const day = 86_400_000;
+    for (const event of [used(1, Date.now() - 4_000, 'STOP'), used(2, Date.now() - 2 * day, 'MAX_TOKENS')])
+      await own.service.appendEvent({ session, event });
+    const site = await own.studio();
+    const text = shown(await site.get(query('/session', { app: 'one', user: 'ada', session: 's' })));
+    expect(text).toMatch(/said 0 tokens in, 1 out, gemini-x, \d(\.\d+)? s agent/);
+    // Stored two days after it was made: no model takes so long.
+    expect(text).toMatch(/said ended by MAX_TOKENS 0 tokens in, 2 out, gemini-x (State|in this turn)/);
+    expect(shown(await site.get('/usage?by=model'))).toMatch(/gemini-x one 0 0 3 0 100 % 0 \d(\.\d+)? s/);
+    const time = shown(await site.get(query('/time', { app: 'one', user: 'ada', session: 's' })));
+    expect(time).toMatch(/#2 agent 0 ms/);
+  });
+
   test('shows what a compaction replaces for the model', async () => {
     const key = { appName: 'compacted', userId: 'u', sessionId: 's' };
     const session = await served.service.createSession(key);
@@ -261,6 +400,13 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(then).toMatch(/refundable true #4 by orders/);
     expect(then).not.toMatch(/escalated|step "/);
     expect((await site.get(`${STORY}&at=10`)).status).toBe(400);
+    // On a page of its own, too: with links to the events, and a time line that stays on it.
+    const alone = await site.get(query('/state', { ...OF_STORY, at: 4 }));
+    expect(shown(alone)).toMatch(/Session 3 .* refundable true #4 by orders , .* User \d .* App 1 .* app:shop "open"/);
+    expect(shown(alone)).not.toMatch(/escalated|step "/);
+    expect(linksOf(alone, `${STORY}&at=4`)).toEqual([`${STORY}&at=4#e4`]);
+    expect(linksOf(alone, query('/state', { ...OF_STORY, at: 5 }))).not.toEqual([]);
+    expect(linksOf(await site.get(STORY), '/state?')).toEqual([query('/state', OF_STORY)]);
     // A value that was written by an event of the user's other session.
     const other = await served.service.createSession({ ...KEY, sessionId: 'other' });
     const event = createEvent({ author: 'elsewhere' });
@@ -371,6 +517,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       `${path}&before=41`,
       `${path}&at=55`,
       query('/event', { ...of, seq: 55 }),
+      query('/state', of),
       sessions,
     ]) {
       const { status, body } = await site.get(page);
@@ -435,10 +582,6 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await site.get('/operations'))).toMatch(new RegExp(`search ${position} 2 projection`));
     await lease.release();
     expect(shown(await site.get('/operations/stats?count=1'))).toMatch(/support \d+ 1 \d+/);
-    const costly = createEvent({ modelVersion: 'costly', usageMetadata: { promptTokenCount: 3_000_000 } });
-    await service.appendEvent({ session: await service.createSession({ ...KEY, sessionId: 'costly' }), event: costly });
-    const priced = await served.studio({ prices: { costly: { input: 2, output: 9 } } });
-    expect((await priced.get('/operations/stats?count=1')).body).toMatch(/aria-label="Cost a day, [^"]* support 6[,"]/);
     expect(shown(await site.get('/operations/doctor'))).toMatch(/connection ok answered in/);
 
     const session = await service.createSession({ ...KEY, sessionId: 'damaged' });
@@ -456,7 +599,7 @@ describe.each(availableDatabases())('on %s', (name) => {
   });
 
   test('H5 shows damage of the state as damage, and the doctor is not well beside damaged sessions', async () => {
-    const own = await Served.open(name);
+    const own = await open(name);
     const { orm, service } = own;
     const site = await own.studio();
     const key = { ...KEY, sessionId: 'broken' };
@@ -475,7 +618,6 @@ describe.each(availableDatabases())('on %s', (name) => {
       expect(stateOf(page)).toMatch(/broken cannot be read .* whole 1/);
       expect(page.body).not.toContain('{oops');
     }
-    await own.close();
   });
 
   test('reads a session for what repair would do at once where it is small, and otherwise when that is asked for', async () => {
@@ -665,7 +807,7 @@ describe.each(availableDatabases())('on %s', (name) => {
   });
 
   test('the first page says what waits, runs and has failed in all apps, and what they did within a day', async () => {
-    const own = await Served.open(name);
+    const own = await open(name);
     const { service, orm } = own;
     const site = await own.studio({ allowChanges: true });
     const say = async (key: SessionKey, event: Parameters<typeof createEvent>[0]) => {
@@ -702,9 +844,19 @@ describe.each(availableDatabases())('on %s', (name) => {
       /Waits for a person 2 .* ask_two \( id: "old" \) A title two \/ ada 2 h Answer ask_one .* one \/ ada/,
     );
     expect(text).toMatch(/Runs 1 .* run two \/ ada search id: "r" [\d.]+ m?s in a turn of [\d.]+ m?s worker 7/);
+    const running = shown(await site.get(query('/time', { app: 'two', user: 'ada', session: 'run' })));
+    expect(running).toMatch(
+      /run ada held by worker 7 for [\d.]+ m?s search [\d.]+ m?s in a turn of [\d.]+ m?s 1,200 tokens in/,
+    );
     expect(text).toMatch(/Failed in 24 hours 1 .* fetch_page 2 times Locked fails one \/ ada/);
     expect(text).toMatch(/Apps 1,200 tokens in, 34 out .* one .* 6 .* two .* 3 1,200 tokens in, 34 out/);
     expect(linksOf(first, '/answer')).toHaveLength(2);
+    // Each number leads to what it counts. Names, the length of a day and the heading of its column are none.
+    const unlinked = first.body.replace(/<a [^>]*>.*?<\/a>|<bdi>.*?<\/bdi>|<svg.*?<\/svg>|24 hours/gs, '');
+    expect(shown({ ...first, body: unlinked })).not.toMatch(/\d/);
+    const waits = await site.get('/?all=waits');
+    expect(shown(waits)).toMatch(/Now Waits for a person 2 .* ask_two .* ask_one .* All that happens now $/);
+    expect(linksOf(first, '/?all=')).toEqual(['/?all=waits', '/?all=runs', '/?all=failed']);
     // What was counted is not read again; what came since is added.
     await say(key('one', 'fails'), { errorCode: 'MODEL_OVERLOADED', errorMessage: 'Try later.' });
     expect(shown(await site.get('/'))).toMatch(/Failed in 24 hours 2 .* agent Try later\. .* fetch_page 2 times/);
@@ -713,7 +865,121 @@ describe.each(availableDatabases())('on %s', (name) => {
     const bobs = await own.studio({ authorize: () => ({ userId: 'bob' }) });
     expect(shown(await bobs.get('/'))).not.toMatch(/ask_|fetch_page|worker|tokens/);
     await lease.release();
-    await own.close();
+  });
+
+  test('counts what came before an import of old events, and events with a stamp in the future when that has come', async () => {
+    const own = await open(name);
+    const { service, orm } = own;
+    const day = 86_400_000;
+    const used = (tokens: number, timestamp = Date.now()) =>
+      createEvent({ author: 'agent', timestamp, usageMetadata: { candidatesTokenCount: tokens } });
+    const old = await service.createSession({ appName: 'one', userId: 'old', sessionId: 'old' });
+    const events = Array.from({ length: 300 }, () => used(1, Date.now() - 40 * day));
+    await service.appendEvents({ session: old, events });
+    const maintenance = new SessionMaintenance(orm.em);
+    const records: Record<string, unknown>[] = [];
+    for await (const record of maintenance.exportSessions({ appName: 'one' }))
+      records.push(record.type === 'event' ? { ...record, appendTime: Date.now() - 40 * day } : { ...record });
+    await service.deleteSession({ appName: 'one', userId: 'old', sessionId: 'old' });
+    const log = new EventLog(orm.em);
+    const session = await service.createSession({ appName: 'one', userId: 'ada', sessionId: 'new' });
+    const future = used(1_000, Date.now() + 2 * day);
+    await service.appendEvents({ session, events: [future, ...Array.from({ length: 30 }, () => used(1))] });
+    await log.head();
+    await maintenance.importSessions(records as never);
+    await log.head();
+    // A fork keeps the times, too.
+    await service.forkSession({ appName: 'one', userId: 'old', sessionId: 'old' });
+
+    const site = await own.studio();
+    expect(shown(await site.get('/'))).toMatch(/one .* 31 0 tokens in, 1,030 out/);
+    const usage = shown(await site.get('/usage'));
+    expect(usage).toMatch(/Output 30 /);
+    expect(usage).toMatch(/Tokens a day .* one: 30 one/);
+    const sorted = shown(await site.get('/sessions?app=one&order=tokens'));
+    expect(sorted).toMatch(/new .*ada 31 \S+ kB 30 0/);
+  });
+
+  test('failures of one user hide those of no other, and end with their events', async () => {
+    const own = await open(name);
+    const { service, orm } = own;
+    const fail = async (userId: string, times: number, errorMessage: string) => {
+      const session = await service.createSession({ appName: 'one', userId });
+      const events = Array.from({ length: times }, () => createEvent({ author: userId, errorCode: 'E', errorMessage }));
+      await service.appendEvents({ session, events });
+    };
+    await fail('ada', 1, 'Ada has lost her lamp.');
+    await fail('bob', 201, 'Bob has lost his lamp.');
+    const site = await own.studio();
+    expect(shown(await site.get('/'))).toMatch(
+      /Failed in 24 hours 2 .* bob 200 times Bob has .* ada Ada has lost her lamp/,
+    );
+    const adas = await own.studio({ authorize: () => ({ userId: 'ada' }) });
+    expect(shown(await adas.get('/'))).toMatch(/Failed in 24 hours 1 .* ada Ada has lost her lamp/);
+    expect(shown(await site.get('/usage?by=user'))).toMatch(/bob one .* ada one/);
+    await new SessionMaintenance(orm.em).eraseUser({ userId: 'bob' });
+    expect(shown(await site.get('/'))).not.toMatch(/bob/i);
+    expect(shown(await site.get('/usage?by=user'))).toMatch(/a user without sessions .* ada one/);
+    expect(shown(await site.get('/usage?by=user'))).not.toMatch(/bob/i);
+  });
+
+  test('says what was used, by app, user, model, agent and day, what it costs, and of which models that is unknown', async () => {
+    const own = await open(name);
+    const { service } = own;
+    const use = async (userId: string, author: string, modelVersion: string, prompt: number, days = 0) => {
+      const usageMetadata = {
+        promptTokenCount: prompt,
+        cachedContentTokenCount: 500_000,
+        candidatesTokenCount: 7,
+        thoughtsTokenCount: 3,
+      };
+      const timestamp = Date.now() - days * 86_400_000;
+      const key = { appName: 'shop', userId, sessionId: userId };
+      const session = (await service.getSession(key)) ?? (await service.createSession(key));
+      await service.appendEvent({ session, event: createEvent({ author, modelVersion, timestamp, usageMetadata }) });
+    };
+    await use('ada', 'clerk', 'costly-001', 1_500_000);
+    await use('ada', 'clerk', 'costly-001', 1_500_000, 2);
+    await use('bob', 'helper', 'new', 500_000);
+    await use('bob', 'helper', 'new', 500_000, 40);
+    const prices = { costly: { input: 2, cached: 1, output: 1_000 } };
+    const site = await own.studio({ prices });
+    const text = async (at: string) => shown(await site.get(at));
+    const sum = 'Cost 5.02 without new Input 3,500,000 1,500,000 cached Output 21 Thoughts 9';
+    expect(await text('/usage')).toContain(sum);
+    expect(await text('/usage')).toMatch(
+      /Cost a day, without new .* 2\.51 .* Tokens a day .* shop 3,500,000 1,500,000 21 9 100 %/,
+    );
+    expect(await text('/usage?by=user')).toMatch(/ada shop 3,000,000 .* 5\.02 bob shop 500,000 .* 0\.00 without new/);
+    expect(await text('/usage?by=model')).toMatch(/costly-001 .* 5\.02 new .* without new/);
+    expect(await text('/usage?by=user&daily=1')).toMatch(
+      /User App Day .* ada shop ([\d-]+) 1,500,000 .* 2\.51 bob shop \1 500,000 .* ada shop (?!\1)[\d-]+ 1,500,000 .* 2\.51/,
+    );
+    expect(await text('/usage?by=agent')).toMatch(/clerk .* helper /);
+    expect(linksOf(await site.get('/usage?by=day'), '/sessions?app=shop&from=')).toHaveLength(2);
+    expect(await text('/')).toMatch(/Apps 4,000,000 tokens in .* cost 5\.02, without new/);
+    // What came since is added; what was counted is not read again.
+    await use('bob', 'helper', 'costly', 1_000_000);
+    expect(await text('/usage?by=user&app=shop&user=bob')).toMatch(/Usage of bob in shop .* Cost 1\.51 without new/);
+    const limited = await own.studio({ prices, authorize: () => ({ userId: 'ada' }) });
+    expect(shown(await limited.get('/usage?by=user'))).not.toMatch(/bob|new/);
+    expect((await limited.get('/usage?user=bob')).status).toBe(404);
+    expect((await site.get('/usage?by=moon')).status).toBe(400);
+  });
+
+  testOfPages('the first page is smaller than 100 kB, and each of a session of 2,005 events than 150 kB', async () => {
+    const own = await open(name);
+    const release = await fill(own.orm);
+    const site = await own.studio({ allowChanges: true, prices: { 'gemini-x': { input: 1, output: 10 } } });
+    const of = { app: LONGEST.appName, user: LONGEST.userId, session: LONGEST.sessionId };
+    const sizes: Record<string, number> = {};
+    for (const path of ['/', ...['/session', '/time', '/state'].map((each) => query(each, of))])
+      sizes[path] = Buffer.byteLength((await site.get(path)).body);
+    const { '/': first, ...others } = sizes;
+    expect(first).toBeLessThan(100_000);
+    expect(Object.values(others).filter((bytes) => bytes >= 150_000)).toEqual([]);
+    expect(shown(await site.get(query('/session', of)))).toContain('2,005 events');
+    await release();
   });
 
   testOfPages(
@@ -751,9 +1017,11 @@ describe.each(availableDatabases())('on %s', (name) => {
         await service.deleteSession({ ...KEY, sessionId });
       }
       const story = shown(await site.get(query('/time', OF_STORY)));
-      expect(story).toMatch(/Refund of order 17 ada 1 waiting Talk Time State Files/);
-      expect(story).toMatch(/#8 concierge [\d.]+ \w+ , ask_approval … [\d.]+ \w+/);
-      expect(story).toMatch(/#5 orders [\d.]+ \w+ , charge_back ✗ [\d.]+ \w+ #6/);
+      expect(story).toMatch(
+        /Refund of order 17 ada 1 waiting 1,380 tokens in \(1,024 cached\), 32 out Talk Time State Files/,
+      );
+      expect(story).toMatch(/#8 concierge [\d.]+ \w+, ask_approval … [\d.]+ \w+/);
+      expect(story).toMatch(/#5 orders [\d.]+ \w+, charge_back ✗ [\d.]+ \w+ #6/);
     },
   );
 

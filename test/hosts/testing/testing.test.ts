@@ -1,4 +1,4 @@
-import { FunctionTool, LlmAgent, Runner, createEvent, type Event } from '@google/adk';
+import { FunctionTool, LlmAgent, Runner, StreamingMode, createEvent, stringifyContent, type Event } from '@google/adk';
 import { z } from 'zod';
 
 import { AdkEvent, AdkSession } from '../../../entities/index.js';
@@ -7,7 +7,6 @@ import {
   scriptedModel,
   sessionMatchers,
   testSessionService,
-  type ScriptedAnswer,
   type TestSessionService,
 } from '../../../src/testing/index.js';
 import { isMikroOrm7 } from '../../support/mikro-orm.js';
@@ -100,7 +99,7 @@ async function without(
 }
 
 /** A runner of an agent with a tool, and what one turn of it yields. */
-async function turn(answers: readonly ScriptedAnswer[]) {
+async function turn(answers: Parameters<typeof scriptedModel>[0], streamingMode = StreamingMode.NONE) {
   const model = scriptedModel(answers);
   const weather = new FunctionTool({
     name: 'weather',
@@ -113,7 +112,7 @@ async function turn(answers: readonly ScriptedAnswer[]) {
   await store.service.createSession(key);
   const newMessage = { role: 'user', parts: [{ text: 'Is it raining?' }] };
   const events: Event[] = [];
-  for await (const event of runner.runAsync({ ...key, newMessage })) events.push(event);
+  for await (const event of runner.runAsync({ ...key, newMessage, runConfig: { streamingMode } })) events.push(event);
   return { model, events, session: await store.service.getSession(key) };
 }
 
@@ -136,6 +135,24 @@ describe('scriptedModel', () => {
     expect(model.requests.map(({ contents }) => contents.length)).toEqual([1, 3, 5]);
     // Reads the table, not the service.
     expect(await store.orm.em.fork().count(AdkEvent)).toBe(6);
+  });
+
+  test('a function answers what it is asked', async () => {
+    const { model, session } = await turn(({ contents }) =>
+      contents.length === 1
+        ? { name: 'weather', args: { city: 'Oslo' } }
+        : Promise.resolve(JSON.stringify(contents.at(-1)?.parts?.[0]?.functionResponse?.response)),
+    );
+    expect(session).toHaveState({ answer: '{"report":"rain in Oslo"}' });
+    expect(model.requests).toHaveLength(2);
+  });
+
+  test('streams texts word by word, and only the whole is stored', async () => {
+    const text = '\n Yes,  in\nboth. ';
+    const { events, session } = await turn([text], StreamingMode.SSE);
+    const partial = events.filter((event) => event.partial).map(stringifyContent);
+    expect(partial).toEqual(['\n ', 'Yes,  ', 'in\n', 'both. ']);
+    expect(session).toHaveEvents([{ author: 'user' }, { author: 'assistant', text }]);
   });
 
   test('throws errors, and one of its own when it is asked more often than scripted', async () => {

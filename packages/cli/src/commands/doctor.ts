@@ -1,7 +1,8 @@
 import { examine, type Finding } from '../../../studio/src/internal.js';
 import { printable, printableLines } from '../../../studio/src/operations/words.js';
 import { Unfinished } from '../errors.js';
-import { inWordsOf, type Context } from '../run.js';
+import type { Context } from '../run.js';
+import { inWordsOf } from '../words.js';
 
 export async function doctor(context: Pick<Context, 'em' | 'terminal' | 'url' | 'codec'>): Promise<void> {
   const findings: Finding[] = [];

@@ -8,7 +8,7 @@ import {
 } from '../../../../src/index.js';
 import { counted, quoted } from '../../../studio/src/operations/words.js';
 import { Database, storedSession } from '../../../../src/internal.js';
-import { UsageError } from '../errors.js';
+import { Unfinished, UsageError } from '../errors.js';
 import type { SessionWork } from '../run.js';
 
 export const fork: SessionWork<HistoryPoint & { as?: string }> = async (
@@ -36,6 +36,15 @@ export const rewind: SessionWork<HistoryPoint & { includeLeased?: boolean }> = a
   await terminal.result({ ...key, events: session.events.length }, () => [
     `Session ${quoted(key.sessionId)} has ${counted(session.events.length, 'event')} now.`,
   ]);
+};
+
+/** Brings back a session that was soft-deleted. */
+export const restore: SessionWork<object> = async ({ em, codec, services, terminal }, key) => {
+  const deleted = await new Database(em).reader('restore')((sql) => storedSession(sql, key));
+  if (deleted && deleted.deletedAt === undefined)
+    throw new Unfinished(`Session ${quoted(key.sessionId)} is not deleted.`);
+  await new MikroOrmSessionService(em, { ...codec, ...services }).restoreSession(key);
+  await terminal.result(key, () => [`Session ${quoted(key.sessionId)} is back.`]);
 };
 
 async function rewindQuestion(

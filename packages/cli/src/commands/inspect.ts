@@ -10,15 +10,20 @@ import {
   type SessionStats,
   type FindOpenCallsRequest,
   type FindSessionsRequest,
+  type SessionSummary,
   SessionNotFoundError,
   MikroOrmSessionService,
 } from '../../../../src/index.js';
+import { sessionIdentity } from '../../../../src/model/keys.js';
 import { namesOf } from '../../../../src/model/pages.js';
 import { bytes, json, number, printable, quoted, shortened, shownTime } from '../../../studio/src/operations/words.js';
+import { DAY_MS } from '../../../studio/src/operations/days.js';
+import { DAYS, Reading, positionBefore, sortSessions } from '../../../studio/src/internal.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { changeLine, eventLines } from '../conversation.js';
 import type { Context, SessionWork, Work } from '../run.js';
-import { UsageError } from '../errors.js';
+import { Unfinished, UsageError } from '../errors.js';
+import { timeAfter, type timeOrTimeOfDay } from '../values.js';
 import { countOf, noteEmpty } from './owner.js';
 
 export const stats: Work<[OwnerOptions & { byApp?: true }]> = async ({ em, terminal }, { byApp, ...owner }) => {
@@ -60,7 +65,7 @@ function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string
 }
 
 /** The names of the apps that have sessions. */
-async function appNames(em: EntityManager): Promise<string[]> {
+export async function appNames(em: EntityManager): Promise<string[]> {
   const read = new Database(em).reader('list');
   const names: string[] = [];
   for await (const name of namesOf(undefined, (after) => read((sql) => nextApp(sql, after, 'sessions'))))
@@ -70,28 +75,64 @@ async function appNames(em: EntityManager): Promise<string[]> {
 
 type Filter = Omit<FindSessionsRequest, 'appName' | 'status' | 'order'>;
 
-export const list: Work<[Filter & { appName?: string; deleted?: true; oldestFirst?: true }]> = async (
-  { em, terminal },
-  options,
-) => {
-  const { appName, deleted, oldestFirst, ...filter } = options;
+interface ListFlags extends Filter {
+  appName?: string;
+  deleted?: true;
+  oldestFirst?: true;
+  by?: 'size' | 'events' | 'tokens';
+}
+
+export const list: Work<[ListFlags]> = async (context, options) => {
+  const { em, terminal } = context;
+  const { appName, deleted, oldestFirst, by, ...filter } = options;
   if (appName === undefined) {
     if (Object.keys(options).length > 0)
       throw new UsageError('Without --app, list prints the names of the apps: name one.');
     const names = await appNames(em);
     return terminal.result(names, () => terminal.table([['app'], ...names.map((name) => [name])]));
   }
-  const page = await new MikroOrmSessionService(em).findSessions({
+  const request: FindSessionsRequest = {
     ...{ ...filter, appName, status: deleted ? 'deleted' : 'active', order: oldestFirst ? 'asc' : 'desc' },
-  });
-  const rows = page.sessions.map(({ userId, sessionId, eventCount, lastUpdateTime, title, labels }) => [
-    ...[userId, sessionId, eventCount, { time: lastUpdateTime }],
+  };
+  if (filter.limit === 0) throw new UsageError('--limit must be a whole number from 1.');
+  const page: { sessions: Measured[]; next?: string } = by
+    ? { sessions: await sorted(context, request, by) }
+    : await new MikroOrmSessionService(em).findSessions(request);
+  const amounts = by === undefined || by === 'events' ? [] : [by];
+  const rows = page.sessions.map(({ userId, sessionId, eventCount, lastUpdateTime, title, labels, ...measured }) => [
+    ...[userId, sessionId, eventCount],
+    ...amounts.map((each) => (each === 'size' ? { amount: bytes(measured.size ?? 0) } : (measured.tokens ?? 0))),
+    { time: lastUpdateTime },
     [title ?? '', ...Object.entries(labels).map(([name, value]) => `${name}=${value}`)].join(' ').trim(),
   ]);
-  await terminal.result(page, () => terminal.table([['user', 'session', 'events', 'last update', 'title'], ...rows]));
+  const head = ['user', 'session', 'events', ...amounts, 'last update', 'title'];
+  await terminal.result(page, () => terminal.table([head, ...rows]));
   if (rows.length === 0) await noteEmpty({ em, terminal }, options, 'No session matches.');
   noteNext(terminal, page);
 };
+
+/** A session, and what it was sorted by: `size` is in bytes. */
+type Measured = SessionSummary & { size?: number; tokens?: number };
+
+/** Sorts sessions as the studio does, the largest first, and notes what was looked at. */
+async function sorted(
+  { em, codec, terminal, signal }: Context,
+  { limit = 50, ...request }: FindSessionsRequest,
+  by: NonNullable<ListFlags['by']>,
+): Promise<Measured[]> {
+  const reading = new Reading(em, codec);
+  while (by === 'tokens' && !(await reading.lastMonth.update()))
+    if (signal.aborted) throw new Unfinished('Ended before all tokens were counted.');
+  const { found, lookedAt, counts, sizeOf } = await sortSessions(reading, request, { name: by });
+  if (sizeOf) terminal.note('Sizes are those of events; of long sessions they are estimated from the newest events.');
+  if (counts) terminal.note(`Tokens are those of ${DAYS} days; copies of forks do not count.`);
+  if (lookedAt !== undefined) terminal.note(`Only of the ${number(lookedAt)} sessions that were updated last.`);
+  return found.slice(0, limit).map((session) => ({
+    ...session,
+    ...(sizeOf && { size: Math.round(sizeOf(session)?.bytes ?? 0) }),
+    ...(counts && { tokens: counts.get(sessionIdentity(session))?.tokens ?? 0 }),
+  }));
+}
 
 export const waiting: Work<[FindOpenCallsRequest]> = async ({ em, codec, terminal }, request) => {
   const page = await new MikroOrmSessionService(em, codec).findOpenCalls(request);
@@ -154,16 +195,49 @@ export const show: SessionWork<ShowFlags> = async ({ em, codec, terminal }, key,
   ]);
 };
 
-export const tail: Work<[LogFilter & { from?: LogCursor | number; full?: true }]> = async (
+interface TailFlags {
+  from?: LogCursor | number;
+  since?: ReturnType<typeof timeOrTimeOfDay>;
+  until?: ReturnType<typeof timeOrTimeOfDay>;
+  full?: true;
+}
+
+export const tail: Work<[LogFilter & TailFlags]> = async (
   { em, codec, terminal, signal },
-  { from, full, ...filter },
+  { from, full, since: begin, until: end, ...filter },
 ) => {
+  const now = Date.now();
+  // A time of the day has passed, and its end comes after it.
+  const since = begin === undefined ? undefined : timeAfter(begin, now - DAY_MS, terminal.isUtc);
+  const earliest = since ?? (from === undefined ? now : now - DAY_MS);
+  const until = end === undefined ? undefined : timeAfter(end, earliest, terminal.isUtc);
+  if (since !== undefined && since > now) throw new UsageError('--since must be a time that has passed.');
+  if (until !== undefined && since !== undefined && until <= since)
+    throw new UsageError('--until must be later than --since.');
+  if (until !== undefined && until <= now && since === undefined && from === undefined)
+    throw new UsageError('--until has passed: also say --since.');
   const isLimited = filter.appName !== undefined || filter.userId !== undefined;
   if (isLimited && (await countOf({ em }, filter)).done.sessions === 0) await noteEmpty({ em, terminal }, filter);
-  const log = new EventLog(em, codec).complete();
-  const cursor = from ?? (await log.head());
-  for await (const entry of log.watch(cursor, filter, { signal })) await emit(terminal, entry, full);
+  const events = new EventLog(em, codec);
+  const log = events.complete();
+  const read = new Database(em).reader('tail');
+  const cursor = since === undefined ? (from ?? (await log.head())) : await positionBefore(events, since, read);
+  if (until !== undefined && until <= now) {
+    // A change has no time: it goes with the event before it.
+    const last = await positionBefore(events, until, read);
+    for await (const entry of log.since(cursor, filter)) {
+      if (signal.aborted || entry.cursor.position > last) return;
+      await emit(terminal, entry, full);
+    }
+    return;
+  }
+  const ends = until === undefined ? [] : [AbortSignal.timeout(Math.min(until - now, LONGEST_TIMER_MS))];
+  const watching = AbortSignal.any([signal, ...ends]);
+  for await (const entry of log.watch(cursor, filter, { signal: watching })) await emit(terminal, entry, full);
 };
+
+/** Node.js has no longer timers: 24 days. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 function emit(terminal: Context['terminal'], entry: LogEntry | LogChange, isFull?: boolean): Promise<void> {
   const { appName, userId, sessionId, seq } = entry;

@@ -59,6 +59,8 @@ export const forget: Work<[string, string | undefined, ForgetFlags]> = async (
   if (isRestricted === (all === true)) throw new UsageError('forget needs --id, --session or --before, or --all.');
   const service = new MikroOrmMemoryService(em, codec);
   const which = { appName, ...given({ userId }), ...what };
+  // Fails without the codec, with which somebody may have taken an intact memory for a damaged one.
+  await service.listMemories({ appName, ...given({ userId, sessionId: what.sessionId }), limit: 1 });
   const found = await service.forget({ ...which, dryRun: true });
   const whose = userId === undefined ? `the app ${quoted(appName)}` : quoted(userId);
   const amount = (memories: number) => `${counted(memories, 'memory', 'memories')} of ${whose}`;

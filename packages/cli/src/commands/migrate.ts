@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import type { EntityManager, MikroORM } from '@mikro-orm/core';
 import { Database, databaseTime, migrationStatus } from '../../../../src/internal.js';
+import { now } from '../../../../src/model/clock.js';
 import { passingOf } from '../../../../src/model/failures.js';
 import { supportedDialect } from '../../../../entities/dialect-name.js';
 import { migrate } from '../../../../src/index.js';
@@ -50,9 +51,9 @@ async function throughOutages<T>(em: EntityManager, isReadOnly: boolean, work: (
     try {
       return await work();
     } catch (error) {
-      outageBegan ??= performance.now();
+      outageBegan ??= now();
       const isOutage = passingOf(database.failureOf(error)) === 'outage';
-      if (!isOutage || performance.now() - outageBegan > OUTAGE_MS) throw error;
+      if (!isOutage || now() - outageBegan > OUTAGE_MS) throw error;
     }
   }
 }

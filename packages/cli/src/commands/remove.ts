@@ -1,6 +1,7 @@
 import {
   type BatchOptions,
   type EraseUserOptions,
+  type MaintenanceOptions,
   type PruneOptions,
   type TrimOptions,
   SessionMaintenance,
@@ -22,11 +23,12 @@ export const trim: Work<[TrimOptions]> = (context, options) =>
 
 export const eraseUser: Work<[string, Omit<EraseUserOptions, 'userId'>]> = async (context, userId, options) => {
   let isKnown = false;
-  await remove(context, options, async (maintenance, batches) => {
+  const work: Remove = async (maintenance, batches) => {
     const result = await maintenance.eraseUser({ ...options, userId, ...batches });
     isKnown ||= Object.values(result.done).some((number) => number > 0);
     return result;
-  });
+  };
+  await remove(context, options, work, { owned: context.owned });
   if (!isKnown) throw new Unfinished(`There is no user ${quoted(userId)}.`);
 };
 
@@ -35,8 +37,9 @@ async function remove(
   { em, codec, services, terminal, signal, confirm }: Context,
   { dryRun }: BatchOptions,
   work: Remove,
+  more: MaintenanceOptions = {},
 ): Promise<void> {
-  const maintenance = new SessionMaintenance(em, { ...codec, ...services });
+  const maintenance = new SessionMaintenance(em, { ...codec, ...services, ...more });
   const planned = await work(maintenance, { signal, dryRun: true });
   if (dryRun) {
     await terminal.result(planned, () => [`This would delete ${amount(planned)}.`, ...referring(planned)]);
@@ -84,7 +87,9 @@ function noteKept(terminal: Context['terminal'], { kept = [] }: MaintenanceResul
 /** What happens to rows of the host's tables. */
 const referring = ({ referring = [] }: MaintenanceResult): string[] =>
   referring.map(({ table, constraint, rule, rows }) =>
-    printable(`${counted(rows, 'row')} of ${table}: ${HAPPENS[rule]} (${constraint}, on delete ${rule}).`),
+    printable(
+      `${rows === undefined ? 'Rows that this account may not read' : counted(rows, 'row')} of ${table}: ${HAPPENS[rule]} (${constraint}, on delete ${rule}).`,
+    ),
   );
 
 const HAPPENS: Readonly<Record<NonNullable<MaintenanceResult['referring']>[number]['rule'], string>> = {

@@ -1,4 +1,5 @@
 import type { EntityManager } from '@mikro-orm/core';
+import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -13,6 +14,7 @@ interface StudioFlags {
   port?: number;
   host?: string;
   allowChanges?: true;
+  open?: true;
   prices?: string;
 }
 
@@ -24,7 +26,7 @@ const SHORTEST = 16;
 
 export const studio: Work<[StudioFlags]> = async (
   { em, codec, services, terminal, signal },
-  { port = PORT, host = '127.0.0.1', allowChanges = false, prices: file },
+  { port = PORT, host = '127.0.0.1', allowChanges = false, open = false, prices: file },
 ) => {
   await refuseProblems({ em });
   const token = LOOPBACK.includes(host) ? undefined : tokenOf(process.env['ADK_STUDIO_TOKEN']);
@@ -43,6 +45,8 @@ export const studio: Work<[StudioFlags]> = async (
   const name = isIP(host) === 6 ? `[${host}]` : host;
   const url = `http://${name}:${listening}/${token === undefined ? '' : `?token=${token}`}`;
   await terminal.result({ url }, () => [`The studio is at ${url}`]);
+  if (open)
+    openInBrowser(url, (reason) => terminal.note(`No browser could be opened (${reason}): open the link yourself.`));
   if (token !== undefined) {
     terminal.note(
       `Everybody who can reach ${host} and has this link sees all sessions${allowChanges ? ', and can change them' : ''}. ` +
@@ -54,6 +58,24 @@ export const studio: Work<[StudioFlags]> = async (
   server.closeAllConnections();
   server.close();
 };
+
+/** What opens a link on a system, and its first arguments. Everywhere else there is xdg-open. */
+const OPENERS: Partial<Record<NodeJS.Platform, readonly [string, ...string[]]>> = {
+  darwin: ['open'],
+  win32: ['cmd', '/c', 'start', ''],
+};
+
+/** @param onError gets the reason if there is no browser. */
+function openInBrowser(url: string, onError: (reason: string) => void): void {
+  const [program, ...args] = OPENERS[process.platform] ?? ['xdg-open'];
+  const child = spawn(program, [...args, url], { stdio: 'ignore', detached: true });
+  child.once('error', (error) => onError(codeOf(error)));
+  child.once('exit', (code) => {
+    if (code) onError(`${program} ended with ${code}`);
+  });
+  // The browser may stay open when the studio ends.
+  child.unref();
+}
 
 /** Loaded here, so that no other command loads it. */
 async function listenerFor(em: EntityManager, options: StudioOptions, token: string | undefined) {

@@ -16,7 +16,7 @@ import { given, isRecord } from '../../../../src/model/json.js';
 import { counted, printable } from '../../../studio/src/operations/words.js';
 import { connectForeign } from '../connect.js';
 import { Unfinished, UsageError } from '../errors.js';
-import { checkExists, inWords, openFile } from '../files.js';
+import { checkExists, inWords, openFile, writeFile } from '../files.js';
 import { Progress } from '../progress.js';
 import type { Context, Work } from '../run.js';
 import { countOf, ownerOf } from './owner.js';
@@ -41,28 +41,16 @@ export const exportSessions: Work<[string | undefined, ExportFlags]> = async (co
 async function saveSession({ em, codec, terminal }: Context, file: string | undefined, key: SessionKey): Promise<void> {
   const session = await adkServices(em, codec).sessionService.getSession(key);
   if (!session) throw new SessionNotFoundError(key.sessionId);
-  const text = `${JSON.stringify(session, undefined, 2)}\n`;
-  if (file === undefined || file === '-') {
-    await pipeline(Readable.from([text]), process.stdout, { end: false });
-  } else {
-    const opened = await openFile(file, 'wx');
-    try {
-      await opened.writeFile(text);
-    } catch (error) {
-      throw inWords(file, 'written', error);
-    } finally {
-      await opened.close();
-    }
-  }
+  await writeFile(file, Readable.from([`${JSON.stringify(session, undefined, 2)}\n`]));
   terminal.note(`Exported ${counted(session.events.length, 'event')}.`);
 }
 
 async function exportRecords(
-  { em, codec, terminal, signal }: Context,
+  { em, codec, owned, terminal, signal }: Context,
   file: string | undefined,
   flags: ExportFlags,
 ): Promise<void> {
-  const maintenance = new SessionMaintenance(em, codec);
+  const maintenance = new SessionMaintenance(em, { ...codec, ...(flags.userId !== undefined && { owned }) });
   const isFile = file !== undefined && file !== '-';
   const { done } = await countOf({ em }, flags);
   const progress = new Progress(done.sessions + done.events);

@@ -1,6 +1,7 @@
-import { type UsageOptions, SessionMaintenance } from '../../../../src/index.js';
-import { DAY_MS, dayOf } from '../../../../src/model/days.js';
+import { EventLog } from '../../../../src/index.js';
+import { DAY_MS, dayOf } from '../../../studio/src/operations/days.js';
 import { sumUp, tokenSum, type Sum } from '../../../studio/src/operations/prices.js';
+import { usageOf, type UsageOptions } from '../../../studio/src/index.js';
 import { number } from '../../../studio/src/operations/words.js';
 import { pricesOf } from '../files.js';
 import type { Work } from '../run.js';
@@ -14,7 +15,7 @@ export const usage: Work<[UsageFlags]> = async ({ em, codec, terminal }, { price
   // An invalid day is refused later, with its name.
   const last = Date.parse(to);
   const { from = Number.isNaN(last) ? to : dayOf(last - 29 * DAY_MS) } = options;
-  const { rows, unreadable } = await new SessionMaintenance(em, codec).usage({ ...options, from, to });
+  const { rows, unreadable } = await usageOf(new EventLog(em, codec), { ...options, from, to });
   const priced = rows.map((row) => ({ ...row, cost: sumUp([row], prices).cost }));
   // Days stay in their order: they are read as a series.
   if (by !== 'day') priced.sort((one, other) => tokenSum(other) - tokenSum(one));

@@ -76,15 +76,18 @@ label input, label select, label textarea { font-weight: 400; font-size: 0.9rem;
 .list { width: 100%; border-collapse: separate; border-spacing: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px; box-shadow: var(--shadow); }
 .list th, .list td { text-align: left; padding: 0.62rem 1rem; border-top: 1px solid var(--line); vertical-align: baseline; font-weight: 400; overflow-wrap: anywhere; }
 .list .id { font-weight: 400; }
-.list td { min-width: 9.5rem; } .list td.number, .list td.action { min-width: 0; }
+.list td { min-width: 9.5rem; } .list td.number, .list td.action { min-width: 0; } .list tbody th { min-width: 13rem; } .list .action, .list td:has(.spark) { white-space: nowrap; }
 .list thead th { border-top: 0; color: var(--dim); font-size: 0.78rem; font-weight: 550; white-space: nowrap; }
+.sort { color: inherit; text-decoration: none; } .sort:hover { text-decoration: underline; } [aria-sort] .sort { color: var(--text); font-weight: 650; }
+[aria-sort="descending"] .sort::after { content: " ↓"; } [aria-sort="ascending"] .sort::after { content: " ↑"; }
 .list tbody th a { font-weight: 550; text-decoration: none; }
 .list tbody th a:hover { text-decoration: underline; }
 .list tbody tr:hover { background: color-mix(in srgb, var(--soft) 55%, transparent); }
 .list .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .list .id { display: block; }
+.dense th, .dense td { padding-inline: 0.5rem; } .dense td { min-width: 6rem; } .dense tbody th { min-width: 10rem; } .dense .number .id { white-space: normal; }
 .thumb { width: 2.5rem; height: 2.5rem; object-fit: cover; vertical-align: middle; margin-right: 0.6rem; border-radius: 6px; border: 1px solid var(--line); }
-.list + p, .list + .block { margin-top: 0.8rem; }
+.list + p, .list + .block { margin-top: 0.8rem; } .note:has(+ .list), .dim:has(+ .cards), .turns > .note { margin-bottom: 0.8rem; }
 .list .chip { margin: 0.2rem 0.3rem 0 0; }
 
 .chip { display: inline-block; border-radius: 999px; padding: 0.05rem 0.6rem; font-size: 0.75rem; line-height: 1.5; background: var(--soft); color: var(--text); overflow-wrap: anywhere; }
@@ -107,7 +110,8 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .state dt { font-family: var(--mono); font-size: 0.8125rem; font-weight: 600; overflow-wrap: anywhere; }
 .state dd > code { display: block; overflow-wrap: anywhere; white-space: pre-wrap; max-height: 9rem; overflow: hidden; }
 .state .by { display: block; font-size: 0.75rem; margin-top: 0.1rem; overflow-wrap: anywhere; }
-.state .current { background: var(--accent-soft); }
+.state .current, .list .current { background: var(--accent-soft); }
+.values { table-layout: fixed; } .values thead th:first-child { width: 24%; } .values thead th:last-child { width: 28%; } .values td code { white-space: pre-wrap; overflow-wrap: anywhere; }
 
 .bar { position: sticky; top: 3.5rem; z-index: 2; display: flex; align-items: center; gap: 0.2rem 1rem; flex-wrap: wrap; background: var(--page); border-bottom: 1px solid var(--line); padding: 0.4rem 0; margin-bottom: 1rem; }
 .bar strong { max-width: 22rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
@@ -124,8 +128,8 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .axis { display: flex; justify-content: space-between; margin-left: 11.8rem; font-size: 0.72rem; color: var(--dim); }
 .turn .model { fill: #6366f1; } .turn .tool { fill: #0d9488; } .turn .failed { fill: #dc2626; } .turn .wait { fill: url(#hatch); }
 #hatch path { stroke: #d97706; stroke-width: 2.5; }
-.legend { white-space: nowrap; }
-.legend::before { content: ""; display: inline-block; width: 0.8rem; height: 0.7rem; border-radius: 2px; margin: 0 0.3rem 0 0.6rem; }
+.legend { white-space: nowrap; margin-right: 0.9rem; }
+.legend::before { content: ""; display: inline-block; width: 0.8rem; height: 0.7rem; border-radius: 2px; margin-right: 0.3rem; }
 .legend.model::before { background: #6366f1; } .legend.tool::before { background: #0d9488; } .legend.failed::before { background: #dc2626; }
 .legend.wait::before { background: repeating-linear-gradient(135deg, #d97706 0 2px, transparent 2px 5px); }
 .blocks > summary { cursor: pointer; font-size: 0.8125rem; color: var(--dim); margin-top: 0.5rem; }
@@ -214,19 +218,21 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .live::before { content: ""; display: inline-block; width: 0.5rem; height: 0.5rem; border-radius: 50%; background: currentcolor; margin-right: 0.45rem; }
 .live[data-state="off"] { position: sticky; top: 4rem; z-index: 1; background: var(--bad-soft); color: var(--bad); }
 
+.cards .id { display: block; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: 0.9rem; margin-bottom: 1.5rem; }
 .card dt { color: var(--dim); font-size: 0.8125rem; }
 .card dd { font-size: 1.35rem; font-weight: 600; letter-spacing: -0.01em; font-variant-numeric: tabular-nums; }
 .block { margin-bottom: 1.75rem; }
-.block > h2 { margin-bottom: 0.6rem; }
+.block > h2 { margin-bottom: 0.6rem; } .block > h2 .dim { font-weight: 400; font-size: 0.9rem; }
 .spark { font-family: var(--mono); color: var(--accent); white-space: pre; letter-spacing: -0.05em; }
 .block > p { margin: 0.4rem 0; }
 .findings pre { margin-top: 0.4rem; }
 .chart { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.85rem 1.1rem; margin-bottom: 1rem; box-shadow: var(--shadow); }
 .chart figcaption { font-weight: 600; margin: 0 0 0.4rem; }
-.chart svg { display: block; width: 100%; height: auto; }
+.chart svg { display: block; width: 100%; height: auto; overflow: visible; }
 .chart rect { fill: var(--hue); } .chart line { stroke: var(--line); }
-.chart text { fill: var(--dim); font-size: 11px; } .chart .end { text-anchor: end; }
+.chart .cut { stroke: var(--card); stroke-width: 4; fill: none; }
+.chart text { fill: var(--dim); font-size: 8px; } .chart .end { text-anchor: end; }
 .chart ul { display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; margin-top: 0.5rem; font-size: 0.8125rem; }
 .chart li::before { content: ""; display: inline-block; width: 0.7rem; height: 0.7rem; border-radius: 3px; margin-right: 0.4rem; background: var(--hue); }
 .tabs { display: flex; gap: 0.35rem; flex-wrap: wrap; margin-bottom: 1.25rem; }
@@ -249,6 +255,16 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 @media (max-width: 60rem) {
   .columns { grid-template-columns: minmax(0, 1fr); }
   aside { position: static; max-height: none; }
+  .chart text { font-size: 12px; }
+  .list thead { display: none; }
+  .list tr { display: block; padding: 0.6rem 0; border-top: 1px solid var(--line); }
+  .list tbody tr:first-child { border-top: 0; }
+  .list th, .list td { display: block; border: 0; padding: 0.1rem 0.9rem; }
+  .list td { display: inline-block; min-width: 0; max-width: 100%; padding-right: 0; font-size: 0.8125rem; }
+  .list tbody th { min-width: 0; } .list .number, .list td:has(.spark) { text-align: left; white-space: normal; }
+  .list td:empty { display: none; }
+  .list td[data-label]::before { content: attr(data-label) " "; color: var(--dim); }
+  .findings td { display: block; padding-right: 0.9rem; }
 }
 @media (max-width: 40rem) {
   main { padding: 1.1rem 0.9rem 3rem; }
@@ -258,15 +274,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   .timeline ol { flex-basis: 100%; order: -1; }
   .bar { position: static; } .bar nav { margin-left: 0; } .bar strong { max-width: 100%; }
   .lane { grid-template-columns: minmax(0, 1fr); gap: 0.1rem; } .axis { margin-left: 0; }
-  .list thead { display: none; }
-  .list tr { display: block; padding: 0.6rem 0; border-top: 1px solid var(--line); }
-  .list tbody tr:first-child { border-top: 0; }
-  .list th, .list td { display: block; border: 0; padding: 0.1rem 0.9rem; }
-  .list td { display: inline-block; min-width: 0; max-width: 100%; padding-right: 0; font-size: 0.8125rem; }
-  .list .number { text-align: left; white-space: normal; }
-  .list td:empty { display: none; }
-  .list td[data-label]::before { content: attr(data-label) " "; color: var(--dim); }
-  .findings td { display: block; padding-right: 0.9rem; }
+  .cards { grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); } .chart text { font-size: 22px; }
 }
 @media (prefers-reduced-motion: no-preference) {
   .event.new { animation: arrive 0.35s ease-out; }

@@ -47,8 +47,12 @@ async function refresh(): Promise<void> {
 
 let refreshing: number | undefined;
 
-/** Loads state and facts again, at most every two seconds. */
+/** Loads state and facts again, at most every two seconds, and when somebody looks. */
 function refreshSoon(): void {
+  if (document.visibilityState !== 'visible') {
+    document.addEventListener('visibilitychange', refreshSoon, { once: true });
+    return;
+  }
   refreshing ??= setTimeout(() => {
     refreshing = undefined;
     void refresh();
@@ -74,15 +78,16 @@ function add(list: HTMLElement, markup: string): void {
   refreshSoon();
 }
 
-/** Adds new events as they arrive. */
-function follow(list: HTMLElement, url: string): void {
-  let cursor = list.dataset['cursor'] ?? '';
+/** Listens to a stream of the server. @param onMessage gets the data of each message. */
+function listen({ dataset }: HTMLElement, onMessage: (data: string) => void): void {
+  let cursor = dataset['cursor'] ?? '';
+  const url = dataset['live'] ?? '';
   let stream: EventSource | undefined;
   let retry: number | undefined;
   let late: number | undefined;
   const connect = () => {
     clearTimeout(retry);
-    const opened = new EventSource(`${url}&cursor=${encodeURIComponent(cursor)}`);
+    const opened = new EventSource(`${url}${url.includes('?') ? '&' : '?'}cursor=${encodeURIComponent(cursor)}`);
     stream = opened;
     opened.onopen = () => {
       clearTimeout(late);
@@ -97,7 +102,7 @@ function follow(list: HTMLElement, url: string): void {
     opened.addEventListener('reset', () => location.reload());
     opened.addEventListener('message', ({ data, lastEventId }: MessageEvent<string>) => {
       cursor = lastEventId;
-      add(list, String(JSON.parse(data)));
+      onMessage(data);
     });
   };
   connect();
@@ -116,13 +121,16 @@ if (events && source) {
   const isFresh = !(navigation instanceof PerformanceNavigationTiming) || navigation.type === 'navigate';
   if (isFresh && location.hash === '')
     (document.getElementById('waiting') ?? events).scrollIntoView({ block: 'nearest' });
-  follow(events, source);
+  listen(events, (data) => add(events, String(JSON.parse(data))));
 }
 
-const seconds = Number(document.getElementById('now')?.dataset['refresh']);
+const now = document.getElementById('now');
+if (now?.dataset['live']) listen(now, refreshSoon);
+const everySeconds = () => Number(document.getElementById('now')?.dataset['refresh']);
+const seconds = everySeconds();
 if (seconds)
   setInterval(() => {
-    if (document.visibilityState === 'visible') void refresh();
+    if (document.visibilityState === 'visible' && everySeconds()) void refresh();
   }, seconds * 1_000);
 
 /** Arrow keys go along the time line, which is one stop of the Tab key. */

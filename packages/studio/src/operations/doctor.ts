@@ -6,15 +6,17 @@ import {
   layoutOf,
   type Dialect,
   type Run,
-  type ServerSetting,
   databaseTime,
   Database,
 } from '../../../../src/internal.js';
+import { TRAITS, type DialectName } from '../../../../entities/dialect-name.js';
 import { AdkMikroOrmError } from '../../../../src/index.js';
+import { now } from '../../../../src/model/clock.js';
 import type { CodecOptions } from '../../../../src/model/options.js';
 import { packageVersion } from '../../../../src/model/version.js';
 import { SAMPLED, countPending, largestMemories, miscounted, serverSetting, storedEncodings } from './health.js';
 import { schemaDifferences } from './schema-differences.js';
+import { SERVER_SETTINGS, type ServerSetting } from './server-settings.js';
 import { NAME_CODEC, number, quoted, repairCommand } from './words.js';
 
 export interface Finding {
@@ -60,10 +62,11 @@ export async function* examine(
   // Without retries: whether the server answers is one of the questions.
   const database = new Database(em, { ...codec, retry: { attempts: 1 }, timeoutMs: 0 });
   const read = database.reader('doctor');
-  const { dialect } = database;
-  const poolMax = em.config.get('pool')?.max ?? dialect.connections.defaultPoolMax;
+  const { dialect, system } = database;
+  // Like MikroORM and its drivers.
+  const poolMax = em.config.get('pool')?.max ?? (TRAITS[system].isInProcess ? 1 : 10);
   const subject: Subject = { em, read, dialect, poolMax };
-  for (const [check, examineIt] of checksOf(dialect, readsAll)) {
+  for (const [check, examineIt] of checksOf(database, readsAll)) {
     try {
       const found = await examineIt(subject);
       if (!found) continue;
@@ -80,16 +83,19 @@ export async function* examine(
 }
 
 /** The checks in order, with the name that one has if it fails. */
-const checksOf = ({ connections, distributed }: Dialect, readsAll: boolean): [string, Check][] => [
+const checksOf = (
+  { system, dialect }: { system: DialectName; dialect: Dialect },
+  readsAll: boolean,
+): [string, Check][] => [
   ['versions', versions],
   ['connection', connection],
   ['pool', pool],
-  ...connections.serverSettings.map((setting): [string, Check] => ['settings', settingOf(setting)]),
+  ...SERVER_SETTINGS[system].map((setting): [string, Check] => ['settings', settingOf(setting)]),
   ['clock', clock],
   ['tables', tables],
   ['indexes, keys and collations', schema],
   ['foreign keys to our tables', references],
-  ...(distributed ? [['distribution', distribution] satisfies [string, Check]] : []),
+  ...(dialect.distributed ? [['distribution', distribution] satisfies [string, Check]] : []),
   ['event log', eventLog],
   ...(readsAll ? READING_ALL : []),
 ];
@@ -100,9 +106,9 @@ const versions: Check = () => {
 };
 
 const connection: Check = async ({ read }) => {
-  const began = performance.now();
+  const began = now();
   await read(databaseTime);
-  const took = performance.now() - began;
+  const took = now() - began;
   return { state: 'ok', found: `answered in ${took.toFixed(took < 10 ? 1 : 0)} ms` };
 };
 
@@ -110,17 +116,17 @@ const pool: Check = ({ poolMax }) => ({ state: 'ok', found: `${poolMax} connecti
 
 const settingOf =
   (setting: ServerSetting): Check =>
-  async ({ read, poolMax }) => {
+  async ({ read, ...used }) => {
     const found = await read((sql) => serverSetting(sql, setting));
-    const advice = setting.advice(found, poolMax);
+    const advice = setting.advice(found, used);
     const state = advice === undefined ? 'ok' : setting.isRequired ? 'wrong' : 'advice';
     return { check: setting.name, state, found, advice };
   };
 
 const clock: Check = async ({ read }) => {
   const before = Date.now();
-  const now = await read(databaseTime);
-  const ahead = Math.round(now - (before + Date.now()) / 2);
+  const time = await read(databaseTime);
+  const ahead = Math.round(time - (before + Date.now()) / 2);
   const found = `the database's is ${Math.abs(ahead)} ms ${ahead < 0 ? 'behind' : 'ahead'}`;
   if (Math.abs(ahead) < CLOCK_MS) return { state: 'ok', found };
   return { state: 'advice', found, advice: 'Synchronise the clocks: times of both are compared.' };
@@ -134,8 +140,8 @@ const tables: Check = async ({ em }) => {
   return { state: 'ok', found: `as this version needs them, made without ${pending.join(', ')}` };
 };
 
-const schema: Check = async ({ em, dialect, read }) => {
-  const statements = await schemaDifferences(em, dialect, read);
+const schema: Check = async ({ em, read }) => {
+  const statements = await schemaDifferences(em, read);
   if (statements.length === 0) return { state: 'ok', found: 'as the entities have them' };
   const advice = ['Run:', ...statements].join('\n');
   return { state: 'wrong', found: 'the tables lack what the entities have', advice };
@@ -196,7 +202,7 @@ const memory: Check = async ({ read }) => {
     state: 'advice',
     found: `a search reads many memories: ${names.join(', ')}`,
     advice:
-      'Forget old ones: npx adk-mikro-orm memory forget <app> <user> --before <time>. Those with a ttlMs are deleted by npx adk-mikro-orm prune.',
+      'Forget old ones: npx adk-mikro-orm memory forget <app> <user> --before <time>. Those that expire are deleted by npx adk-mikro-orm prune.',
   };
 };
 

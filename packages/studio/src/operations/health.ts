@@ -1,4 +1,4 @@
-import { OWNED_ROWS, type Sql, type ServerSetting } from '../../../../src/internal.js';
+import { OWNED_ROWS, type Sql } from '../../../../src/internal.js';
 import { keysetAfter } from '../../../../src/database/sql/keyset.js';
 import {
   SESSION_COLUMNS,
@@ -13,6 +13,7 @@ import {
   textOf,
 } from '../../../../src/database/sql/tables.js';
 import type { SessionKey } from '../../../../src/index.js';
+import type { ServerSetting } from './server-settings.js';
 
 /** Comes before all keys, since none is empty. */
 const FIRST: SessionKey = { appName: '', userId: '', sessionId: '' };

@@ -1,8 +1,8 @@
-import { NO_TOKENS, addTokens, type TokenCounts } from '../../../../src/conversation/tokens.js';
+import { NO_TOKENS, addTokens, type TokenCounts } from './tokens.js';
 import { recordOf } from '../../../../src/model/json.js';
-import type { Usage } from '../../../../src/index.js';
 import { aRecord, object, rule } from '../../../../src/model/arguments.js';
 import type { Price, Prices } from '../options.js';
+import type { Usage } from './usage.js';
 
 const aPrice = rule('a number from 0', (value) => Number.isFinite(value) && Number(value) >= 0);
 const onePrice = object<Price>({ input: aPrice, cached: aPrice, output: aPrice, thoughts: aPrice }, 'input', 'output');

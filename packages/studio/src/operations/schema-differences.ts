@@ -1,6 +1,8 @@
 import type { EntityManager, EntityMetadata, EntityProperty, Platform } from '@mikro-orm/core';
-import { ourTables, type Dialect, type DialectRepairs, type Run } from '../../../../src/internal.js';
+import { supportedDialect } from '../../../../entities/dialect-name.js';
+import { ourTables, type Run } from '../../../../src/internal.js';
 import { textOf } from '../../../../src/database/sql/tables.js';
+import { SCHEMA_SQL, type SchemaSql } from './schema-sql.js';
 
 /** A column, an index or a foreign key that a table has. */
 interface Part {
@@ -30,11 +32,8 @@ const NO_FOREIGN_KEYS_LATER =
  *
  * @returns how to correct each difference, usually a statement.
  */
-export async function schemaDifferences(
-  em: EntityManager,
-  { sql: pieces, repairs }: Dialect,
-  read: Run,
-): Promise<string[]> {
+export async function schemaDifferences(em: EntityManager, read: Run): Promise<string[]> {
+  const pieces = SCHEMA_SQL[supportedDialect(em.getPlatform())];
   const { schema, entities } = ourTables(em);
   const values = [schema ?? null, ...entities.map(({ tableName }) => tableName)];
   const rows = await read((sql) => sql.all<Part>(pieces.catalog(entities.length), [...values, ...values, ...values]));
@@ -43,7 +42,7 @@ export async function schemaDifferences(
     const there = parts.filter(({ table_name }) => table_name === meta.tableName);
     // The connection finds the table in a schema that is not its first one.
     if (there.length === 0) return [];
-    return neededBy(meta, em.getPlatform(), repairs, schema)
+    return neededBy(meta, em.getPlatform(), pieces, schema)
       .filter((needed) => !there.some((part) => isMet(needed, part)))
       .flatMap(({ kind, name, drop, statement }) => {
         const isOther = drop !== undefined && there.some((part) => part.kind === kind && part.name === name);
@@ -60,13 +59,8 @@ function isMet(needed: Needed, part: Part): boolean {
   );
 }
 
-function neededBy(
-  meta: EntityMetadata,
-  platform: Platform,
-  repairs: DialectRepairs,
-  schema: string | undefined,
-): Needed[] {
-  const { alterations } = repairs;
+function neededBy(meta: EntityMetadata, platform: Platform, pieces: SchemaSql, schema: string | undefined): Needed[] {
+  const { alterations } = pieces;
   const quote = (name: string) => platform.quoteIdentifier(name);
   const qualified = (name: string) => (schema ? `${quote(schema)}.${quote(name)}` : quote(name));
   const list = (names: readonly string[]) => names.map(quote).join(', ');
@@ -80,7 +74,7 @@ function neededBy(
     statement: name
       ? `create ${isUnique ? 'unique ' : ''}index ${quote(name)} on ${table} (${list(columns)});`
       : `alter table ${table} add primary key (${list(columns)});`,
-    ...(name && { drop: repairs.dropIndex({ table, name: quote(name), qualifiedName: qualified(name), isUnique }) }),
+    ...(name && { drop: pieces.dropIndex({ table, name: quote(name), qualifiedName: qualified(name), isUnique }) }),
   });
   const named = (lists: readonly { name?: string; properties?: unknown }[], isUnique: boolean) =>
     lists.map(({ name, properties: of }) => index(name, columnsOf([of].flat() as string[]), isUnique));

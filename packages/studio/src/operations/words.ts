@@ -36,6 +36,10 @@ export function repairCommand(owner: readonly string[]): string {
 
 export const number = (value: number): string => value.toLocaleString('en', { maximumFractionDigits: 1 });
 
+/** A sum in the currency of the host's prices. */
+export const money = (amount: number): string =>
+  amount.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: amount > 0 && amount < 1 ? 4 : 2 });
+
 /** @param what in the singular; an `s` makes the plural. */
 export const counted = (count: number, what: string, plural = `${what}s`): string =>
   `${number(count)} ${count === 1 ? what : plural}`;

@@ -2,27 +2,20 @@ import {
   REQUEST_CONFIRMATION_FUNCTION_CALL_NAME as CONFIRMATION,
   REQUEST_CREDENTIAL_FUNCTION_CALL_NAME as CREDENTIAL,
   REQUEST_INPUT_FUNCTION_CALL_NAME as INPUT,
-  createEvent,
 } from '@google/adk';
 import { InvalidArgumentError } from '../../../../src/index.js';
 import { field } from '../../../../src/conversation/answers.js';
 import { callsOf } from '../../../../src/conversation/calls.js';
-import { decode, decodeEvent, isRecord, recordOf } from '../../../../src/model/json.js';
+import { decode, decodeEvent, recordOf } from '../../../../src/model/json.js';
 import { partsOf } from '../../../../src/model/turn.js';
+import { isConfirmation, responseIn, storeAnswer, type Asked } from '../operations/answer.js';
 import { textOrJson } from '../operations/words.js';
 import { Refusal } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import { EVENTS } from '../reading.js';
-import { notFound, type Visit } from '../visit.js';
+import type { Visit } from '../visit.js';
 import { inLine } from './event-view.js';
 import { codeOf } from './layout.js';
-
-/** A call that waits for a person. */
-interface Asked {
-  id: string;
-  name: string;
-  args: Readonly<Record<string, unknown>>;
-}
 
 /** @param args undefined if they cannot be read. @returns what a call asks, as a sentence. */
 export function question(name: string, args: unknown): Html {
@@ -52,7 +45,7 @@ interface Field {
 /** The form of an answer: what is asked, fields for the answer, and what happens next. */
 export async function answerFields(visit: Visit): Promise<Html> {
   const { id, name, args } = await askedCall(visit);
-  const isQuestion = name === CONFIRMATION;
+  const isQuestion = isConfirmation({ name });
   const fields = await fieldsOf(visit, { id, name, args });
   const buttons = isQuestion
     ? html`<button name="confirm" value="approve">Approve</button
@@ -88,30 +81,24 @@ export async function answerFields(visit: Visit): Promise<Html> {
 }
 
 /** Stores the answer of a form. @returns the page to show next. */
-export async function storeAnswer(visit: Visit, form: URLSearchParams): Promise<string> {
+export async function storeForm(visit: Visit, form: URLSearchParams): Promise<string> {
   const { reading, session, links } = visit;
   const asked = await askedCall(visit);
-  const functionResponse = { id: asked.id, name: asked.name, response: await responseOf(visit, asked, form) };
-  const handle = await reading.service.getSession({ ...session, config: { numRecentEvents: 1 } });
-  if (!handle) throw notFound();
-  const event = createEvent({ author: 'user', content: { role: 'user', parts: [{ functionResponse }] } });
-  await reading.service.appendEvent({ session: handle, event });
+  const isApproved = form.get('confirm') === 'approve';
+  await storeAnswer(reading.service, session, asked, { response: await responseOf(visit, asked, form), isApproved });
   reading.answered(session);
   return links.ofSession('/session', session);
 }
 
 /** @throws InvalidArgumentError if a field does not have its type, or nothing was answered. */
 async function responseOf(visit: Visit, asked: Asked, form: URLSearchParams): Promise<Record<string, unknown>> {
-  const text = form.get('response') ?? '';
-  const json = text.trim() === '' ? {} : decode(text)?.value;
-  if (!isRecord(json)) throw new InvalidArgumentError('The response must be a JSON object.');
-  const response: Record<string, unknown> = { ...json };
+  const response = responseIn(form.get('response') ?? '');
   for (const each of await fieldsOf(visit, asked)) {
     const given = form.get(`field-${each.name}`) ?? '';
     if (given !== '') response[each.name] = valueOf(each, given);
   }
-  if (asked.name === CONFIRMATION) response['confirmed'] = form.get('confirm') === 'approve';
-  if (Object.keys(response).length === 0) throw new InvalidArgumentError('Nothing was answered. Fill in a field.');
+  if (!isConfirmation(asked) && Object.keys(response).length === 0)
+    throw new InvalidArgumentError('Nothing was answered. Fill in a field.');
   const note = form.get('note') ?? '';
   return note.trim() === '' ? response : { ...response, note };
 }

@@ -5,7 +5,7 @@ import type { StoredSession } from '../../../../src/internal.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import { eventNumber, notFound, type Visit } from '../visit.js';
-import { answerFields, storeAnswer } from './answer.js';
+import { answerFields, storeForm } from './answer.js';
 import { labelText, labelsOf } from './lists.js';
 import { page } from './layout.js';
 
@@ -55,7 +55,7 @@ const CHANGES: Readonly<Record<string, Change>> = {
   '/answer': {
     title: 'Answer instead of the person',
     fields: (_, visit) => answerFields(visit),
-    apply: storeAnswer,
+    apply: storeForm,
   },
   '/delete': {
     title: 'Delete this session',

@@ -1,25 +1,17 @@
 import { openLongRunningCalls } from '../../../../src/index.js';
-import type { TokenCounts } from '../../../../src/conversation/tokens.js';
 import { labelsIn } from '../../../../src/model/description.js';
 import { decode, isRecord } from '../../../../src/model/json.js';
-import { SCOPES, type Scope } from '../../../../src/model/state.js';
 import { counted, number, shortened } from '../operations/words.js';
 import type { TimedChange } from '../browsing.js';
-import { html, type Content, type Html } from '../html.js';
-import {
-  EVENTS,
-  MOST_REPLAYED,
-  stateOf,
-  type Conversation,
-  type Entry,
-  type ShownState,
-  type ShownValue,
-} from '../reading.js';
+import { html, upToSize, type Content, type Html } from '../html.js';
+import { EVENTS, stateOf, type Conversation, type Entry } from '../reading.js';
 import { markdown, type Markdown } from '../markdown.js';
-import { namesField, notFound, type Visit } from '../visit.js';
+import { notFound, type Visit } from '../visit.js';
 import { question } from './answer.js';
-import { authorOf, eventList, tokensText } from './event-view.js';
-import { Hues, ago, chip, codeOf, definition, empty, labelChips, page, time } from './layout.js';
+import { eventList } from './event-view.js';
+import { ago, chip, codeOf, definition, empty, labelChips, page, time, type Hues } from './layout.js';
+import { huesOf, sessionBar, timeLine } from './session-head.js';
+import { statePanel } from './state.js';
 
 export async function conversationPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, session: key } = visit;
@@ -28,10 +20,9 @@ export async function conversationPage(visit: Visit): Promise<Response> {
   if (!conversation) throw notFound();
   const { session } = conversation;
   const formatted = visit.isRaw ? undefined : await markdown();
-  const tokens = await reading.tokens(conversation, { readsAll: visit.params.get('tokens') === '1' });
   const name = session.title ?? key.sessionId;
-  const hues = new Hues(conversation.entries.flatMap(({ event }) => (event ? authorOf(event) : [])));
-  const body = html`${await sessionBar(visit, session, '/session')} ${heading(visit, conversation, { ...part, tokens })}
+  const hues = huesOf(conversation);
+  const body = html`${await sessionBar(visit, session, '/session')} ${heading(visit, conversation, part)}
     <div class="columns">
       <section class="conversation" aria-label="Conversation">
         ${timeLine(visit, conversation, { at: part.at, hues })} ${pager(visit, conversation, 'older')}
@@ -47,41 +38,9 @@ interface Shown {
   before: number | undefined;
   after: number | undefined;
   at: number | undefined;
-  /** Undefined if they were not counted. */
-  tokens: TokenCounts | undefined;
 }
 
-/** The pages of a session. The state stands beside the talk. */
-const TABS: readonly [path: string, text: string][] = [
-  ['/session', 'Talk'],
-  ['/time', 'Time'],
-  ['/state', 'State'],
-  ['/files', 'Files'],
-];
-
-/** The bar that stays: which session it is, who runs it, what waits, and its pages. @param path of the page that it stands on. */
-export async function sessionBar(
-  { links, reading }: Visit,
-  { key, title, deletedAt }: Conversation['session'],
-  path: string,
-): Promise<Html> {
-  const { lease, waits } = await reading.busy(key);
-  const tabs = TABS.map(([to, text]) => {
-    const href = to === '/state' ? `${links.ofSession('/session', key)}#state` : links.ofSession(to, key);
-    return html`<a href="${href}" ${to === path && html`aria-current="page"`}>${text}</a>`;
-  });
-  return html`<div class="bar">
-    <strong><bdi>${title ?? key.sessionId}</bdi></strong>
-    <span class="facts" id="busy"
-      ><bdi>${key.userId}</bdi> ${lease?.isHeld && chip(html`held by <bdi>${lease.holder}</bdi>`, 'good')}
-      ${waits > 0 && html`<a class="chip warn" href="${links.ofSession('/session', key)}#waiting">${number(waits)} waiting</a>`}
-      ${deletedAt !== undefined && chip('deleted', 'warn')}</span
-    >
-    <nav aria-label="Session">${tabs}</nav>
-  </div>`;
-}
-
-function heading(visit: Visit, { session, others }: Conversation, { tokens, ...part }: Shown): Html {
+function heading(visit: Visit, { session, others }: Conversation, part: Shown): Html {
   const { links, isRaw } = visit;
   const { at } = part;
   const { key, title, labels, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, forkedFrom } = session;
@@ -103,11 +62,6 @@ function heading(visit: Visit, { session, others }: Conversation, { tokens, ...p
         ${title !== null && html`<span class="id"><bdi>${key.sessionId}</bdi></span>`} ${labelChips(labelsIn(labels))}
         <span>${counted(lastSeq - firstSeq + 1, 'event')}</span>
         <span>created ${ago(createTime)}</span> <span>updated ${ago(lastUpdateTime)}</span>
-        ${
-          tokens === undefined
-            ? html`<a href="${links.ofSession('/session', key, { ...part, tokens: 1 })}">Count tokens</a>`
-            : tokensText(tokens) !== '' && html`<span>${tokensText(tokens)}</span>`
-        }
         <a href="${links.ofSession('/session', key, { ...part, raw: isRaw ? undefined : 1 })}"
           >${isRaw ? 'Show Markdown formatted' : 'Show texts as they are'}</a
         >
@@ -138,49 +92,6 @@ function toolsOf({ links }: Visit, { createTime }: Conversation['session'], othe
   const link = ({ key }: Conversation['session']) =>
     html` <a href="${links.ofSession('/session', key)}"><bdi>${key.appName}</bdi></a>`;
   return oldest && html`<span>${isTool ? 'tool of' : 'tools:'}${(isTool ? [oldest] : others).map(link)}</span>`;
-}
-
-/** The time line: a step for each event of the page, which leads to the state as of that event. */
-function timeLine(
-  { links, isRaw }: Visit,
-  { session, entries }: Conversation,
-  { at, hues }: { at: number | undefined; hues: Hues },
-): Content {
-  if (entries.length === 0) return undefined;
-  const { key, firstSeq, lastSeq } = session;
-  const step = (seq: number, text: string, isThere: boolean) =>
-    isThere
-      ? html`<a class="button" href="${links.ofSession('/session', key, { at: seq })}#e${seq}">${text}</a>`
-      : html`<span class="button" aria-disabled="true">${text}</span>`;
-  const shown = at ?? lastSeq;
-  // Forty links would be forty stops of the Tab key. The page's script goes from one to the next by arrow keys.
-  const stop = (entries.find(({ seq }) => seq === shown) ?? entries.at(-1))?.seq;
-  const tick = ({ seq, event }: Entry) => {
-    const author = event ? authorOf(event) : 'damaged';
-    return html`<li>
-      <a
-        class="${hues.of(author)}"
-        href="${links.ofSession('/session', key, { at: seq })}#e${seq}"
-        ${seq === at && html`aria-current="step"`}
-        ${seq !== stop && html`tabindex="-1"`}
-        ><span class="hidden">State as of event ${seq}, ${author}</span></a
-      >
-    </li>`;
-  };
-  return html`<nav class="timeline" aria-label="Time line">
-    ${step(shown - 1, 'Previous', shown > firstSeq)}
-    <ol>
-      ${entries.map(tick)}
-    </ol>
-    ${step(shown + 1, 'Next', shown < lastSeq)}
-    <form action="${links.to('/session')}">
-      ${namesField({ app: key.appName, user: key.userId, session: key.sessionId, ...(isRaw && { raw: '1' }) })}
-      <label
-        >Event <input type="number" name="at" min="${firstSeq}" max="${lastSeq}" value="${shown}" required
-      /></label>
-      <button>Go</button>
-    </form>
-  </nav>`;
 }
 
 function pager({ links }: Visit, { session, from, upTo }: Conversation, which: 'older' | 'newer'): Content {
@@ -281,19 +192,8 @@ const CHANGES: Readonly<Record<TimedChange['kind'], string>> = {
   rewound: 'Rewound',
 };
 
-const LACKS: Readonly<Record<NonNullable<ShownState['lacks']>, string>> = {
-  tooMany: `The state is not computed here: more than ${number(MOST_REPLAYED)} events come before it. forkSession computes it.`,
-  damaged: 'This state may be incomplete or wrong: some earlier rows cannot be read.',
-};
-
-/** How much markup a page has at most for changes, and again for the state, in bytes. */
+/** How much markup a page has at most for changes, in bytes. */
 const LARGEST = 40_000;
-
-/** @returns the first views that are at most this large together, in bytes. */
-function upToSize(views: readonly Html[], most: number): Html[] {
-  let length = 0;
-  return views.filter(({ bytes }) => (length += bytes) <= most);
-}
 
 function changeView(change: TimedChange): Html {
   const { kind, seq, eventSeq, data } = change;
@@ -314,56 +214,3 @@ function changeView(change: TimedChange): Html {
 
 /** How many characters of a value of the state are shown. */
 const SHOWN = 200;
-
-const SCOPE_NAMES: Readonly<Record<Scope, string>> = { session: 'Session', user: 'User', app: 'App' };
-
-function statePanel(visit: Visit, { session, state }: Conversation, at: number | undefined): Html {
-  const { links } = visit;
-  const now =
-    at !== undefined &&
-    html`<p class="note">
-      The session’s own state as of event #${at}; of user and app as it is now.
-      <a href="${links.ofSession('/session', session.key)}">Now</a>
-    </p>`;
-  const groups = SCOPES.map((scope) => {
-    const values = state.values[scope];
-    const views = values.map((value) => stateValue(visit, session.key, value, at));
-    const shown = upToSize(views, LARGEST / SCOPES.length);
-    const more = values.length - shown.length + state.more[scope];
-    return html`<h3>${SCOPE_NAMES[scope]} <span class="dim">${number(values.length + state.more[scope])}</span></h3>
-      ${values.length === 0 && html`<p class="dim">Nothing is set.</p>`}
-      <dl class="state">${shown}</dl>
-      ${more > 0 && html`<p class="dim">and ${number(more)} more</p>`}`;
-  });
-  return html`<details class="panel" open>
-    <summary><h2>State</h2></summary>
-    ${now}${state.lacks && html`<p class="note">${LACKS[state.lacks]}</p>`}${groups}
-  </details>`;
-}
-
-function stateValue(
-  { links }: Visit,
-  key: Conversation['session']['key'],
-  { key: name, json, writer, isFromElsewhere, setAt }: ShownValue,
-  at: number | undefined,
-): Html {
-  const isOwn = writer?.session.sessionId === key.sessionId && writer.session.userId === key.userId;
-  const written = writer
-    ? html`<a href="${links.ofSession('/session', writer.session, { at: writer.seq })}#e${writer.seq}"
-          >${isOwn ? '' : 'another session, '}#${writer.seq}</a
-        >
-        by <bdi>${writer.author}</bdi>, ${ago(writer.timestamp)}`
-    : isFromElsewhere
-      ? 'by an event of another session'
-      : html`by the application${setAt !== undefined && html`, ${ago(setAt)}`}`;
-  return html`<div class="${isOwn && writer.seq === at && 'current'}">
-    <dt><bdi>${name}</bdi></dt>
-    <dd>
-      ${
-        decode(json)
-          ? codeOf(shortened(json, SHOWN))
-          : html`<a class="chip bad" href="${links.ofSession('/repair', key)}">cannot be read</a>`
-      }<span class="by">${written}</span>
-    </dd>
-  </div>`;
-}

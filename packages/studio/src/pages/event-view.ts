@@ -1,8 +1,9 @@
 import { Calls, isOpen, type Call } from '../../../../src/conversation/calls.js';
 import { isFailedResponse } from '../../../../src/conversation/failed-response.js';
-import { NO_TOKENS, addTokens, tokensOf } from '../../../../src/conversation/tokens.js';
+import { modelMs, toolMs } from '../operations/durations.js';
+import { NO_TOKENS, addTokens, tokensOf } from '../operations/tokens.js';
 import type { SessionKey } from '../../../../src/index.js';
-import type { TokenCounts } from '../../../../src/conversation/tokens.js';
+import type { TokenCounts } from '../operations/tokens.js';
 import { IMAGES } from '../../../../src/http/file.js';
 import { isRecord, recordOf } from '../../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../../src/model/turn.js';
@@ -17,9 +18,6 @@ import { chip, codeOf, definition, lasted, time, type Hues } from './layout.js';
 type Loose = Readonly<Record<string, unknown>>;
 
 const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
-
-/** How much the clocks of the application and of the database may differ, in ms. */
-export const CLOCKS_MS = 60_000;
 
 /** How many characters of a text or of JSON are shown. The page of the event has the rest. */
 const MOST_TEXT = 4_000;
@@ -180,12 +178,7 @@ export class Pairs {
   /** @returns how long a call took until the event that answers it, in ms. */
   took(call: Call, answer: number): number | undefined {
     const [made, answered] = [this.#entries.get(call.seq), this.#entries.get(answer)];
-    if (!made?.event || !answered?.event) return undefined;
-    const { appendTime = 0 } = answered;
-    const [asked = 0, given = 0] = [made, answered].map(({ event }) => numberOf(event?.timestamp));
-    // ADK stamps an answer when the tool has ended. If it was stored much later, only the stamps say how long it took.
-    const since = appendTime - given > CLOCKS_MS ? undefined : made.appendTime;
-    return Math.max(0, since === undefined ? given - asked : appendTime - since);
+    return made?.event && answered?.event && toolMs(made, answered);
   }
 
   isShown(call: Call | undefined): call is Call {
@@ -198,6 +191,7 @@ const idOf = ({ seq, number }: Call) => `c${seq}-${number}`;
 
 class EventView {
   #seq = 0;
+  #appendTime: number | undefined;
 
   /** @param turn the tokens of the turn, if the event is its last one. */
   constructor(
@@ -207,7 +201,8 @@ class EventView {
     readonly turn: TokenCounts | undefined,
   ) {}
 
-  view({ seq, to, event }: Entry): Html {
+  view(entry: Entry): Html {
+    const { seq, to, event } = entry;
     this.#seq = seq;
     if (!event) {
       const numbers = to === seq ? `Event ${seq}` : `Events ${seq} to ${to}`;
@@ -215,6 +210,7 @@ class EventView {
         <p>${numbers} cannot be read. <a href="${this.#link('/repair')}">See what is damaged</a></p>
       </li>`;
     }
+    this.#appendTime = entry.appendTime;
     const loose = recordOf(event);
     const author = authorOf(event);
     const isUser = author === 'user';
@@ -426,7 +422,9 @@ class EventView {
       endOfAgent,
       rewindBeforeInvocationId,
     } = recordOf(event['actions']);
-    const tokens = tokensText(tokensOf(event) ?? NO_TOKENS);
+    const { modelVersion, finishReason } = event;
+    const used = [tokensText(tokensOf(event) ?? NO_TOKENS), textOf(modelVersion), this.#took(event)];
+    const quiet = used.filter(Boolean).join(', ');
     const chips = [
       textOf(transferToAgent) !== undefined && chip(html`transfers to <bdi>${textOf(transferToAgent)}</bdi>`),
       escalate === true && chip('escalates'),
@@ -438,7 +436,10 @@ class EventView {
       ...Object.entries(recordOf(artifactDelta))
         .slice(0, MOST_PARTS)
         .map(([name, version]) => chip(html`artifact <bdi>${name}</bdi> ${textOrJson(version)}`)),
-      tokens !== '' && chip(tokens, 'quiet'),
+      textOf(finishReason) !== undefined &&
+        finishReason !== 'STOP' &&
+        chip(html`ended by <bdi>${textOf(finishReason)}</bdi>`, 'warn'),
+      quiet !== '' && chip(quiet, 'quiet'),
       this.turn !== undefined && chip(`in this turn ${tokensText(this.turn)}`, 'quiet'),
     ];
     const delta = Object.entries(recordOf(stateDelta));
@@ -450,6 +451,12 @@ class EventView {
       delta.length > 0 && html`<dl class="delta" aria-label="State written">${state}</dl>`,
       delta.length > MOST_PARTS && this.#rest(`${delta.length - MOST_PARTS} more keys of the state`),
     ];
+  }
+
+  /** How long its model took, if it has used tokens. */
+  #took(event: Loose): string | undefined {
+    const ms = tokensOf(event) && modelMs({ event, appendTime: this.#appendTime });
+    return ms === undefined ? undefined : lasted(ms);
   }
 
   /** A text of a model. */

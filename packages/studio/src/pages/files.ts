@@ -6,8 +6,8 @@ import { html, type Html } from '../html.js';
 import { PAGE } from '../reading.js';
 import { notFound, type Visit } from '../visit.js';
 import { LARGEST_IMAGE } from './event-view.js';
-import { sessionBar } from './conversation.js';
 import { ago, empty, firstOf, nextLink, page, table } from './layout.js';
+import { sessionBar } from './session-head.js';
 
 interface ShownFile {
   filename: string;

@@ -20,7 +20,7 @@ interface Page {
   /** The pages between the list of apps, or the app, and this page. */
   crumbs?: readonly Crumb[];
   /** The part of the studio that the navigation marks. */
-  section?: 'now' | 'operations';
+  section?: 'now' | 'usage' | 'operations';
   body: Html;
 }
 
@@ -29,6 +29,7 @@ export function page(visit: Visit, { title, appName, crumbs, section, body }: Pa
   const current = (name: Page['section']) => name === section && html` aria-current="true"`;
   const nav = html`<nav aria-label="Studio">
     <a href="${links.to('/')}" ${current('now')}>Now</a>
+    <a href="${links.to('/usage')}" ${current('usage')}>Usage</a>
     <a href="${links.to('/operations')}" ${current('operations')}>Operations</a>
   </nav>`;
   const all = [
@@ -181,8 +182,20 @@ export class Hues {
  */
 type Columns<Row> = Readonly<Record<string, ((row: Row) => Content) | false>>;
 
+/** What a click on the heading of a column sorts by, and how the rows are sorted now. */
+interface Sorting {
+  hrefOf: (heading: string) => string | undefined;
+  directionOf: (heading: string) => 'ascending' | 'descending' | undefined;
+}
+
 /** @param none shown if there are no rows. @param kind a class of the style sheet. */
-export function table<Row>(rows: readonly Row[], columns: Columns<Row>, none?: Html, kind = ''): Content {
+export function table<Row>(
+  rows: readonly Row[],
+  columns: Columns<Row>,
+  none?: Html,
+  kind = '',
+  sorting?: Sorting,
+): Content {
   if (rows.length === 0) return none;
   const shown = Object.entries(columns).flatMap(([heading, of]) => (of ? [{ heading, of }] : []));
   const kindOf = (heading: string) => {
@@ -190,7 +203,11 @@ export function table<Row>(rows: readonly Row[], columns: Columns<Row>, none?: H
     return kind && html`class="${kind}"`;
   };
   const name = (heading: string) => heading.replace(/^[#>]/, '');
-  const head = shown.map(({ heading }) => html`<th scope="col" ${kindOf(heading)}>${name(heading)}</th>`);
+  const head = shown.map(({ heading }) => {
+    const [href, direction] = [sorting?.hrefOf(name(heading)), sorting?.directionOf(name(heading))];
+    const text = href === undefined ? name(heading) : html`<a class="sort" href="${href}">${name(heading)}</a>`;
+    return html`<th scope="col" ${kindOf(heading)} ${direction && html`aria-sort="${direction}"`}>${text}</th>`;
+  });
   // On a phone each cell says its heading.
   const label = (heading: string) => !heading.startsWith('>') && html`data-label="${name(heading)}"`;
   const cells = (row: Row) =>
@@ -249,3 +266,10 @@ export const definition = (name: string, value: Content): Html =>
   </div>`;
 
 export const codeOf = (text: string): Html => html`<code><bdi>${text}</bdi></code>`;
+
+/** A number with its name, in a list of class `cards`. */
+export const card = (name: string, value: Content) =>
+  html`<div class="card">
+    <dt>${name}</dt>
+    <dd>${value}</dd>
+  </div>`;

@@ -1,10 +1,26 @@
-import { type FindSessionsRequest, InvalidArgumentError } from '../../../../src/index.js';
+import { type FindSessionsRequest, type SessionSummary, InvalidArgumentError } from '../../../../src/index.js';
 import { decode, given } from '../../../../src/model/json.js';
+import { sessionIdentity } from '../../../../src/model/keys.js';
+import type { Finding } from '../found.js';
+import { html, type Content, type Html } from '../html.js';
 import { number } from '../operations/words.js';
-import { html, type Html } from '../html.js';
-import { PAGE } from '../reading.js';
+import { durationOf, isCounted, sortSessions, type Sorted } from '../ordered.js';
+import { DAYS, PAGE } from '../reading.js';
 import type { Visit } from '../visit.js';
-import { ago, chip, empty, field, firstOf, labelChips, nextLink, page, searchForm, size, table } from './layout.js';
+import {
+  ago,
+  chip,
+  empty,
+  field,
+  firstOf,
+  labelChips,
+  lasted,
+  nextLink,
+  page,
+  searchForm,
+  size,
+  table,
+} from './layout.js';
 
 export async function usersPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, appName } = visit;
@@ -23,27 +39,46 @@ export async function usersPage(visit: Visit): Promise<Response> {
   return page(visit, { title: `Users of ${appName}`, appName, crumbs: [], body });
 }
 
+const ORDERS: Readonly<Record<string, string>> = {
+  ...{ desc: 'Newest first', asc: 'Oldest first', events: 'Most events', size: 'Largest', tokens: 'Most tokens' },
+  ...{ failures: 'Most failures', duration: 'Longest', title: 'By title', user: 'By user' },
+};
+
+/** An order that the database does not know. A minus before its name turns it round. */
+interface Order {
+  name: string;
+  isReverse: boolean;
+}
+
+const orderOf = (text: string): Order => ({ name: text.replace(/^-/, ''), isReverse: text.startsWith('-') });
+
+/** The order that a click on the heading of a column asks for, by the heading. */
+const OF_COLUMN: Readonly<Record<string, string>> = {
+  ...{ Session: 'title', User: 'user', Events: 'events', Size: 'size', Tokens: 'tokens', Failures: 'failures' },
+  ...{ Lasted: 'duration', 'Last update': 'desc' },
+};
+
+interface Listed extends Pick<Sorted, 'counts' | 'sizeOf'> {
+  sessions: readonly SessionSummary[];
+  /** The parameters of the next page, if there is one. */
+  next: Readonly<Record<string, string | number>> | undefined;
+  /** What was searched, and how far. */
+  notes: readonly (string | false)[];
+  findings?: ReadonlyMap<string, Finding> | undefined;
+}
+
 /** The sessions of an app that match the form. */
 export async function sessionsPage(visit: Visit): Promise<Response> {
-  const { links, reading, appName, userId, params } = visit;
-  const request: FindSessionsRequest = given({
-    appName,
-    userId,
-    // An empty field does not filter.
-    title: params.get('title') || undefined,
-    labels: labelsOf((params.get('labels') ?? '').split(',').filter((pair) => pair.trim() !== '')),
-    status: params.get('status') === 'deleted' ? 'deleted' : 'active',
-    order: params.get('order') === 'asc' ? 'asc' : 'desc',
-    updatedAfter: dayOf(params.get('from')),
-    updatedBefore: dayOf(params.get('to'), 1),
-    after: params.get('after') || undefined,
-    limit: PAGE,
-  });
-  const { sessions, next } = await reading.service.findSessions(request);
-  const sizeOf = await reading.sizes(sessions);
+  const { links, reading, appName, params } = visit;
+  const order = params.get('order') || 'desc';
+  const { name: orderName, isReverse } = orderOf(order);
+  if (!Object.hasOwn(ORDERS, orderName) || /^-(asc|desc)$/.test(order))
+    throw new InvalidArgumentError(`order must be one of ${Object.keys(ORDERS).join(', ')}.`);
+  const { sessions, next, notes, findings, counts, ...known } = await listed(visit, order);
+  const sizeOf = known.sizeOf ?? (await reading.sizes(sessions));
   const filters = Object.fromEntries(FIELDS.map((name) => [name, params.get(name) ?? undefined]));
   const isFiltered = FIELDS.some((name) => name !== 'order' && name !== 'status' && params.get(name));
-  const more = next === undefined ? undefined : links.to('/sessions', { app: appName, ...filters, after: next });
+  const more = next && links.to('/sessions', { app: appName, ...filters, ...next });
   const all = html`<a href="${links.sessions(appName)}">see all sessions</a>`;
   const none = isFiltered
     ? empty('No session fits', 'Try fewer or other words, or ', all, '.')
@@ -54,14 +89,30 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
       Session: ({ title, labels, deletedAt, forkedFrom, ...session }) =>
         html`<a href="${links.ofSession('/session', session)}"><bdi>${title ?? session.sessionId}</bdi></a>
           ${title !== undefined && html`<span class="id"><bdi>${session.sessionId}</bdi></span>`} ${labelChips(labels)}
-          ${forkedFrom && chip(html`fork of <bdi>${forkedFrom.sessionId}</bdi>`)}
+          ${forkedFrom && chip(html`fork of <bdi>${forkedFrom.sessionId}</bdi> at ${forkedFrom.at}`)}
           ${deletedAt !== undefined && chip(html`deleted ${ago(deletedAt)}`, 'warn')}`,
+      Found: findings !== undefined && ((session) => finding(visit, session, findings.get(sessionIdentity(session)))),
       User: ({ userId }) => html`<a class="quiet" href="${links.sessions(appName, userId)}"><bdi>${userId}</bdi></a>`,
       '#Events': ({ eventCount }) => number(eventCount),
       '#Size': (session) => size(sizeOf(session)),
+      '#Tokens': counts !== undefined && ((session) => number(counts.get(sessionIdentity(session))?.tokens ?? 0)),
+      '#Failures': counts !== undefined && ((session) => number(counts.get(sessionIdentity(session))?.failures ?? 0)),
+      '#Lasted': orderName === 'duration' && ((session) => lasted(durationOf(session))),
       '#Last update': ({ lastUpdateTime }) => ago(lastUpdateTime),
     },
     none,
+    'dense',
+    {
+      hrefOf: (heading) => {
+        const by = OF_COLUMN[heading];
+        const turned = order === 'desc' ? 'asc' : `-${order}`;
+        return by && links.to('/sessions', { app: appName, ...filters, order: by === order ? turned : by });
+      },
+      directionOf: (heading) => {
+        if (OF_COLUMN[heading] !== (orderName === 'asc' ? 'desc' : orderName)) return undefined;
+        return orderName === 'asc' || TEXTS.has(orderName) !== isReverse ? 'ascending' : 'descending';
+      },
+    },
   );
   const of = { app: appName, user: params.get('user') ?? undefined };
   const body = html`<div class="heading">
@@ -72,15 +123,72 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
         <a class="button" href="${links.to('/memory', of)}">Memory</a>
       </div>
     </div>
-    ${search(visit, appName)} ${list}
+    ${search(visit, appName)} ${notes.some(Boolean) && html`<p class="note">${notes.filter(Boolean).join(' ')}</p>`}
+    ${list}
     <div class="pages">
-      ${params.has('after') && html`<a class="button" href="${links.to('/sessions', { app: appName, ...filters })}">First page</a>`}
+      ${(params.has('after') || params.has('skip')) && html`<a class="button" href="${links.to('/sessions', { app: appName, ...filters })}">First page</a>`}
       ${nextLink(more)}
     </div>`;
   return page(visit, { title: `Sessions of ${appName}`, crumbs: [], body });
 }
 
-const FIELDS = ['user', 'title', 'labels', 'from', 'to', 'status', 'order'] as const;
+/** Reads a page of the sessions that match the form: from the database, or from the last updated ones if it cannot sort so. */
+async function listed(visit: Visit, order: string): Promise<Listed> {
+  const { reading, appName, userId, params } = visit;
+  const request: FindSessionsRequest = given({
+    appName,
+    userId,
+    // An empty field does not filter.
+    title: params.get('title') || undefined,
+    labels: labelsOf((params.get('labels') ?? '').split(',').filter((pair) => pair.trim() !== '')),
+    status: params.get('status') === 'deleted' ? 'deleted' : 'active',
+    order: order === 'asc' ? 'asc' : 'desc',
+    updatedAfter: dayOf(params.get('from')),
+    updatedBefore: dayOf(params.get('to'), 1),
+  });
+  const query = (params.get('q') ?? '').trim();
+  if (query === '' && (order === 'desc' || order === 'asc')) {
+    const { sessions, next } = await reading.service.findSessions({
+      ...request,
+      ...given({ after: params.get('after') || undefined }),
+      limit: PAGE,
+    });
+    return { sessions, next: next === undefined ? undefined : { after: next }, notes: [] };
+  }
+  const searched = query === '' ? undefined : await reading.find({ appName, ...given({ userId }) }, query);
+  const findings = searched?.found;
+  const by = orderOf(order);
+  const counts = isCounted(by.name);
+  const isWhole = !counts || (await reading.lastMonth.update());
+  const { found, lookedAt, ...known } = await sortSessions(reading, request, by, findings);
+  const skip = visit.number('skip') ?? 0;
+  const last = skip + PAGE;
+  return {
+    ...{ sessions: found.slice(skip, last), findings, ...known },
+    next: found.length > last ? { skip: last } : undefined,
+    notes: [
+      searched !== undefined && searched.where,
+      lookedAt !== undefined &&
+        `Of the ${number(lookedAt)} sessions that were updated ${order === 'asc' ? 'first' : 'last'}.`,
+      counts && `Tokens and failures of ${DAYS} days; copies of forks do not count.`,
+      !isWhole && 'Older events are being counted: load the page again.',
+    ],
+  };
+}
+
+/** The orders that begin with the least. */
+const TEXTS: ReadonlySet<string> = new Set(['title', 'user']);
+
+function finding({ links }: Visit, session: SessionSummary, found: Finding | undefined): Content {
+  if (!found) return undefined;
+  const { seq, text } = found;
+  return seq === undefined
+    ? html`<bdi>${text}</bdi> <span class="id">from memory</span>`
+    : html`<a class="quiet" href="${links.ofSession('/session', session, { at: seq })}#e${seq}">#${seq}</a>
+        <bdi>${text}</bdi>`;
+}
+
+const FIELDS = ['q', 'user', 'title', 'labels', 'from', 'to', 'status', 'order'] as const;
 
 function search(visit: Visit, appName: string): Html {
   const { links, params, scope } = visit;
@@ -93,14 +201,17 @@ function search(visit: Visit, appName: string): Html {
         )}
       </select></label
     >`;
+  const { name, isReverse } = orderOf(params.get('order') ?? '');
+  const turned = isReverse ? { [`-${name}`]: `Reverse: ${ORDERS[name]}` } : {};
   return searchForm(links.to('/sessions'), { app: appName }, [
+    field(visit, 'q', 'Said, tool or error'),
     field(visit, 'title', 'Title'),
     scope.userId === undefined && field(visit, 'user', 'User'),
     field(visit, 'labels', 'Labels', 'search', 'team=red, tier=gold'),
-    field(visit, 'from', 'Updated from (UTC)', 'date'),
+    field(visit, 'from', 'From (UTC)', 'date'),
     field(visit, 'to', 'Until (UTC)', 'date'),
     choice('status', 'Show', { active: 'Active', deleted: 'Deleted' }),
-    choice('order', 'Order', { desc: 'Newest first', asc: 'Oldest first' }),
+    choice('order', 'Order', { ...ORDERS, ...turned }),
   ]);
 }
 

@@ -1,4 +1,4 @@
-import { MikroOrmMemoryService, type StoredMemory, type DamagedMemoryError } from '../../../../src/index.js';
+import type { MikroOrmMemoryService, StoredMemory, DamagedMemoryError } from '../../../../src/index.js';
 import { textSaidIn } from '../../../../src/conversation/said.js';
 import { given } from '../../../../src/model/json.js';
 import { counted, shortened } from '../operations/words.js';
@@ -15,11 +15,7 @@ export const FORGET = '/forget';
 export async function memoryPage(visit: Visit): Promise<Response> {
   const { links, params, reading, appName, userId } = visit;
   const damaged: DamagedMemoryError[] = [];
-  const service = new MikroOrmMemoryService(
-    reading.em,
-    { ...reading.options, onDamage: (error) => void damaged.push(error) },
-    reading.database,
-  );
+  const service = reading.memories((error) => void damaged.push(error));
   const owner = { appName, ...given({ userId }) };
   const query = params.get('q') ?? '';
   const isSearch = query !== '' && userId !== undefined;
@@ -101,7 +97,7 @@ export async function forgetPage(visit: Visit): Promise<Response> {
   const { links, params, reading, request, appName, userId } = visit;
   const memoryId = params.get('memory') ?? undefined;
   const sessionId = params.get('session') ?? undefined;
-  const service = new MikroOrmMemoryService(reading.em, reading.options, reading.database);
+  const service = reading.memories(() => undefined);
   const isAll = memoryId === undefined && sessionId === undefined;
   const which = { appName, ...given({ userId, memoryId, sessionId }), ...(isAll && { all: true as const }) };
   const of = { app: appName, user: userId };

@@ -1,115 +1,166 @@
-import { callsIn } from '../../../../src/conversation/calls.js';
-import { NO_TOKENS, addTokens } from '../../../../src/conversation/tokens.js';
-import type { SessionKey } from '../../../../src/index.js';
+import { DAY_MS, dayOf } from '../operations/days.js';
+import { sumUp, type Sum } from '../operations/prices.js';
+import { UsageRows } from '../operations/usage.js';
+import type { OpenCall, SessionKey } from '../../../../src/index.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
-import { beginsTurn } from '../../../../src/model/turn.js';
-import { number } from '../operations/words.js';
-import { html, type Content, type Html } from '../html.js';
-import { HOURS, type Activity } from '../last-day.js';
-import { firstOf, ago, chip, codeOf, empty, lastedSince, nextLink, page, table, time } from './layout.js';
+import { money, number } from '../operations/words.js';
+import { html, type Content } from '../html.js';
+import { HOURS } from '../reading.js';
+import type { Usage } from '../operations/usage.js';
+import { firstOf, ago, codeOf, empty, lastedSince, nextLink, page, table, time } from './layout.js';
 import { question } from './answer.js';
-import { inLine, tokensText } from './event-view.js';
+import { tokensText } from './event-view.js';
+import { doingOf } from './session-head.js';
+import type { Failure } from '../recent.js';
 import type { Visit } from '../visit.js';
 
-/** How many rows each list has at most. The rest is a link away. */
+/** How many rows each list has at most. Its number leads to a page with all of them. */
 const MOST = 12;
+
+/** How many rows a list has at most that is alone on its page. */
+const MOST_OF_ONE = 200;
+
+/** How often the page is loaded again, in seconds: the log has no entries of leases. */
+const LEASES_S = 30;
 
 /** The first page: what waits for a person, what runs, what failed, and the apps with what they did within a day. */
 export async function nowPage(visit: Visit): Promise<Response> {
-  const { links, reading, scope, params } = visit;
+  const { links, reading, scope, params, prices } = visit;
+  const only = params.get('all');
+  const most = only === null ? MOST : MOST_OF_ONE;
   const { rows: apps, last } = firstOf(await reading.apps(scope, params.get('after') ?? ''));
   const isWhole = await reading.lastDay.update();
-  const activity = new Map(reading.lastDay.activity(scope).map((each) => [each.appName, each]));
+  const hours = new Map<string, number[]>();
+  const used = new UsageRows('app');
+  for (const { at, counted } of reading.lastDay.counts(scope)) {
+    const ofApp = hours.get(counted.appName) ?? Array.from({ length: HOURS }, () => 0);
+    hours.set(counted.appName, ofApp);
+    ofApp[at] = (ofApp[at] ?? 0) + counted.events;
+    used.add(counted);
+  }
+  const { rows } = used;
   const names = apps.map(({ name }) => name);
-  const waiting = await reading.waiting(names, scope, MOST + 1);
-  const leases = await reading.heldLeases(scope, MOST + 1);
-  const failures = reading.lastDay.failures(scope);
+  const isShown = (id: string) => only === null || only === id;
+  const limit = most + 1;
+  const waiting = isShown('waits') ? await reading.waiting(names, scope, { waitsFor: 'person', limit }) : [];
+  const answered = isShown('answered') ? await reading.waiting(names, scope, { waitsFor: 'agent', limit }) : [];
+  const leases = isShown('runs') ? await reading.heldLeases(scope, limit) : [];
+  const failures: (Failure & { why: string; times: number })[] = [];
+  for (const failure of isShown('failed') ? reading.lastDay.failures(scope).slice(0, limit) : []) {
+    const why = await reading.reasonOf(failure);
+    if (why !== undefined) failures.push({ ...failure, why });
+  }
   const titleOf = await titlesOf(visit, [
-    ...waiting.slice(0, MOST),
-    ...leases.slice(0, MOST),
-    ...failures.slice(0, MOST).map(({ session }) => session),
+    ...[...waiting.slice(0, most), ...answered.slice(0, most), ...leases.slice(0, most)],
+    ...failures.slice(0, most).map(({ session }) => session),
   ]);
   const link = (key: SessionKey) =>
     html`<a href="${links.ofSession('/session', key)}"><bdi>${titleOf(key) ?? key.sessionId}</bdi></a>
       <span class="id"><bdi>${key.appName}</bdi> / <bdi>${key.userId}</bdi></span>`;
 
-  const waits = table(
-    waiting.slice(0, MOST),
-    {
-      Question: ({ name, args, seq, ...call }) =>
-        html`<a href="${links.ofSession('/session', call, { at: seq })}#e${seq}">${question(name, args)}</a>`,
-      Session: link,
-      '#Waits': ({ timestamp }) => time(timestamp, lastedSince(timestamp)),
-      '>Answer':
-        visit.mayChange &&
-        (({ seq, id, ...call }) =>
-          html`<a class="button" href="${links.ofSession('/answer', call, { at: seq, call: id })}">Answer</a>`),
-    },
-    none('Nothing waits for a person.'),
-  );
+  const at = (key: SessionKey, seq: number, text: Content, kind = 'quiet') =>
+    html`<a class="${kind}" href="${links.ofSession('/session', key, { at: seq })}#e${seq}">${text}</a>`;
+  const calls = (found: readonly OpenCall[], mayAnswer: boolean) =>
+    table(
+      found.slice(0, most),
+      {
+        Question: ({ name, args, seq, ...call }) => at(call, seq, question(name, args), ''),
+        Session: link,
+        '#Waits': ({ timestamp, seq, ...call }) => at(call, seq, time(timestamp, lastedSince(timestamp))),
+        '>Answer':
+          mayAnswer &&
+          (({ seq, id, ...call }) =>
+            html`<a class="button" href="${links.ofSession('/answer', call, { at: seq, call: id })}">Answer</a>`),
+      },
+      none('Nothing waits for a person.'),
+    );
   const doing: Content[] = [];
-  for (const lease of leases.slice(0, MOST)) doing.push(await doingOf(visit, lease));
+  for (const lease of leases.slice(0, most)) doing.push(await doingOf(visit, lease));
   const runs = table(
-    leases.slice(0, MOST).map((lease, i) => ({ ...lease, does: doing[i] })),
+    leases.slice(0, most).map((lease, i) => ({ ...lease, does: doing[i] })),
     {
       Session: link,
       Does: ({ does }) => does,
       'Held by': ({ holder }) => html`<bdi>${holder}</bdi>`,
-      '#For': ({ since }) => time(since, lastedSince(since)),
+      '#For': ({ since, ...key }) =>
+        html`<a class="quiet" href="${links.ofSession('/time', key)}">${time(since, lastedSince(since))}</a>`,
     },
     none('No session runs with a lease.'),
   );
   const failed = table(
-    failures.slice(0, MOST),
+    failures.slice(0, most),
     {
       What: ({ session, seq, what, why, times }) =>
-        html`<a href="${links.ofSession('/session', session, { at: seq })}#e${seq}">${codeOf(what)}</a>
-          ${times > 1 && chip(`${number(times)} times`, 'bad')} <span class="args"><bdi>${why}</bdi></span>`,
+        html`${at(session, seq, codeOf(what), '')}
+          ${times > 1 && at(session, seq, `${number(times)} times`, 'chip bad')}
+          <span class="args"><bdi>${why}</bdi></span>`,
       Session: ({ session }) => link(session),
-      '#When': (failure) => ago(failure.time),
+      '#When': (failure) => at(failure.session, failure.seq, ago(failure.time)),
     },
     none('No tool and no model has failed.'),
   );
+  const appsBlock = html`<section class="block" id="apps">
+    <h2>
+      Apps ${rows.length > 0 && html`<a class="dim" href="${links.to('/usage')}">${usedText(sumUp(rows, prices))}</a>`}
+    </h2>
+    ${appsTable(visit, apps, hours, rows)}
+    ${!isWhole && html`<p class="dim">Not all events of the last ${HOURS} hours are counted yet: load the page again.</p>`}
+    ${nextLink(last && links.to('/', { after: last.name }))}
+  </section>`;
+  const section = (id: string, title: string, count: number, list: Content) =>
+    isShown(id) &&
+    html`<section class="block" id="${id}">
+      <h2>
+        ${title}
+        <a class="dim" href="${links.to('/', { all: id })}"
+          >${count > most ? `${number(most)} or more` : number(count)}</a
+        >
+      </h2>
+      ${list}
+    </section>`;
   const body = html`<h1>Now</h1>
-    <div id="now" data-refresh="5">
+    <p class="live" id="live" role="status" hidden></p>
+    <div id="now" data-refresh="${LEASES_S}" data-live="${links.to('/live-now')}">
       ${
         !params.has('after') && [
-          section('waits', 'Waits for a person', waiting.length, waits),
+          section('waits', 'Waits for a person', waiting.length, calls(waiting, visit.mayChange)),
+          answered.length > 0 && section('answered', 'Answered, not yet run', answered.length, calls(answered, false)),
           section('runs', 'Runs', leases.length, runs),
           section('failed', `Failed in ${HOURS} hours`, failures.length, failed),
         ]
       }
-      <section class="block" id="apps">
-        <h2>Apps <span class="dim">${tokensOfAll([...activity.values()])}</span></h2>
-        ${appsTable(visit, apps, activity)}
-        ${!isWhole && html`<p class="dim">Not all events of the last ${HOURS} hours are counted yet: load the page again.</p>`}
-        ${nextLink(last && links.to('/', { after: last.name }))}
-      </section>
+      ${only === null ? appsBlock : html`<p><a href="${links.to('/')}">All that happens now</a></p>`}
     </div>`;
   return page(visit, { title: 'Now', section: 'now', body });
 }
 
 const none = (text: string) => html`<p class="dim">${text}</p>`;
 
-const section = (id: string, title: string, count: number, list: Content) =>
-  html`<section class="block" id="${id}">
-    <h2>${title} <span class="dim">${count > MOST ? `${MOST} or more` : count}</span></h2>
-    ${list}
-  </section>`;
-
 function appsTable(
-  { links }: Visit,
+  { links, prices }: Visit,
   apps: readonly { name: string; lastUpdateTime: number | undefined }[],
-  activity: ReadonlyMap<string, Activity>,
+  hours: ReadonlyMap<string, readonly number[]>,
+  rows: Usage['rows'],
 ): Content {
+  const yesterday = dayOf(Date.now() - DAY_MS);
   const service = html`<code>MikroOrmSessionService</code>`;
   return table(
     apps,
     {
       App: ({ name }) => html`<a href="${links.sessions(name)}"><bdi>${name}</bdi></a>`,
-      [`Events of ${HOURS} hours`]: ({ name }) => sparkline(activity.get(name)?.byHour),
-      '#Tokens': ({ name }) => tokensText(activity.get(name) ?? NO_TOKENS),
-      '#Last update': ({ lastUpdateTime }) => ago(lastUpdateTime),
+      [`Events of ${HOURS} hours`]: ({ name }) =>
+        sparkline(hours.get(name), links.to('/sessions', { app: name, from: yesterday })),
+      Tokens: ({ name }) =>
+        html`<a class="quiet" href="${links.to('/usage', { app: name, by: 'user' })}"
+          >${usedText(
+            sumUp(
+              rows.filter(({ appName }) => appName === name),
+              prices,
+            ),
+          )}</a
+        >`,
+      '#Last update': ({ name, lastUpdateTime }) =>
+        html`<a class="quiet" href="${links.sessions(name)}">${ago(lastUpdateTime)}</a>`,
       '>Waiting': ({ name }) => html`<a href="${links.to('/waiting', { app: name })}">Waiting</a>`,
       '>Users': ({ name }) => html`<a href="${links.to('/users', { app: name })}">Users</a>`,
     },
@@ -117,21 +168,23 @@ function appsTable(
   );
 }
 
-function tokensOfAll(all: readonly Activity[]): string {
-  const sum = { ...NO_TOKENS };
-  for (const each of all) addTokens(sum, each);
-  return tokensText(sum);
-}
+/** Tokens, and what they cost; models without a price are named, since their tokens are not in the cost. */
+const usedText = (sum: Sum): string =>
+  [tokensText(sum), sum.cost !== undefined && `cost ${money(sum.cost)}`, unpricedText(sum)].filter(Boolean).join(', ');
+
+export const unpricedText = ({ unpriced }: Sum): string =>
+  unpriced.length > 0 ? `without ${unpriced.map((model) => model || 'unnamed models').join(', ')}` : '';
 
 const BARS = '▁▂▃▄▅▆▇█';
 
-/** Numbers as a line of text. */
-function sparkline(counts: readonly number[] = []): Content {
+/** Numbers as a line of text, and their sum. */
+function sparkline(counts: readonly number[] = [], href: string): Content {
   const sum = counts.reduce((total, each) => total + each, 0);
   if (sum === 0) return undefined;
   const most = Math.max(...counts);
   const bars = counts.map((each) => (each === 0 ? ' ' : BARS[Math.ceil((each / most) * BARS.length) - 1]));
-  return html`<span class="spark" aria-hidden="true">${bars.join('')}</span> ${number(sum)}`;
+  return html`<span class="spark" aria-hidden="true">${bars.join('')}</span>
+    <a class="quiet" href="${href}">${number(sum)}</a>`;
 }
 
 /** @returns a function that gives the title of each of these sessions. */
@@ -142,21 +195,4 @@ async function titlesOf({ reading }: Visit, keys: readonly SessionKey[]) {
     if (!titles.has(id)) titles.set(id, (await reading.session(key))?.title);
   }
   return (key: SessionKey) => titles.get(sessionIdentity(key));
-}
-
-/** What a session that is held does now: it waits for a tool, for its model, or has not begun. */
-async function doingOf({ reading, links }: Visit, session: SessionKey): Promise<Html> {
-  const events = await reading.newestEvents(session);
-  const last = events.at(-1);
-  if (!last) return html`has no events`;
-  const since = (seq: number) => {
-    const found = events.find((each) => each.seq === seq) ?? last;
-    return lastedSince(found.appendTime ?? found.event.timestamp);
-  };
-  const call = callsIn(events).open.findLast(({ isMissing }) => !isMissing);
-  const turn = events.findLast(({ event }) => beginsTurn(event));
-  const ofTurn = turn && html`<span class="dim">in a turn of ${since(turn.seq)}</span>`;
-  if (!call) return html`${chip(`model or between steps, ${since(last.seq)}`, 'good')} ${ofTurn}`;
-  return html`<a href="${links.ofSession('/session', session, { at: call.seq })}#e${call.seq}">${codeOf(call.name)}</a>
-    ${inLine(call.args)} ${chip(since(call.seq), call.isLongRunning ? 'warn' : 'good')} ${ofTurn}`;
 }

@@ -3,18 +3,14 @@ import {
   SessionMaintenance,
   SessionProjection,
   type SessionStats,
-  type Usage,
   LeaseHeldError,
   type SessionKey,
 } from '../../../../src/index.js';
-import { DAY_MS, dayOf } from '../../../../src/model/days.js';
-import { sumUp } from '../operations/prices.js';
 import { bytes, counted, number } from '../operations/words.js';
-import { dayBars, sumOf, type Series } from '../chart.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import { notFound, type Visit } from '../visit.js';
-import { ago, chip, empty, lastedSince, page, table, time } from './layout.js';
+import { ago, card, chip, empty, lastedSince, page, table, time } from './layout.js';
 
 /** How many leases are shown, and how many damaged events and values of a session. */
 const MOST = 100;
@@ -130,7 +126,7 @@ export async function statsPage(visit: Visit): Promise<Response> {
   const maintenance = new SessionMaintenance(reading.em, reading.options);
   if (!visit.isUnlimited) {
     const stats = await maintenance.stats(scope);
-    return operationsPage(visit, 'Statistics', html`${cards(stats)}${await charts(visit, maintenance)}`);
+    return operationsPage(visit, 'Statistics', cards(stats));
   }
   const apps = await maintenance.stats({ groupBy: 'app' });
   const list = table(apps, {
@@ -148,43 +144,15 @@ export async function statsPage(visit: Visit): Promise<Response> {
     ${card('Soft-deleted', number(sum((stats) => stats.deletedSessions)))}
     ${card('Events', number(sum((stats) => stats.events)))} ${card('Size', bytes(sum(sizeOf)))}
   </dl>`;
-  const body =
-    apps.length > 0
-      ? html`${totals}${await charts(visit, maintenance)}${list}`
-      : empty('Nothing is stored', 'There are no sessions yet.');
+  const body = apps.length > 0 ? html`${totals}${list}` : empty('Nothing is stored', 'There are no sessions yet.');
   return operationsPage(visit, 'Statistics', body);
-}
-
-/** How many days the charts have. */
-const DAYS = 30;
-
-/** Events and tokens of the last `DAYS` days, by app. */
-async function charts({ scope, prices }: Visit, maintenance: SessionMaintenance): Promise<Html> {
-  const now = Date.now();
-  const days = Array.from({ length: DAYS }, (_, i) => dayOf(now - (DAYS - 1 - i) * DAY_MS));
-  const [from = '', to = ''] = [days[0], days.at(-1)];
-  const { rows } = await maintenance.usage({ ...scope, from, to, by: 'day' });
-  const seriesOf = (valueOf: (row: Usage['rows'][number]) => number): Series[] =>
-    [...new Set(rows.map(({ appName }) => appName))].map((name) => {
-      const ofApp = rows.filter(({ appName }) => appName === name);
-      return { name, values: new Map(ofApp.map((row) => [row.group, valueOf(row)])) };
-    });
-  const events = seriesOf((row) => row.events).sort((one, other) => sumOf(other) - sumOf(one));
-  // In the same order, so that an app has the same color in both charts.
-  const tokens = seriesOf((row) => row.inputTokens + row.outputTokens + row.thoughtsTokens);
-  const inOrder = (series: Series[]) => events.flatMap(({ name }) => series.filter((each) => each.name === name));
-  const cost = prices && seriesOf((row) => sumUp([row], prices).cost ?? 0);
-  return html`<section class="block" aria-label="The last ${DAYS} days">
-    ${dayBars('Events a day', days, events)} ${dayBars('Tokens a day', days, inOrder(tokens))}
-    ${cost && dayBars('Cost a day', days, inOrder(cost))}
-  </section>`;
 }
 
 /** Asks first: somebody who only looks around should not make the database read so much. */
 const uncounted = ({ links }: Visit) =>
   empty(
     'Count what is stored',
-    'For this the database reads the size of every event, as for the command stats, and the server reads the events of the last 30 days. With millions of events that takes a while. ',
+    'For this the database reads the size of every event, as for the command stats. With millions of events that takes a while. ',
     html`<a class="button" href="${links.to('/operations/stats', { count: 1 })}">Count</a>`,
   );
 
@@ -292,9 +260,3 @@ async function repairOf({ session: key, reading }: Visit): Promise<Html> {
     return empty('The session is running', error.message);
   }
 }
-
-const card = (name: string, value: Content) =>
-  html`<div class="card">
-    <dt>${name}</dt>
-    <dd>${value}</dd>
-  </div>`;

@@ -3,8 +3,8 @@ import { counted, number, shortened } from '../operations/words.js';
 import { Html, html, type Content } from '../html.js';
 import { namesField, notFound, type Visit } from '../visit.js';
 import { turnsOf, type Block, type Lane, type Turn } from '../waterfall.js';
-import { sessionBar } from './conversation.js';
 import { Hues, chip, empty, lasted, page, time } from './layout.js';
+import { sessionBar } from './session-head.js';
 
 /** How many events are read for a page. */
 const MOST_EVENTS = 2_100;
@@ -40,11 +40,15 @@ export async function timePage(visit: Visit): Promise<Response> {
   }
   const oldest = turns[views.length - 1]?.first.seq ?? 0;
   const body = html`${await sessionBar(visit, session, '/time')}
+    <h1 class="hidden">Time</h1>
     <form class="turns" action="${links.to('/session')}">
       ${namesField({ app: key.appName, user: key.userId, session: key.sessionId })}
       <p class="note">
         The newest turn first. A block of a model lasts from its request to the append of its event, a block of a tool
-        from there to the append of its answer. <span class="legend model">model</span>
+        from there to the append of its answer.
+      </p>
+      <p class="note">
+        <span class="legend model">model</span>
         <span class="legend tool">tool</span> <span class="legend wait">waits</span>
         <span class="legend failed">failed</span>
       </p>
@@ -90,6 +94,8 @@ function turnView(turn: Turn, hues: Hues, { isOpen, room }: { isOpen: boolean; r
 /** How many characters are shown of a message, and of the name of an agent or a tool. */
 const SHOWN = 100;
 const SHOWN_OF_NAME = 40;
+/** The markup around the pieces of a line, in bytes. */
+const BYTES_OF_LINE = 20;
 
 const axis = ({ start, end, shownUntil }: Turn) =>
   html`<p class="axis">
@@ -151,27 +157,27 @@ const titleOf = ({ kind, name, start, end, hasFailed, isOpen }: Block) =>
 function blockList(lanes: readonly Lane[], hues: Hues, room: number): Content {
   const blocks = lanes.flatMap(({ name, blocks: of }) => of.map((block) => ({ lane: name, block })));
   blocks.sort((one, other) => one.block.seq - other.block.seq);
-  let [text, left] = ['', blocks.length];
-  let before: number | undefined;
+  // A tool's call stands in the line of the event that has made it.
+  const lines: { of: number; lane: string; pieces: Html[] }[] = [];
+  let [length, left] = [0, blocks.length];
   for (const { lane, block } of blocks) {
     const { kind, seq, name, start, end, answer, hasFailed, isOpen } = block;
     const mark = isOpen ? '…' : hasFailed ? '✗' : '✓';
-    const piece =
-      kind === 'model' || seq !== before
-        ? html`<li class="${hues.of(lane)}">
-            <button name="at" value=${seq}>#${seq}</button> ${shortened(name, SHOWN_OF_NAME)} ${lasted(end - start)}
-          </li>`
-        : html`, ${shortened(name, SHOWN_OF_NAME)} ${mark}
-          ${lasted(end - start)}${answer !== undefined && ` #${answer}`}`;
-    if (text.length + piece.bytes > room / 2) break;
-    text += piece.text;
-    before = seq;
+    const last = lines.at(-1);
+    const line = kind !== 'model' && last?.of === seq ? last : undefined;
+    const piece = line
+      ? html`, ${shortened(name, SHOWN_OF_NAME)} ${mark} ${lasted(end - start)}${answer !== undefined && ` #${answer}`}`
+      : html`<button name="at" value=${seq}>#${seq}</button> ${shortened(name, SHOWN_OF_NAME)} ${lasted(end - start)}`;
+    length += piece.bytes + BYTES_OF_LINE;
+    if (length > room / 2) break;
+    if (line) line.pieces.push(piece);
+    else lines.push({ of: seq, lane, pieces: [piece] });
     left--;
   }
   return html`<details class="blocks">
     <summary>${counted(blocks.length, 'block')} as a list</summary>
     <ol>
-      ${new Html(text)}
+      ${lines.map(({ lane, pieces }) => html`<li class="${hues.of(lane)}">${pieces}</li>`)}
     </ol>
     ${left > 0 && html`<p class="dim">and ${number(left)} more</p>`}
   </details>`;

@@ -1,13 +1,14 @@
-import { setImmediate } from '../../model/clock.js';
-import { sessionIdentity, type SessionKey } from '../../model/keys.js';
-import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from '../dialects/dialect.js';
-import { perTables, processWidePerTables } from '../sql/tables.js';
-import { appendBatch, appendsOf } from '../statements/events.js';
-import { Deadline, type AttemptConnection } from './connection.js';
-import type { Database } from './database.js';
-import { isOwn } from './public-error.js';
-import type { Attempt, AttemptOptions } from './retry.js';
-import type { Pipeline } from './sql.js';
+import { setImmediate } from '../model/clock.js';
+import { sessionIdentity, type SessionKey } from '../model/keys.js';
+import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from '../database/dialects/dialect.js';
+import { perTables, processWidePerTables } from '../database/sql/tables.js';
+import { appendBatch, appendsOf } from '../database/statements/events.js';
+import { Deadline, type AttemptConnection } from '../database/calls/connection.js';
+import type { Connections } from '../database/calls/connections.js';
+import type { Database } from '../database/calls/database.js';
+import { isOwn } from '../database/calls/public-error.js';
+import type { Attempt, AttemptOptions } from '../database/calls/retry.js';
+import type { Pipeline } from '../database/calls/sql.js';
 
 export type NonEmpty<T> = readonly [T, ...T[]];
 
@@ -156,7 +157,9 @@ export class AppendQueue {
    */
   async write(database: Database, batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
     if (database.isJoined) return database.transaction((sql) => appendBatch(sql, batch), options);
-    let isShared = this.#appends.most > 1 && this.#appends.shares?.(batch) !== false;
+    // Batches with other settings would be written as somebody else.
+    const mayShare = this.#appends.most > 1 && !database.connections.hasSettings;
+    let isShared = mayShare && this.#appends.shares?.(batch) !== false;
     const attempted = async (attempt: Attempt): Promise<number | undefined> => {
       const member: Member = { batch, attempt, isAsking: false };
       try {
@@ -176,16 +179,17 @@ export class AppendQueue {
 
   /** Writes a batch, if it is shared with others that wait for a connection; or waits until one of those has written it. */
   async #attempt(database: Database, member: Member, options: WriteOptions): Promise<void> {
-    const { connections, telemetry } = database;
+    const { connections } = database;
     const { isShared, signal } = options;
-    const deadline = new Deadline({ timeoutMs: connections.timeoutMs, signal });
-    const waited = telemetry?.current?.waiting('connection');
+    const deadline = new Deadline(connections, signal);
+    const waited = database.observed?.waiting('connection');
     try {
       // The batches that have asked for a connection have room for this one.
       if (isShared && this.#waiting.size < this.#asking * (this.#appends.most - 1)) {
         await this.#untilTurn(member, deadline);
         // A database in this process always answers, and a statement on it cannot be stopped.
         if (member.written) {
+          deadline.hasConnection = true;
           waited?.();
           await (connections.orm.isInProcess ? member.written : deadline.within(member.written));
           return;
@@ -194,17 +198,17 @@ export class AppendQueue {
         member.isAsking = true;
         this.#asking++;
       }
-      await connections.use(deadline, (connection, prefix) => {
+      await connections.use(deadline, (connection) => {
         waited?.();
-        const sql = connections.sql(connection.driver);
-        if (sql.dialect !== this.#dialect) {
+        if (connections.dialectOn(connection.driver) !== this.#dialect) {
+          const sql = connections.sql(connection.driver);
           this.#appends = appendsOf(sql);
           this.#dialect = sql.dialect;
         }
         const mayShare = isShared && this.#waiting.size > 0;
         const members: NonEmpty<Member> = mayShare ? this.#takeAlong(member) : [member];
         this.#endAsking(member);
-        const written = this.#write(database, connection, prefix, members);
+        const written = this.#write(connections, connection, members);
         for (const other of members) {
           if (other === member) continue;
           other.written = written;
@@ -270,13 +274,7 @@ export class AppendQueue {
   }
 
   /** Writes batches in one statement or transaction. @throws an error that would have failed each of them. */
-  async #write(
-    database: Database,
-    connection: AttemptConnection,
-    prefix: string,
-    members: NonEmpty<Member>,
-  ): Promise<void> {
-    const { connections, rollbackFailed } = database;
+  async #write(connections: Connections, connection: AttemptConnection, members: NonEmpty<Member>): Promise<void> {
     const [first] = members;
     const { skipsLocked, ...appends } = this.#appends;
     const isAlone = members.length === 1;
@@ -286,10 +284,9 @@ export class AppendQueue {
       let lastSeqs: readonly (number | undefined)[];
       if (appends.isStatement?.(first.batch)) {
         noteSent(members);
-        lastSeqs = await connection.run(write, prefix);
+        lastSeqs = await connection.run(write);
       } else {
-        const beforeCommit = () => noteSent(members);
-        lastSeqs = await connection.transaction(write, { beforeCommit, rollbackFailed }, { prefix });
+        lastSeqs = await connection.transaction(write, { beforeCommit: () => noteSent(members) });
       }
       for (const [i, member] of members.entries()) {
         const lastSeq = lastSeqs[i];
@@ -299,7 +296,7 @@ export class AppendQueue {
     } catch (error) {
       if (isAlone || isOwn(error) || connections.failsAll(error)) throw error;
       // One of them failed, so none is written.
-      if (!skipsLocked) await this.#writeEach(database, connection, prefix, members);
+      if (!skipsLocked) await this.#writeEach(connection, members);
     }
   }
 
@@ -307,12 +304,7 @@ export class AppendQueue {
    * Writes batches in one transaction, each in a savepoint, so that only a batch that fails is undone. This takes two more
    * statements for each batch, so it is not done on the first attempt, which hardly ever fails.
    */
-  async #writeEach(
-    { rollbackFailed }: Database,
-    connection: AttemptConnection,
-    prefix: string,
-    members: readonly Member[],
-  ): Promise<void> {
+  async #writeEach(connection: AttemptConnection, members: readonly Member[]): Promise<void> {
     const write = async (sql: Sql, pipeline: Pipeline) => {
       for (const member of members) {
         await pipeline.savepoint(
@@ -326,7 +318,7 @@ export class AppendQueue {
         );
       }
     };
-    await connection.transaction(write, { beforeCommit: () => noteSent(members), rollbackFailed }, { prefix });
+    await connection.transaction(write, { beforeCommit: () => noteSent(members) });
   }
 }
 

@@ -1,24 +1,16 @@
 import { isWhole, type StoredSession } from '../database/statements/stored-session.js';
 import { AlreadyExistsError } from '../model/errors.js';
 import type { SessionRecord } from '../model/records.js';
+import type { ImportRules } from '../owned/record-writer.js';
 
-/** What an import does with sessions that are here. */
-export interface ImportRules {
-  onExisting: 'skip' | 'replace' | 'error';
-  /** Whether to replace sessions to which somebody has written here since their import. */
-  force: boolean;
-  /** Whether the records come from another store, so that an unchanged session has the same numbers and times. */
-  isForeign: boolean;
-}
+/** What both a record and a session say. */
+const NUMBERS = ['createTime', 'lastUpdateTime', 'firstSeq', 'lastSeq'] as const;
 
 /** What the import needs to know of a session that is here. */
-export type ExistingSession = Pick<
-  StoredSession,
-  'status' | 'createTime' | 'lastUpdateTime' | 'firstSeq' | 'lastSeq' | 'isLeased'
-> & {
+export interface ExistingSession extends Pick<StoredSession, 'status' | 'isLeased' | (typeof NUMBERS)[number]> {
   /** Whether its newest change is its import. */
   isAsImported: boolean;
-};
+}
 
 /** Writes the session; first deletes what is here; or leaves what is here. */
 export type ImportPlan = 'write' | 'replace' | 'keep';
@@ -32,14 +24,10 @@ export function planOf(
   if (!existing) return 'write';
   // Nobody sees it: an import was interrupted, or a deletion has begun.
   if (!isWhole(existing)) return 'replace';
-  if (onExisting === 'error') throw new AlreadyExistsError(record.sessionId);
+  if (onExisting === 'error')
+    throw new AlreadyExistsError(record.sessionId, 'It was not imported: leave or replace such sessions instead.');
   if (onExisting === 'skip') return 'keep';
   if (!force && (existing.isLeased || !existing.isAsImported)) return 'keep';
-  return isForeign && isUnchanged(record, existing) ? 'keep' : 'replace';
+  const isUnchanged = NUMBERS.every((name) => record[name] === existing[name]);
+  return isForeign && isUnchanged ? 'keep' : 'replace';
 }
-
-const isUnchanged = (record: SessionRecord, existing: ExistingSession) =>
-  record.createTime === existing.createTime &&
-  record.lastUpdateTime === existing.lastUpdateTime &&
-  record.firstSeq === existing.firstSeq &&
-  record.lastSeq === existing.lastSeq;

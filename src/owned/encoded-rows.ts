@@ -1,8 +1,8 @@
-import type { TextPlace } from '../../model/codec.js';
-import { Undecodable, encodingOf, mapTexts } from '../../model/stored-texts.js';
-import type { Sql } from '../dialects/dialect.js';
-import { ownedAfter } from '../sql/keyset.js';
-import { numberOf, optionalTextOf, textOf } from '../sql/tables.js';
+import type { TextPlace } from '../model/codec.js';
+import { Undecodable, encodingOf, mapTexts } from '../model/stored-texts.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { ownedAfter } from '../database/sql/keyset.js';
+import { numberOf, optionalTextOf, textOf } from '../database/sql/tables.js';
 import type { EncodedRows } from './owned-rows.js';
 
 type Row = Readonly<Record<string, unknown>>;
@@ -95,7 +95,7 @@ export function encodedTable({
         mapTexts(rows, (row) => {
           const { text, context } = row;
           if (text === undefined) return 'unreadable';
-          const json = isLenient ? texts.decodeLeniently(text, context) : texts.decode(text, () => context);
+          const json = texts.decode(text, () => context, isLenient);
           if (json instanceof Undecodable) return 'unreadable';
           const coded = texts.encode(json, () => context);
           const isSame = encodingOf(coded) === encodingOf(text) || !isStorable(coded);

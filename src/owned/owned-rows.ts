@@ -1,9 +1,10 @@
-import type { ExportRecord } from '../../model/records.js';
-import type { StoredTexts } from '../../model/stored-texts.js';
-import type { Run, Sql } from '../dialects/dialect.js';
-import { allOf, ifGiven, placeholders } from '../sql/tables.js';
-import { chunksOf } from '../../model/pages.js';
-import { countRows } from './count.js';
+import type { ExportRecord } from '../model/records.js';
+import type { StoredTexts } from '../model/stored-texts.js';
+import type { Run, Sql } from '../database/dialects/dialect.js';
+import { allOf, ifGiven, placeholders } from '../database/sql/tables.js';
+import type { ImportRun, RecordWriter } from './record-writer.js';
+import { chunksOf } from '../model/pages.js';
+import { countRows } from '../database/statements/count.js';
 
 /** An app, or one user in it. */
 export interface Owner {
@@ -78,11 +79,22 @@ export interface Reading {
 /** Rows that exports have. */
 interface OwnedRecords {
   read(reading: Reading, owner: Owner): AsyncIterable<ExportRecord>;
+  /** Writes them for an import. Absent if imports leave them out. */
+  writer?(run: ImportRun): RecordWriter;
 }
 
+/** The figures of `SessionStats` that the database adds up for each app. */
+export type SumName =
+  'deletedSessions' | 'users' | `${'event' | 'state' | 'artifact' | 'memory'}Bytes` | 'artifacts' | 'memories';
+
+/** A sum over the rows of a table. */
+export type Sum = readonly [what: string, table: string, condition?: string];
+
+export const sumOfBytes = ({ dialect }: Sql, column: string) => `coalesce(sum(${dialect.sql.byteLength(column)}), 0)`;
+
 /**
- * Rows of one kind that belong to people. `prune`, `eraseUser` and `reencode` do with each kind what it has here, and know none by its
- * name: a new kind is a file in its room, and a line in `OWNED_ROWS`.
+ * Rows of one kind that belong to people. `prune`, `eraseUser`, `reencode`, exports and imports do with each kind what it has here, and
+ * know none by its name: a new kind is a file in its room, and a line in `OWNED_ROWS`.
  */
 export interface OwnedRows {
   readonly name: string;
@@ -96,13 +108,13 @@ export interface OwnedRows {
   readonly rows?: DeletedRows;
   readonly texts?: readonly EncodedRows[];
   readonly records?: OwnedRecords;
+  /** What `stats` adds up. */
+  readonly sums?: (sql: Sql, owner: Partial<Owner>) => Partial<Readonly<Record<SumName, readonly Sum[]>>>;
 }
 
 /** A table whose rows name their app and their user. */
 interface OwnedTable extends Pick<DeletedRows, 'precedeSessions'> {
   table: (sql: Sql) => string;
-  /** The columns that name app and user. */
-  owner?: readonly [app: string, user: string];
   /** The other columns of the primary key. */
   key: readonly string[];
   /** The condition for rows that have expired. */
@@ -115,13 +127,16 @@ interface OwnedTable extends Pick<DeletedRows, 'precedeSessions'> {
 const LISTS = 200;
 
 /** Finds and deletes rows of a table by their keys, those that differ in the last column alone as one list. */
-export function ownedTable({ table, key, expired, only, precedeSessions, ...names }: OwnedTable): DeletedRows {
-  const [app, user] = names.owner ?? ['app_name', 'user_id'];
+export function ownedTable({ table, key, expired, only, precedeSessions }: OwnedTable): DeletedRows {
   // Without a user, the rows of several users are found.
-  const columns = [user, ...key.filter((column) => column !== user)];
+  const columns = ['user_id', ...key];
   const [last = ''] = columns.slice(-1);
   const whereSelected = (sql: Sql, { appName, userId, areExpired = false }: RowSelection) =>
-    allOf([`${app} = ?`, appName], ifGiven(`${user} = ?`, userId), areExpired && expired ? [expired(sql)] : undefined);
+    allOf(
+      ['app_name = ?', appName],
+      ifGiven('user_id = ?', userId),
+      areExpired && expired ? [expired(sql)] : undefined,
+    );
   const found = (sql: Sql, selection: RowSelection) => {
     const { where, values } = whereSelected(sql, selection);
     const more = only?.(sql, selection);

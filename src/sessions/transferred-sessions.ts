@@ -1,18 +1,13 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { SESSION_WHERE, sessionValues, optionalTextOf } from '../database/sql/tables.js';
 import type { StoredSession } from '../database/statements/stored-session.js';
-import { setColumns } from '../database/statements/sessions.js';
 import type { SessionKey } from '../model/keys.js';
 
-/** What an import writes into a session's row. */
-export type DescribedSession = Omit<
-  StoredSession,
-  'incarnation' | 'origin' | 'status' | 'forkedFrom' | 'isLeased' | 'touchedAt'
->;
+/** What people call a session. */
+export type SessionNames = Pick<StoredSession, 'title' | 'labels'>;
 
 /** What an import leaves in the last change that it records: what people had called the session then. */
-export const importedAs = ({ title, labels }: Pick<StoredSession, 'title' | 'labels'>): string =>
-  JSON.stringify([title, labels]);
+export const importedAs = ({ title, labels }: SessionNames): string => JSON.stringify([title, labels]);
 
 /**
  * @param options.isNamedAnew whether people may have given the session another title or other labels.
@@ -23,12 +18,12 @@ export async function isAsImported(
   session: StoredSession,
   { isNamedAnew }: { isNamedAnew: boolean },
 ): Promise<boolean> {
-  const { sessions, changes, select } = sql.tables;
+  const { changes, select } = sql.tables;
   const key = sessionValues(session.key);
   const [row] = await sql.all<{ data: string | null }>(
     `select ${select.data} as data from ${changes} where ${SESSION_WHERE} and seq = ? and kind in ('imported', 'soft-deleted')
-      and change_id = (select last_change from ${sessions} where ${SESSION_WHERE})`,
-    [...key, session.lastSeq, ...key],
+      and change_id = ?`,
+    [...key, session.lastSeq, session.lastChange],
   );
   const data = row && optionalTextOf(row.data);
   return typeof data === 'string' && (isNamedAnew || data === importedAs(session));
@@ -55,13 +50,4 @@ export async function showImported(sql: Sql, session: SessionKey): Promise<void>
   await sql.run(`${eventsWhere(sql)} position = null where ${SESSION_WHERE} and position = 0`, sessionValues(session));
 }
 
-const eventsWhere = ({ dialect, tables }: Sql) => `${dialect.sql.updateThrough(tables.events, 'primary')} set`;
-
-/** Writes the exported values into a session's row, for the caller that holds its lock. */
-export function describeTransferred(sql: Sql, { key, ...session }: DescribedSession): void {
-  const { firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title, labels } = session;
-  setColumns(sql, key, {
-    ...{ first_seq: firstSeq, last_seq: lastSeq, create_time: createTime, last_update_time: lastUpdateTime },
-    ...{ deleted_at: deletedAt ?? null, status: deletedAt === undefined ? 'active' : 'deleted', title, labels },
-  });
-}
+const eventsWhere = ({ dialect, tables }: Sql) => `update ${tables.events} ${dialect.sql.fromIndex('primary')} set`;

@@ -1,10 +1,12 @@
-import { ofEvent } from '../../model/codec.js';
-import { mapTexts, type Undecodable } from '../../model/stored-texts.js';
-import { sessionIdentity, type SessionKey } from '../../model/keys.js';
-import { SESSION_TREE_SEPARATOR } from '../../model/session-key.js';
-import type { Sql } from '../dialects/dialect.js';
-import { lockedFor, perLock, readParts } from '../dialects/event-parts.js';
-import { countedElsewhere } from './forks.js';
+import { afterPrefix } from '../database/sql/keyset.js';
+import { ofEvent } from '../model/codec.js';
+import { mapTexts, type Undecodable } from '../model/stored-texts.js';
+import { sessionIdentity, type SessionKey } from '../model/keys.js';
+import { SESSION_TREE_SEPARATOR } from '../model/session-key.js';
+import { gapsIn, type SeqRange } from '../model/seq-ranges.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { perLock, readParts } from '../database/dialects/event-parts.js';
+import { countedElsewhere } from '../database/statements/forks.js';
 import {
   IN_SESSION,
   SESSION_COLUMNS,
@@ -12,17 +14,17 @@ import {
   ifGiven,
   isSameSession,
   originOf,
+  inSession,
   originOfSession,
   perTables,
   sessionKeyOf,
-  type SessionKeyRow,
   numberOf,
   optionalNumberOf,
   optionalTextOf,
   textOf,
   keyed,
   named,
-} from '../sql/tables.js';
+} from '../database/sql/tables.js';
 
 /** An event as the log reads it. */
 export interface LoggedEvent {
@@ -83,9 +85,6 @@ export function conditions({ appName, userId, sessionId, sessionTree: tree, afte
   return { where: where && ` and ${where}`, values };
 }
 
-/** The first text after all those that begin with this one. */
-export const afterPrefix = (text: string) => text.replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
-
 const AFTER_SEPARATOR = afterPrefix(SESSION_TREE_SEPARATOR);
 
 /**
@@ -112,27 +111,68 @@ export async function loggedEvent(sql: Sql, session: SessionKey, seq: number): P
   return event;
 }
 
-/** Events of one session in append order; none if the session is gone, or if another one has its id. */
-export async function loggedEventsOfSession(
-  sql: Sql,
-  session: SessionKey,
-  range: SessionLogRange,
-): Promise<LoggedEvent[]> {
-  const { all, later } = lockedFor(statements(sql).selectSessionEvents, sql, session);
-  const { afterTimestamp } = range;
-  const values = { ...keyed(session), ...range };
-  return readEvents(sql, ...(afterTimestamp === undefined ? all(values) : later({ ...values, afterTimestamp })));
+/** Some events of one session in append order; none if the session is gone, or if another one has its id. */
+export interface NumberedPage {
+  events: LoggedEvent[];
+  /** The numbers that have no event. */
+  gaps: SeqRange[];
+  /** The number to continue after. */
+  upTo: number;
 }
 
+export async function eventsByNumber(sql: Sql, session: SessionKey, range: SessionLogRange): Promise<NumberedPage> {
+  const { all, later } = statements(sql).selectSessionEvents(sql, session);
+  const { after, afterTimestamp, limit } = range;
+  const values = { ...keyed(session), ...range };
+  const select = afterTimestamp === undefined ? all(values) : later({ ...values, afterTimestamp });
+  const events = await readEvents(sql, ...select);
+  const upTo = events.length < limit ? range.upTo : (events.at(-1)?.seq ?? range.upTo);
+  const numbers = events.map(({ seq }) => seq);
+  // A missing event has no time, so a filter by time leaves it out.
+  return { events, upTo, gaps: afterTimestamp === undefined ? gapsIn(numbers, after, upTo) : [] };
+}
+
+/** Which of a session's events a page has, if there are more: the first of them, or the last. */
+interface PageRange {
+  after: number;
+  upTo: number;
+  limit: number;
+  fromFirst: boolean;
+}
+
+/** Reads a page of a session's events with the session's numbers, as of one moment. @returns undefined if there is no such session. */
+export async function eventsWithHead(sql: Sql, session: SessionKey, { fromFirst, ...range }: PageRange) {
+  const { first, last } = statements(sql).selectPage(sql, session);
+  const rows = await sql.all(...(fromFirst ? first : last)({ ...keyed(session), ...range }));
+  const [head] = rows;
+  if (!head) return undefined;
+  const events = await loggedOf(
+    sql,
+    rows.filter(({ seq }) => seq !== null),
+  );
+  return {
+    incarnation: textOf(head['incarnation']),
+    firstSeq: numberOf(head['first_seq']),
+    lastSeq: numberOf(head['last_seq']),
+    events: events.sort((a, b) => a.seq - b.seq),
+  };
+}
+
+type EventRow = Readonly<Record<string, unknown>>;
+
 async function readEvents(sql: Sql, select: string, values: readonly unknown[]): Promise<LoggedEvent[]> {
+  return loggedOf(sql, await sql.all(select, values));
+}
+
+async function loggedOf(sql: Sql, found: readonly EventRow[]): Promise<LoggedEvent[]> {
   const rows: { row: EventRow; session: SessionKey; text: string | null | undefined }[] = [];
-  for (const row of await sql.all<EventRow>(select, values)) {
+  for (const row of found) {
     const session = sessionKeyOf(row);
-    const isSoftDeleted = row.origin === SOFT_DELETED;
-    const inParts = () => readParts(sql, session, numberOf(row.seq));
-    rows.push({ row, session, text: isSoftDeleted ? undefined : (optionalTextOf(row.data) ?? (await inParts())) });
+    const isSoftDeleted = row['origin'] === SOFT_DELETED;
+    const inParts = () => readParts(sql, session, numberOf(row['seq']));
+    rows.push({ row, session, text: isSoftDeleted ? undefined : (optionalTextOf(row['data']) ?? (await inParts())) });
   }
-  const copied = rows.filter(({ row }) => numberOf(row.seq) <= (optionalNumberOf(row.forked_seq) ?? 0));
+  const copied = rows.filter(({ row }) => numberOf(row['seq']) <= (optionalNumberOf(row['forked_seq']) ?? 0));
   const elsewhere = new Map<string, ReadonlySet<string>>();
   for (const [identity, session] of new Map(copied.map(({ session }) => [sessionIdentity(session), session]))) {
     const ids = copied.filter((each) => sessionIdentity(each.session) === identity);
@@ -141,36 +181,24 @@ async function readEvents(sql: Sql, select: string, values: readonly unknown[]):
       await countedElsewhere(
         sql,
         session,
-        ids.map(({ row }) => textOf(row.event_id)),
+        ids.map(({ row }) => textOf(row['event_id'])),
       ),
     );
   }
   return mapTexts(rows, ({ row, session, text }) => {
-    const id = textOf(row.event_id);
-    const seq = numberOf(row.seq);
+    const id = textOf(row['event_id']);
+    const seq = numberOf(row['seq']);
     const isCopy = elsewhere.get(sessionIdentity(session))?.has(id) === true;
-    const position = optionalNumberOf(row.position) ?? null;
-    const event = { session, seq, position, id, appendTime: optionalNumberOf(row.append_time) ?? null, isCopy };
+    const position = optionalNumberOf(row['position']) ?? null;
+    const event = { session, seq, position, id, appendTime: optionalNumberOf(row['append_time']) ?? null, isCopy };
     if (typeof text !== 'string') return { ...event, json: text };
-    const json = sql.texts.decode(text, () => ofEvent({ ...session, origin: optionalTextOf(row.origin) ?? '' }, id));
+    const json = sql.texts.decode(text, () => ofEvent({ ...session, origin: optionalTextOf(row['origin']) ?? '' }, id));
     return typeof json === 'string' ? { ...event, json } : { ...event, json: null, undecodable: json };
   });
 }
 
 /** Replaces the origin of a soft-deleted session. */
 const SOFT_DELETED = 'soft-deleted, longer than any origin can be';
-
-interface EventRow extends SessionKeyRow {
-  seq: number;
-  position: number | string | null;
-  data: string | null;
-  event_id: string;
-  append_time: number | string | null;
-  /** Encoded texts are bound to it. Null if the session is gone. */
-  origin: string | null;
-  /** Of the session; null unless it is a fork. */
-  forked_seq: number | null;
-}
 
 const statements = perTables(({ dialect, tables }: Sql) => {
   const { sessions, events, select } = tables;
@@ -199,6 +227,18 @@ const statements = perTables(({ dialect, tables }: Sql) => {
         all: named(`${inRange} ${ordered}`),
         later: named(`${inRange} and timestamp > :afterTimestamp ${ordered}`),
       };
+    }),
+    // SQLite uses one lower and one upper limit for the index.
+    selectPage: perLock(dialect, (end) => {
+      const number = (column: string) => `(select ${column} from ${sessions} where ${IN_SESSION}${end})`;
+      const [first, last] = [`${number('first_seq')} - 1`, number('last_seq')];
+      const inRange = `seq > case when :after > ${first} then :after else ${first} end
+        and seq <= case when :upTo < ${last} then :upTo else ${last} end`;
+      const page = (order: string) =>
+        named(`select incarnation, first_seq, last_seq, page.* from ${sessions} as s left join (
+          ${ofSession('null', end)} and ${inRange} order by seq${order} limit :limit${end}) as page on 1 = 1
+          where ${inSession('s')} and s.status = 'active'${end}`);
+      return { first: page(''), last: page(' desc') };
     }),
   };
 });

@@ -1,4 +1,4 @@
-import { isRecord } from '../model/json.js';
+import { isRecord } from '../../../../src/model/json.js';
 
 /** The tokens of calls of models, as the events count them in their `usageMetadata`. */
 export interface TokenCounts {

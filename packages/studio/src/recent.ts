@@ -1,0 +1,242 @@
+import { isFailedResponse } from '../../../src/conversation/failed-response.js';
+import { LogWentBackError, type EventLog, type LogCursor, type LogEntry, type SessionKey } from '../../../src/index.js';
+import type { Run } from '../../../src/internal.js';
+import { recordOf } from '../../../src/model/json.js';
+import { sessionIdentity } from '../../../src/model/keys.js';
+import { partsOf } from '../../../src/model/turn.js';
+import { tokenSum } from './operations/prices.js';
+import { addCounted, countedOf, type Counted } from './operations/usage.js';
+import { textOrJson } from './operations/words.js';
+import { broughtAt } from './browsing.js';
+import type { StudioScope } from './guard.js';
+
+/** How many events are read at most for a page. */
+export const AT_ONCE = 20_000;
+
+/** How many failures are kept of each user in an app. */
+const KEPT = 200;
+
+/** How many counts are kept. With more users or sessions than that, the oldest hours or days are dropped. */
+const MOST_COUNTS = 200_000;
+
+/** What the events of a session count, apart from the copies of a fork. */
+export interface SessionCounts {
+  tokens: number;
+  failures: number;
+}
+
+/** A tool or a model that failed. Its reason is read again when it is shown: the event may have been erased. */
+export interface Failure {
+  session: SessionKey;
+  seq: number;
+  time: number;
+  /** The name of the tool, or the agent whose model failed. */
+  what: string;
+}
+
+/** How the time is divided. */
+interface Span {
+  /** The length of a part, in ms. */
+  size: number;
+  /** How many parts are kept, the current one included. */
+  count: number;
+  /** Undefined if the event has none. */
+  timeOf: (entry: LogEntry) => number | undefined;
+  /** Whether failures are kept, too. */
+  keepsFailures?: boolean;
+  /** Whether the counts of each session are kept, too. */
+  keepsSessions?: boolean;
+}
+
+/** Sums by part of the span, and by names. */
+class Parts<Sum> {
+  readonly byPart = new Map<number, Map<string, Sum>>();
+  /** The newest part that was dropped, since there were too many sums. */
+  dropped = -Infinity;
+
+  /** @param merge adds to the sum that there is. */
+  add(part: number, id: string, first: Sum, merge: (sum: Sum) => void): void {
+    if (part <= this.dropped) return;
+    const sums = this.byPart.get(part) ?? new Map<string, Sum>();
+    this.byPart.set(part, sums);
+    const sum = sums.get(id);
+    if (sum) merge(sum);
+    else sums.set(id, first);
+  }
+
+  /** Drops what is before a part, and the oldest parts while there are too many sums. */
+  drop(before: number): void {
+    for (const part of this.byPart.keys()) if (part < before) this.byPart.delete(part);
+    while ([...this.byPart.values()].reduce((sum, { size }) => sum + size, 0) > MOST_COUNTS && this.byPart.size > 1) {
+      this.dropped = Math.min(...this.byPart.keys());
+      this.byPart.delete(this.dropped);
+    }
+  }
+}
+
+/**
+ * Counts the events of the last hours or days. Each event is read once: the counts are kept, and a page adds the entries that the
+ * log has gained since the page before it. Copies of forks are not counted.
+ */
+export class Recent {
+  #cursor: LogCursor | number | undefined;
+  /** By what `Counted` has names for. */
+  #counts = new Parts<Counted>();
+  #sessions = new Parts<SessionCounts>();
+  /** By user, the oldest first. */
+  #failures = new Map<string, Failure[]>();
+  #reading: Promise<boolean> | undefined;
+
+  constructor(
+    readonly log: EventLog,
+    readonly span: Span,
+    readonly read: Run,
+  ) {}
+
+  /** @returns whether everything was read; otherwise the next call continues. */
+  update(): Promise<boolean> {
+    this.#reading ??= this.#update().finally(() => (this.#reading = undefined));
+    return this.#reading;
+  }
+
+  /** The counts of what a visitor may see. `at` is the part: 0 is the oldest, `span.count - 1` the current one. */
+  *counts({ appName, userId }: StudioScope): Iterable<{ at: number; counted: Counted }> {
+    const oldest = this.#oldest();
+    for (const [part, counts] of this.#counts.byPart)
+      for (const counted of this.#isWithin(part) ? counts.values() : [])
+        if (isVisible({ appName, userId }, counted)) yield { at: part - oldest, counted };
+  }
+
+  /** What each session has used within the span, by `sessionIdentity`. */
+  ofSessions(): ReadonlyMap<string, SessionCounts> {
+    const sums = new Map<string, SessionCounts>();
+    for (const [part, counts] of this.#sessions.byPart)
+      for (const [id, { tokens, failures }] of this.#isWithin(part) ? counts : []) {
+        const sum = sums.get(id) ?? { tokens: 0, failures: 0 };
+        sums.set(id, { tokens: sum.tokens + tokens, failures: sum.failures + failures });
+      }
+    return sums;
+  }
+
+  /** The newest failure of each tool in each session, with how often it has failed there; the newest first. */
+  failures(scope: StudioScope): (Failure & { times: number })[] {
+    const found = new Map<string, Failure & { times: number }>();
+    for (const [owner, failures] of this.#failures) {
+      const kept = failures.filter(({ time }) => this.#partOf(time) >= this.#oldest());
+      if (kept.length === 0) this.#failures.delete(owner);
+      for (const failure of kept.toReversed()) {
+        if (!this.#isWithin(this.#partOf(failure.time))) continue;
+        if (!isVisible(scope, failure.session)) break;
+        const id = `${sessionIdentity(failure.session)}\0${failure.what}`;
+        found.set(id, { ...(found.get(id) ?? failure), times: (found.get(id)?.times ?? 0) + 1 });
+      }
+    }
+    return [...found.values()].sort((one, other) => other.time - one.time);
+  }
+
+  /** How many of the oldest parts were dropped, since there were too many counts. */
+  get missing(): number {
+    return Math.max(0, this.#counts.dropped - this.#oldest() + 1);
+  }
+
+  #partOf = (ms: number) => Math.floor(ms / this.span.size);
+
+  /** Not so for events with a stamp in the future, which count when that has come. */
+  #isWithin = (part: number) => part >= this.#oldest() && part <= this.#partOf(Date.now());
+
+  #oldest = () => this.#partOf(Date.now()) - this.span.count + 1;
+
+  async #update(): Promise<boolean> {
+    const oldest = this.#oldest();
+    let count = 0;
+    try {
+      this.#cursor ??= await positionBefore(this.log, oldest * this.span.size, this.read);
+      for await (const entry of this.log.since(this.#cursor, { limit: AT_ONCE })) {
+        if (!entry.copied) this.#add(entry);
+        this.#cursor = entry.cursor;
+        count++;
+      }
+    } catch (error) {
+      if (!(error instanceof LogWentBackError)) throw error;
+      this.#cursor = undefined;
+      this.#counts = new Parts();
+      this.#sessions = new Parts();
+      this.#failures.clear();
+      return false;
+    }
+    for (const parts of [this.#counts, this.#sessions]) parts.drop(oldest);
+    return count < AT_ONCE;
+  }
+
+  #add(entry: LogEntry): void {
+    const { appName, userId, sessionId, seq, event } = entry;
+    const [counted, time] = [countedOf(entry), this.span.timeOf(entry)];
+    if (!counted || time === undefined) return;
+    const part = this.#partOf(time);
+    if (part < this.#oldest()) return;
+    // A name has no NUL.
+    const owner = `${appName}\0${userId}`;
+    this.#counts.add(part, `${owner}\0${counted.agent}\0${counted.model}`, counted, (sum) => addCounted(sum, counted));
+    const { keepsFailures, keepsSessions } = this.span;
+    const session = { appName, userId, sessionId };
+    const found = keepsFailures || keepsSessions ? failuresIn(recordOf(event)) : [];
+    if (keepsSessions) {
+      const [tokens, failures] = [tokenSum(counted), found.length];
+      this.#sessions.add(part, sessionIdentity(session), { tokens, failures }, (sum) => {
+        sum.tokens += tokens;
+        sum.failures += failures;
+      });
+    }
+    if (!keepsFailures || found.length === 0) return;
+    const kept = [...(this.#failures.get(owner) ?? []), ...found.map(({ what }) => ({ session, seq, time, what }))];
+    this.#failures.set(owner, kept.slice(-KEPT));
+  }
+}
+
+const isVisible = ({ appName, userId }: StudioScope, of: { appName: string; userId: string }) =>
+  (appName ?? of.appName) === of.appName && (userId ?? of.userId) === of.userId;
+
+/**
+ * Positions increase with the times at which events were stored here, so that 20 looks find the first of a million. Imports and
+ * forks keep the times of earlier appends: of an event that seems to be old, it is read whether it was brought so.
+ *
+ * @returns the position before the first event that was stored at this time or later.
+ */
+export async function positionBefore(log: EventLog, since: number, read: Run): Promise<number> {
+  let [least, most] = [0, (await log.head()).position];
+  while (least < most) {
+    const middle = Math.floor((least + most) / 2);
+    let earlier: number | undefined;
+    for await (const entry of log.since(middle, { limit: 1 }))
+      if ((appendOf(entry) ?? since) < since && ((await read((sql) => broughtAt(sql, entry))) ?? 0) < since)
+        earlier = entry.cursor.position;
+    if (earlier === undefined) most = middle;
+    else least = earlier;
+  }
+  return least;
+}
+
+/** When an event was stored, as far as that is known. */
+export const appendOf = ({ appendTime, event }: LogEntry): number | undefined => appendTime ?? event?.timestamp;
+
+/** What failed in an event, and why. */
+export function failuresIn(event: Readonly<Record<string, unknown>>): { what: string; why: string }[] {
+  const { errorCode, errorMessage, author } = event;
+  const ofTools = partsOf(event).flatMap(({ functionResponse }) => {
+    const { name, response } = recordOf(functionResponse);
+    return isFailedResponse(response) ? failure(name, reasonIn(recordOf(response))) : [];
+  });
+  const ofModel = errorCode ? [failure(author, errorMessage ?? errorCode)] : [];
+  return [...ofTools, ...ofModel];
+}
+
+const failure = (what: unknown, why: unknown) => ({
+  what: textOrJson(what).slice(0, SHOWN),
+  why: textOrJson(why).slice(0, SHOWN),
+});
+
+/** How many characters of a name or a reason are kept. */
+const SHOWN = 160;
+
+const reasonIn = (response: Readonly<Record<string, unknown>>) =>
+  textOrJson(response['error'] || response['message'] || response);

@@ -1,0 +1,140 @@
+import { isWhole, type NewVersion } from './artifact-content.js';
+import { insertVersion, valuesOf, versionRow } from './artifact-store.js';
+import {
+  Damaged,
+  encodedVersion,
+  infoOf,
+  withEncoding,
+  type EncodedVersion,
+  type VersionKey,
+} from './stored-version.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { ARTIFACT_COLUMNS, ARTIFACT_WHERE, insertIntoArtifacts, numberOf } from '../database/sql/tables.js';
+import { aRecord, aString, aTime, anything, object } from '../model/arguments.js';
+import { InvalidArgumentError } from '../model/errors.js';
+import { encode } from '../model/json.js';
+import { checkKeys } from '../model/keys.js';
+import type { ArtifactNames, ArtifactPartRecord, ArtifactRecord } from '../model/records.js';
+import type { StoredTexts } from '../model/stored-texts.js';
+import { RECORDED_LEVELS, inRecord, wholeFrom, type ImportRun, type RecordWriter } from '../owned/record-writer.js';
+
+const ofVersion = { ...inRecord, filename: anything, version: wholeFrom(0) };
+const checkVersion = object<ArtifactRecord>(
+  { ...ofVersion, createTime: aTime, parts: wholeFrom(0), info: aRecord },
+  ...(['version', 'createTime', 'parts', 'info'] as const),
+);
+const checkPart = object<ArtifactPartRecord>(
+  { ...ofVersion, part: wholeFrom(0), data: aString },
+  ...(['version', 'part', 'data'] as const),
+);
+
+/** A version whose parts are coming. */
+interface IncomingVersion extends NewVersion {
+  key: VersionKey;
+  createTime: number;
+  /** How many parts it will have. */
+  count: number;
+  parts: Buffer[];
+}
+
+/** Writes versions of artifacts, each with its parts. */
+export class VersionWriter implements RecordWriter {
+  readonly types = ['artifact', 'part'] as const;
+  readonly #run: ImportRun;
+  #version: IncomingVersion | undefined;
+
+  constructor(run: ImportRun) {
+    this.#run = run;
+  }
+
+  check(record: { type: 'artifact' | 'part' }, name: string): () => Promise<void> {
+    if (record.type === 'part') {
+      const { part, data, ...names } = checkPart(record, name);
+      const key = versionOf(names);
+      return () => this.#addPart(key, part, Buffer.from(data, 'base64'), name);
+    }
+    const { createTime, parts: count, info, ...names } = checkVersion(record, name);
+    const json = encode(info, 'info', RECORDED_LEVELS).json;
+    const version = { key: versionOf(names), createTime, count, info: json, parts: [] };
+    return async () => {
+      await this.end();
+      this.#version = version;
+      await this.#writeIfWhole(version);
+    };
+  }
+
+  async #addPart(key: VersionKey, part: number, data: Buffer, name: string): Promise<void> {
+    const version = this.#version;
+    if (!version || JSON.stringify(version.key) !== JSON.stringify(key) || part !== version.parts.length)
+      throw new InvalidArgumentError(
+        `${name} is a part of an artifact, but the artifact's record or an earlier part is missing.`,
+      );
+    version.parts.push(data);
+    await this.#writeIfWhole(version);
+  }
+
+  async #writeIfWhole({ key, createTime, count, info, parts }: IncomingVersion): Promise<void> {
+    if (parts.length < count) return;
+    this.drop();
+    const isNew = await this.#run.write((sql) =>
+      importVersion(sql, key, createTime, encodedImport(sql.texts, key, { info, parts })),
+    );
+    if (isNew) this.#run.count('artifactVersions', 1);
+  }
+
+  end(): Promise<void> {
+    const version = this.#version;
+    if (!version) return Promise.resolve();
+    const { key, count, parts } = version;
+    throw new InvalidArgumentError(`${nameOf(key)} has only ${parts.length} of its ${count} parts.`);
+  }
+
+  drop(): void {
+    this.#version = undefined;
+  }
+}
+
+/** @throws InvalidKeyError for names that no version can have. */
+function versionOf({ appName, userId, sessionId, filename, version }: ArtifactNames): VersionKey {
+  checkKeys({ appName, userId, ...(sessionId !== '' && { sessionId }), filename });
+  return { appName, userId, sessionId, filename, version };
+}
+
+const nameOf = ({ filename, version }: VersionKey) => `Version ${version} of artifact ${filename}`;
+
+/**
+ * @returns a version of an export as it will be stored.
+ * @throws InvalidArgumentError if its content does not match its hash.
+ */
+function encodedImport(texts: StoredTexts, key: VersionKey, { info: text, parts }: NewVersion): EncodedVersion {
+  const info = infoOf(text);
+  if (info instanceof Damaged || info.content?.isEncoded)
+    throw new InvalidArgumentError(`${nameOf(key)} has no info of a plain artifact.`);
+  if (!isWhole({ info, parts })) throw new InvalidArgumentError(`${nameOf(key)} has other content than its info says.`);
+  return encodedVersion(texts, key, withEncoding({ info, parts }, !texts.codec.isNone));
+}
+
+/**
+ * Writes a version of an export, for a transaction.
+ *
+ * @returns false if it is stored already.
+ * @throws InvalidArgumentError if another version has its number.
+ */
+async function importVersion(sql: Sql, key: VersionKey, createTime: number, encoded: EncodedVersion): Promise<boolean> {
+  const { version } = key;
+  const values = valuesOf(key);
+  const { artifacts } = sql.tables;
+  // Locks the artifact's row first, as a save and a deletion do.
+  const end = sql.dialect.sql.onSameKey(ARTIFACT_COLUMNS, ['filename']);
+  await sql.run(`${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?) ${end}`, [...values, version, createTime]);
+  const stored = await versionRow(sql, key, version);
+  if (stored && numberOf(stored.create_time) !== createTime)
+    throw new InvalidArgumentError(`${nameOf(key)} exists here, and was saved at another time.`);
+  if (stored) return false;
+  await sql.run(
+    `update ${artifacts} set last_version = ?, update_time = ? where ${ARTIFACT_WHERE} and last_version < ?`,
+    [version, createTime, ...values, version],
+  );
+  await insertVersion(sql, key, encoded, createTime);
+  return true;
+}

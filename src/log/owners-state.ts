@@ -1,0 +1,54 @@
+import { mapTexts } from '../model/stored-texts.js';
+import type { SessionKey } from '../model/keys.js';
+import { SCOPES } from '../model/state.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import {
+  STATE_KEYS,
+  originOf,
+  ownerValues,
+  ownerWhere,
+  sessionKeyOf,
+  stateTable,
+  type SessionKeyRow,
+  stateValueOf,
+  type StateRow,
+} from '../database/sql/tables.js';
+import { type OriginRow, originIn } from '../database/statements/state.js';
+import { CurrentState } from './current-state.js';
+
+/**
+ * Reads the state of sessions, of their users and of their apps. With an empty session id only that of the user and the app, with
+ * an empty user id only that of the app.
+ */
+export async function currentState(sql: Sql, owners: readonly SessionKey[]): Promise<CurrentState> {
+  const state = new CurrentState();
+  if (owners.length === 0) return state;
+  const { value } = sql.tables.select;
+  const selects: string[] = [];
+  const values: unknown[] = [];
+  for (const scope of SCOPES) {
+    const columns = STATE_KEYS[scope].length - 1;
+    // The condition has only the names that the scope needs, since an app has the same state for all users.
+    const distinct = new Map(
+      owners
+        .map((owner) => ownerValues(owner, scope))
+        .filter((owner) => !owner.includes(''))
+        .map((owner) => [JSON.stringify(owner), owner]),
+    );
+    if (distinct.size === 0) continue;
+    const named = ['app_name', 'user_id', 'session_id'].map((column, i) => (i < columns ? column : `'' as ${column}`));
+    const where = [...distinct].map(() => `(${ownerWhere(scope)})`).join(' or ');
+    // Encoded texts are bound to the origin of their session.
+    const origin = scope === 'session' ? originOf(sql.tables, 'state') : "''";
+    selects.push(
+      `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value, ${origin} as origin from ${stateTable(sql.tables, scope)} as state where ${where}`,
+    );
+    values.push(...[...distinct.values()].flat());
+  }
+  const rows = await sql.all<StateRow & SessionKeyRow & OriginRow>(selects.join(' union all '), values);
+  mapTexts(rows, (row) => {
+    const owner = sessionKeyOf(row);
+    state.add(owner, stateValueOf(sql.texts, { ...owner, origin: originIn(row) }, row));
+  });
+  return state;
+}
