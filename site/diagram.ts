@@ -34,7 +34,27 @@ export function pageOfDiagram(text: string): string {
     const rows = columns.map((each) => `| \`${each.name}\` | ${each.type} | ${each.keys} | ${each.words} |`);
     return [`## \`${name}\``, '', '| Column | Type | Key | |', '| --- | --- | --- | --- |', ...rows].join('\n');
   });
-  return [drawn({ tables, relations }), ...details].join('\n\n');
+  return [`<div class="diagram" tabindex="0">${drawn({ tables, relations })}</div>`, ...details].join('\n\n');
+}
+
+const STYLE = `
+text { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #1f2328 }
+.type { text-anchor: end; fill: #59636e }
+.name { font-weight: 600; fill: #0550ae }
+rect, path { fill: none; stroke: #d1d9e0 }
+rect { fill: #f6f8fa }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 } .type { fill: #9198a1 } .name { fill: #79c0ff } rect, path { stroke: #3d444d } rect { fill: #161b22 }
+}
+`;
+
+/** Draws a Mermaid `erDiagram` as a picture of its own, small enough for a front page: with primary and unique keys alone. */
+export function pictureOfKeys(text: string): string {
+  const { tables, relations } = parsed(text);
+  const keysOf = ({ columns }: Table) => columns.filter(({ keys }) => /PK|UK/.test(keys));
+  const svg = drawn({ tables: tables.map((table) => ({ ...table, columns: keysOf(table) })), relations });
+  const opened = svg.indexOf('>') + 1;
+  return `${svg.slice(0, opened).replace('<svg', '<svg xmlns="http://www.w3.org/2000/svg"')}<style>${STYLE}</style>${svg.slice(opened)}\n`;
 }
 
 const WIDTH = 224;
@@ -84,5 +104,5 @@ function drawn({ tables, relations }: Diagram): string {
   });
   const [width, height] = [COLUMNS * (WIDTH + GAP) - GAP, Math.max(...ends) - GAP / 2];
   const label = `The tables: ${relations.map(({ one, many }) => `${one} has many ${many}`).join(', ')}`;
-  return `<div class="diagram" tabindex="0"><svg viewBox="-1 -1 ${width + 2} ${height + 2}" role="img" aria-label="${label}">${[...lines, ...boxes].join('')}</svg></div>`;
+  return `<svg viewBox="-1 -1 ${width + 2} ${height + 2}" role="img" aria-label="${label}">${[...lines, ...boxes].join('')}</svg>`;
 }

@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
-import { pageOfDiagram } from '../../../site/diagram.js';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { pageOfDiagram, pictureOfKeys } from '../../../site/diagram.js';
 
 const [, diagram = ''] = /^```mermaid\n(.*?)^```$/ms.exec(readFileSync('docs/tables.md', 'utf8')) ?? [];
 const svg = /<svg.*<\/svg>/s.exec(pageOfDiagram(diagram))?.[0] ?? '';
@@ -19,6 +19,13 @@ test('the diagram of the site has every table with its columns, and a line for e
   }
   const lines = [...svg.matchAll(/<title>(\w+) has many (\w+): /g)].map(([, one, many]) => [one, many]);
   expect(lines).toEqual([...diagram.matchAll(/^ {2}(\w+) \S+ (\w+) :/gm)].map(([, one, many]) => [one, many]));
+});
+
+test('the picture in the README has every table with its keys', () => {
+  const picture = pictureOfKeys(diagram);
+  // `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/site-diagram` draws it again.
+  if (process.env['ADK_TEST_UPDATE']) writeFileSync('docs/tables.svg', picture);
+  expect(readFileSync('docs/tables.svg', 'utf8')).toBe(picture);
 });
 
 test('no two tables of the diagram overlap', () => {
