@@ -97,6 +97,8 @@ export function memoryProjection<Em extends EntityManager>(
     filter,
     async apply(entries, tx) {
       await write('catchUp', tx, async (sql) => {
+        // Before it locks rows, for which `forget` would wait.
+        lockOwners(sql, entries);
         const pending = new Pending(sql, settleMs);
         for (const entry of entries) {
           if (entry.change) {
@@ -185,8 +187,6 @@ class Pending {
   }
 
   async write(): Promise<void> {
-    // Before it locks rows, for which `forget` would wait.
-    lockOwners(this.#sql, this.#memories);
     await this.#postpone();
     const { wanted } = await withoutForgotten(this.#sql, this.#memories);
     await addMemories(this.#sql, wanted, this.#settleMs * LATER);

@@ -312,19 +312,31 @@ export function removeMarks(sql: Sql, memories: readonly MemoryKey[]): void {
 export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Forgotten): Promise<number> {
   lockOwners(sql, [owner], false);
   const { where, values } = whereForgotten(owner, forgotten);
+  const { forgottenMemories, memories } = sql.tables;
   const { sql: pieces } = sql.dialect;
-  const insert = `insert into ${sql.tables.forgottenMemories} (${MEMORY_COLUMNS}, create_time)`;
+  const { memoryId, sessionId = '', before } = forgotten;
+  const marksAny = memoryId === undefined || before !== undefined;
+  const isUnlocked = marksAny && pieces.underLock !== '';
+  // A projection may be handing memories to forks whose place the next statement has passed when it waits for those.
+  if (isUnlocked)
+    sql.later(
+      `select count(*) from ${memories} ${pieces.fromIndex('primary')} where ${where}${pieces.underLock}`,
+      values,
+    );
+  const insert = `insert into ${forgottenMemories} (${MEMORY_COLUMNS}, create_time)`;
   const end = pieces.onSameKey(MEMORY_COLUMNS, ['create_time']);
   sql.later(
-    `${insert} select ${MEMORY_COLUMNS}, ${pieces.now} from ${sql.tables.memories} where ${where}${pieces.underLock} ${end}`,
+    `${insert} select ${MEMORY_COLUMNS}, ${pieces.now} from ${memories} where ${where}${pieces.underLock} ${end}`,
     values,
   );
-  const { memoryId, sessionId = '', before } = forgotten;
   // Its event may not have been remembered yet.
-  if (memoryId !== undefined && before === undefined)
+  if (memoryId !== undefined && !marksAny)
     sql.later(`${insert} values (?, ?, ?, ?, ${pieces.now}) ${end}`, memoryValues({ ...owner, sessionId, memoryId }));
-  const text = `${sql.dialect.sql.deleteThrough(sql.tables.memories, 'primary')} where ${where}`;
-  return (await sql.run(text, values)).affectedRows;
+  // Not those that somebody has added meanwhile: without a mark they would come back.
+  const marked = `(session_id, memory_id) in (select session_id, memory_id from ${forgottenMemories} where ${WHERE_OWNER})`;
+  const text = `${pieces.deleteThrough(memories, 'primary')} where ${where}${isUnlocked ? ` and ${marked}` : ''}`;
+  const owned = isUnlocked ? [owner.appName, owner.userId] : [];
+  return (await sql.run(text, [...values, ...owned])).affectedRows;
 }
 
 /** @returns how many memories `deleteMemories` would delete. */

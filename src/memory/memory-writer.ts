@@ -5,6 +5,7 @@ import { encode } from '../model/json.js';
 import type { ForgottenRecord, MemoryRecord } from '../model/records.js';
 import { isFramed, mapTexts } from '../model/stored-texts.js';
 import { RECORDED_LEVELS, inRecord, wholeFrom, type ImportRun, type RecordWriter } from '../owned/record-writer.js';
+import { lockOwners } from './memory-store.js';
 import {
   aContent,
   checkedMemoryKey,
@@ -68,6 +69,7 @@ export const memoryWriter = (run: ImportRun): RecordWriter =>
     run,
     (record, name) => storableMemory(checkMemory(record, name)),
     async (sql, memories) => {
+      lockOwners(sql, memories);
       const encoded = mapTexts(memories, (memory) => encodedMemory(sql.texts, memory));
       let written = 0;
       for (const memory of encoded) if (await importMemory(sql, memory)) written++;
@@ -83,9 +85,10 @@ export const markWriter = (run: ImportRun): RecordWriter =>
       const mark = checkMark(record, name);
       return { ...checkedMemoryKey(mark), createTime: mark.createTime };
     },
-    async (sql, marks) => {
-      for (const mark of marks) await importMark(sql, mark);
-      return 0;
+    (sql, marks) => {
+      lockOwners(sql, marks, false);
+      for (const mark of marks) importMark(sql, mark);
+      return Promise.resolve(0);
     },
   );
 

@@ -119,17 +119,25 @@ export async function memoriesWithVectors(sql: Sql, keys: readonly MemoryKey[]):
   return memoriesWhere(sql, `model is not null and (${any})`, keys.flatMap(memoryValues));
 }
 
-/** Gives a projection's memories of a session to the forks that have the events, if any has, for a transaction. */
+/**
+ * Gives a projection's memories of a session to the forks that have the events, if any has, for a transaction that has locked the
+ * session's owner (`lockOwners`).
+ */
 export async function passOn(sql: Sql, session: SessionKey, condition: string, ...values: number[]): Promise<void> {
   const { memories } = sql.tables;
-  const where = `${SESSION_WHERE} and ${condition}`;
-  const rows = await sql.all(`select memory_id from ${memories} where ${where}`, [
-    ...sessionValues(session),
-    ...values,
-  ]);
+  const { sql: pieces } = sql.dialect;
+  // With a lock, so that `forget` waits for what they become.
+  const rows = await sql.all(
+    `select memory_id from ${memories} ${pieces.fromIndex('primary')} where ${SESSION_WHERE} and ${condition}${pieces.underLock}`,
+    [...sessionValues(session), ...values],
+  );
   const ids = rows.map((row) => textOf(row['memory_id']));
   for (const { session: heir, seq, id } of await heirsOf(sql, session, ids)) {
-    const [memory] = await memoriesWhere(sql, MEMORY_WHERE, memoryValues({ ...session, memoryId: id }));
+    const [memory] = await memoriesWhere(
+      sql,
+      MEMORY_WHERE + pieces.underLock,
+      memoryValues({ ...session, memoryId: id }),
+    );
     if (!memory || (await countedElsewhere(sql, heir, [id])).size > 0) continue;
     const plain = decodedMemory(sql.texts, memory);
     // What cannot be read goes with its session.
@@ -233,12 +241,14 @@ export async function recodeMemory(
 }
 
 /**
- * Writes a memory of an export, for a transaction. If a memory with the same key exists, the one that was added later stays.
+ * Writes a memory of an export, for a transaction that has locked its owner (`lockOwners`). If a memory with the same key exists, the
+ * one that was added later stays.
  *
  * @returns false if the same memory or a later one is stored, or if it was forgotten since it was added.
  */
 export async function importMemory(sql: Sql, memory: MemoryRow): Promise<boolean> {
   const { memories, forgottenMemories } = sql.tables;
+  const { sql: pieces } = sql.dialect;
   const { seq, time, createTime, settles, expires, words, model, embedding, data } = memory;
   const id = memoryValues(memory);
   const timeOfStored = async (end = '') => {
@@ -247,41 +257,54 @@ export async function importMemory(sql: Sql, memory: MemoryRow): Promise<boolean
   };
   const stored = await timeOfStored();
   if (stored !== undefined && stored >= createTime) return false;
-  const mark = `select create_time from ${forgottenMemories} where ${MARK_WHERE} and create_time >= ? limit 1`;
-  if ((await sql.all(mark, [...id, createTime])).length > 0) return false;
   await sql.dialect.limits?.refuseTooLarge(sql, 'A memory', data, words, embedding);
   const content = [seq, time, createTime, settles, expires, words, model, embedding, data].map(
     (value) => value ?? null,
   );
-  if (stored === undefined) {
-    // Changes nothing if somebody has added it meanwhile.
-    await sql.run(
-      `insert into ${memories} (${MEMORY_COLUMNS}, ${CONTENT.join(', ')})
-        values (${placeholders(id.length + content.length)}) ${sql.dialect.sql.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`,
-      [...id, ...content],
-    );
-    if ((await timeOfStored(sql.dialect.sql.underLock)) === createTime) return true;
-  }
-  const set = CONTENT.map((column) => `${column} = ?`).join(', ');
-  const text = `update ${memories} set ${set} where ${MEMORY_WHERE} and create_time < ?`;
-  return (await sql.run(text, [...content, ...id, createTime])).affectedRows > 0;
+  const write = async () => {
+    if (stored === undefined) {
+      // Changes nothing if somebody has added it meanwhile.
+      sql.later(
+        `insert into ${memories} (${MEMORY_COLUMNS}, ${CONTENT.join(', ')})
+          values (${placeholders(id.length + content.length)}) ${pieces.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`,
+        [...id, ...content],
+      );
+      if ((await timeOfStored(pieces.underLock)) === createTime) return true;
+    }
+    const set = CONTENT.map((column) => `${column} = ?`).join(', ');
+    const text = `update ${memories} set ${set} where ${MEMORY_WHERE} and create_time < ?`;
+    return (await sql.run(text, [...content, ...id, createTime])).affectedRows > 0;
+  };
+  // After its row is locked: `forget` writes marks before it looks for memories.
+  const mark = `select create_time from ${forgottenMemories} ${pieces.fromIndex('primary')}
+    where ${MARK_WHERE} and create_time >= ? limit 1${pieces.underLock}`;
+  const [isWritten, marks] = await Promise.all([write(), sql.all(mark, [...id, createTime])]);
+  if (!isWritten || marks.length === 0) return isWritten;
+  sql.later(`delete from ${memories} where ${MEMORY_WHERE}`, id);
+  return false;
 }
 
-/** Writes a mark of an export, for a transaction, and forgets the memory, unless it was added later. */
-export async function importMark(sql: Sql, forgotten: ForgottenMemory): Promise<void> {
+/**
+ * Writes a mark of an export, for a transaction that has locked its owner alone (`lockOwners`), and forgets the memory, unless it was
+ * added later.
+ */
+export function importMark(sql: Sql, forgotten: ForgottenMemory): void {
   const { memories, forgottenMemories } = sql.tables;
+  const { sql: pieces } = sql.dialect;
   const { appName, userId, sessionId, memoryId, createTime } = forgotten;
   const where = sessionId === '' ? `app_name = ? and user_id = ? and memory_id = ?` : MEMORY_WHERE;
-  const values = sessionId === '' ? [appName, userId, memoryId] : memoryValues(forgotten);
-  await sql.run(`delete from ${memories} where ${where} and create_time <= ?`, [...values, createTime]);
-  if ((await sql.all(`select memory_id from ${memories} where ${where} limit 1`, values)).length > 0) return;
-  const mark = [...memoryValues(forgotten), createTime];
-  await sql.run(
-    `insert into ${forgottenMemories} (${MEMORY_COLUMNS}, create_time) values (${placeholders(mark.length)})
-      ${sql.dialect.sql.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`,
-    mark,
+  const key = memoryValues(forgotten);
+  const values = sessionId === '' ? [appName, userId, memoryId] : key;
+  // Before it looks for memories, as `forget` does.
+  sql.later(
+    `insert into ${forgottenMemories} (${MEMORY_COLUMNS}, create_time) values (${placeholders(key.length + 1)})
+      ${pieces.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`,
+    [...key, createTime],
   );
   // The later of two marks counts: it also forgets what was added between them.
-  const text = `update ${forgottenMemories} set create_time = ? where ${MEMORY_WHERE} and create_time < ?`;
-  await sql.run(text, [createTime, ...mark]);
+  const later = `update ${forgottenMemories} set create_time = ? where ${MEMORY_WHERE} and create_time < ?`;
+  sql.later(later, [createTime, ...key, createTime]);
+  sql.later(`delete from ${memories} where ${where} and create_time <= ?`, [...values, createTime]);
+  const added = `select 1 from ${memories} ${pieces.fromIndex('primary')} where ${where}${pieces.underLock}`;
+  sql.later(`delete from ${forgottenMemories} where ${MEMORY_WHERE} and exists (${added})`, [...key, ...values]);
 }
