@@ -276,7 +276,7 @@ export class AppendQueue {
   /** Writes batches in one statement or transaction. @throws an error that would have failed each of them. */
   async #write(connections: Connections, connection: AttemptConnection, members: NonEmpty<Member>): Promise<void> {
     const [first] = members;
-    const { skipsLocked, ...appends } = this.#appends;
+    const appends = this.#appends;
     const isAlone = members.length === 1;
     const batches = isAlone ? [first.batch] : members.map(({ batch }) => batch);
     const write = (sql: Sql) => appends.write(sql, batches);
@@ -291,12 +291,12 @@ export class AppendQueue {
       for (const [i, member] of members.entries()) {
         const lastSeq = lastSeqs[i];
         // Those that are together may have skipped this one.
-        if (lastSeq !== undefined || isAlone || !skipsLocked) member.result = { lastSeq };
+        if (lastSeq !== undefined || isAlone || !appends.skipsLocked) member.result = { lastSeq };
       }
     } catch (error) {
       if (isAlone || isOwn(error) || connections.failsAll(error)) throw error;
       // One of them failed, so none is written.
-      if (!skipsLocked) await this.#writeEach(connection, members);
+      if (!appends.skipsLocked) await this.#writeEach(connection, members);
     }
   }
 

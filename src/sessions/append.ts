@@ -62,7 +62,7 @@ export interface AppendedEvent {
 const UNKNOWN = { incarnation: '', origin: '', lastChange: 0, hasPendingCalls: false };
 
 /** An event of a batch, and the state that it leaves. */
-interface BatchEvent extends PendingEvent, EventWrite {
+interface BatchEvent extends Pick<PendingEvent, 'event' | 'delta'>, EventWrite {
   readonly handle: Session;
 }
 
@@ -178,7 +178,7 @@ export class Appender {
     const appended =
       lastSeq === undefined
         ? await new LockedAppend(this.#calls, key, revision, outcome).write(events)
-        : { ...revision, lastSeq, ownChanges: 0, replaced: false, wentBack: false };
+        : appendedOnly(revision, lastSeq);
     if (announcer.notifies || announcer.wakers.size > 0) await announcer.announce();
 
     // Committed: nothing may throw from here on (contract A11).
@@ -233,8 +233,7 @@ export class Appender {
     // The next append of a handle that may not miss anything must find it behind.
     if (this.#calls.options.onStaleSession === 'reject' && appended.seq > revision.seq + 1) return;
     const own = { ...pendingEvent(handle, event), handle, state: [] };
-    const now = { ...appended, lastSeq: appended.seq, ownChanges: 0, replaced: false, wentBack: false };
-    await this.#update({ handle, key: keyOf(handle) }, [own], revision, now, true);
+    await this.#update({ handle, key: keyOf(handle) }, [own], revision, appendedOnly(appended, appended.seq), true);
   }
 
   /** Once the transaction or savepoint that appended to a handle has ended: marks the handle as behind, unless it committed. */
@@ -345,7 +344,7 @@ export class Appender {
   async #catchUp(
     { handle, key }: Target,
     { incarnation, seq, isPartial, ...revision }: Revision,
-    own: readonly PendingEvent[],
+    own: readonly BatchEvent[],
     { appended, isAnew, onlyAppends }: { appended: Appended; isAnew: boolean; onlyAppends: boolean },
   ): Promise<void> {
     // If reading fails, the next append must find the handle behind.
@@ -386,6 +385,13 @@ export class Appender {
 /** Whether they are neither in the transaction nor in a savepoint of it. */
 const isOthers = ({ transaction }: Tentative, current: object) => physicalOf(transaction) !== physicalOf(current);
 
+/** The result of an append to a session in which nothing else has changed. */
+function appendedOnly(revision: Revision, lastSeq: number): Appended {
+  const { incarnation, origin, lastChange, hasPendingCalls } = revision;
+  const [ownChanges, replaced, wentBack] = [0, false, false];
+  return { incarnation, origin, lastSeq, lastChange, hasPendingCalls, ownChanges, replaced, wentBack };
+}
+
 /** @returns the events of appends, and those of their writes that count (contract A8). */
 function weighed(appends: NonEmpty<Append>) {
   const events: BatchEvent[] = [];
@@ -404,7 +410,7 @@ function weighed(appends: NonEmpty<Append>) {
       }
       for (const entry of state) allState.set(entry.key, entry);
       const stored = lost.length > 0 ? { ...event.stored, superseded: JSON.stringify(lost) } : event.stored;
-      events.push({ ...event, handle, stored, state });
+      events.push({ event: event.event, delta: event.delta, handle, stored, state });
     }
   }
   return { events, state: allState };

@@ -41,13 +41,10 @@ export function handleOf(
   events: Event[],
 ): Session {
   const session = createSession({ id: sessionId, appName, userId, state, events, lastUpdateTime: head.lastUpdateTime });
-  revisions.set(session, {
-    ...historyOf(head),
-    seq: head.lastSeq,
-    eventCount: events.length,
-    isPartial: events.length < head.lastSeq - head.firstSeq + 1,
-    state: new Map(Object.entries(state)),
-  });
+  const { firstSeq, lastSeq: seq } = head;
+  const isPartial = events.length < seq - firstSeq + 1;
+  const read = { seq, eventCount: events.length, isPartial, state: new Map(Object.entries(state)) };
+  revisions.set(session, revisionOf(head, read));
   return session;
 }
 
@@ -66,12 +63,15 @@ export const tentatives = processWide('tentatives', () => new WeakMap<Session, T
 /** @param history the session's head, or an earlier revision. */
 export function setRevision(handle: Session, history: History, seq: number): void {
   const { isPartial, state } = revisions.get(handle) ?? { isPartial: true, state: new Map<string, unknown>() };
-  revisions.set(handle, { ...historyOf(history), seq, eventCount: handle.events.length, isPartial, state });
+  revisions.set(handle, revisionOf(history, { seq, eventCount: handle.events.length, isPartial, state }));
 }
 
-const historyOf = ({ incarnation, origin, lastChange, hasPendingCalls }: History): History => {
-  return { incarnation, origin, lastChange, hasPendingCalls };
-};
+/** Each append makes one, so without spreads: docs/architecture.md says what they cost. */
+function revisionOf(history: History, read: Omit<Revision, keyof History>): Revision {
+  const { incarnation, origin, lastChange, hasPendingCalls } = history;
+  const { seq, eventCount, isPartial, state } = read;
+  return { incarnation, origin, lastChange, hasPendingCalls, seq, eventCount, isPartial, state };
+}
 
 /**
  * Checks this before the append: it changes the handle in place only after its commit (contract A3, A4), when it is too late to

@@ -29,7 +29,8 @@ export interface PendingEvent {
 export function pendingEvent(session: Session, event: Event, maxEventBytes?: number): PendingEvent {
   const key = keyOf(session);
   if (isIncomplete(key)) throw new SessionNotFoundError(session.id);
-  checkKeys({ ...key, eventId: event.id });
+  const { appName, userId, sessionId } = key;
+  checkKeys({ appName, userId, sessionId, eventId: event.id });
   if (!Number.isFinite(event.timestamp)) throw new UnserializableValueError('timestamp', 'not a finite number');
   const { stateDelta } = event.actions ?? {};
   // Before the copy, in which a `Map` would be an empty object.

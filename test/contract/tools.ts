@@ -316,12 +316,13 @@ function failAfterCommit(faults: Faults): void {
 function faultyDriver(driver: Driver, faults: Faults, isBegun: boolean): Driver {
   return {
     reportsChangedRows: driver.reportsChangedRows,
-    async send(text, values, context) {
+    async send(statement, context) {
+      const { text } = statement;
       // By the first call on each connection that is made here; no test is about them.
-      if (isCheck(text)) return driver.send(text, values, context);
+      if (isCheck(text)) return driver.send(statement, context);
       await faults.before?.(text);
       if (faults.statement?.(text)) throw errorOfFaults(faults);
-      const answer = await driver.send(text, values, context);
+      const answer = await driver.send(statement, context);
       if (text === 'begin') isBegun = true;
       if (text === 'commit') failAfterCommit(faults);
       if (!isBegun && faults.answer?.(text)) {

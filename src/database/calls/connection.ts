@@ -4,7 +4,7 @@ import { FAILURES } from '../../model/failures.js';
 import { onAbort } from '../../model/signals.js';
 import { beginningWith } from '../orm/host-transaction.js';
 import type { Sql } from '../dialects/dialect.js';
-import type { Driver, StatementContext } from '../drivers/driver.js';
+import type { Driver, Statement, StatementContext } from '../drivers/driver.js';
 import type { ReservedConnection } from '../orm/reserved-connection.js';
 import type { Pipeline, SqlContext, Statements } from './sql.js';
 
@@ -59,12 +59,9 @@ export function rolledBack(): DatabaseError {
 }
 
 /** For a statement that begins or ends a transaction or a savepoint. */
-export const COMMAND: StatementContext = {
-  wants: 'change',
-  isInTransaction: true,
-  mayPrepare: false,
-  isForeign: false,
-};
+export const COMMAND: StatementContext = { isInTransaction: true, mayPrepare: false, isForeign: false };
+
+export const command = (text: string): Statement => ({ text, values: [] });
 
 export class AttemptConnection {
   readonly driver: Driver;
@@ -144,7 +141,7 @@ export class AttemptConnection {
     // Otherwise it might never be answered.
     if (this.#willBeDestroyed(reason)) return;
     try {
-      await this.#source.statements.send(this.driver, 'rollback', [], COMMAND);
+      await this.#source.statements.send(this.driver, command('rollback'), COMMAND);
     } catch (error) {
       this.spoil();
       this.#source.rollbackFailed(error);

@@ -77,13 +77,13 @@ export class Connections {
   readonly timeoutMs: number;
   readonly #em: EntityManager;
   readonly #options: DatabaseOptions;
-  readonly #tables: () => Tables;
+  readonly #tables: Tables;
 
   /** @param rollbackFailed is called with the error of a rollback. */
   constructor(
     em: EntityManager,
     options: DatabaseOptions,
-    tables: () => Tables,
+    tables: Tables,
     readonly rollbackFailed: (error: unknown) => void,
   ) {
     this.system = supportedDialect(em.getPlatform());
@@ -141,7 +141,7 @@ export class Connections {
   #knowsTables(driver: Driver): boolean {
     if (this.#options.isForeign) return true;
     const known = serverTables.get(driver);
-    return known?.since === distributions.count && known.distributed.has(this.#tables().sessions);
+    return known?.since === distributions.count && known.distributed.has(this.#tables.sessions);
   }
 
   /** For statements on a connection that is in use, or in a host's transaction. */
@@ -155,7 +155,7 @@ export class Connections {
   }
 
   #distributedOn(driver: Driver): Dialect | undefined {
-    return this.#options.isForeign ? undefined : serverTables.get(driver)?.distributed.get(this.#tables().sessions);
+    return this.#options.isForeign ? undefined : serverTables.get(driver)?.distributed.get(this.#tables.sessions);
   }
 
   /** The statements of a transaction, or of a call without one. @param beginning what begins the transaction. */
@@ -169,7 +169,7 @@ export class Connections {
     const mayPrepare = postgresql?.preparedStatements ?? true;
     const distributed = this.#distributedOn(driver);
     const dialect = distributed ?? this.dialect;
-    const tables = distributed ? () => distributedTables({ tables: this.#tables() }) : this.#tables;
+    const tables = distributed ? distributedTables({ tables: this.#tables }) : this.#tables;
     // Citus takes as long to plan a statement as to run it.
     const preparesAll = mayPrepare && distributed !== undefined;
     const settings = beginning && this.#settings();
@@ -212,7 +212,7 @@ export class Connections {
   /** Sets the settings of the host in a transaction of MikroORM. */
   async set(driver: Driver): Promise<void> {
     const settings = this.#settings();
-    if (settings) await this.statements.send(driver, settings.text, settings.values, COMMAND);
+    if (settings) await this.statements.send(driver, settings, COMMAND);
   }
 
   /** For statements in a host's transaction; checks its connection's settings first. @throws SchemaError for one that is refused. */
@@ -239,7 +239,7 @@ export class Connections {
       if (prefix) clustered.add(this.orm);
     }
     if (!distributed || !server.mayBeDistributed || this.#knowsTables(driver)) return server;
-    const { sessions } = this.#tables();
+    const { sessions } = this.#tables;
     const found = await distributed.dialectOf(sql, sessions);
     let known = serverTables.get(driver);
     if (known?.since !== distributions.count) known = { distributed: new Map(), since: distributions.count };

@@ -13,7 +13,7 @@ import type { DialectName } from '../../../entities/dialect-name.js';
 import { JoinedTransaction, transactionsAreDisabled } from './joined-transaction.js';
 import { isOpen } from '../orm/host-transaction.js';
 import { refuseOther } from '../orm/orm-connection.js';
-import { tablesOf, type Tables } from '../sql/tables.js';
+import { NO_TABLES, tablesOf, type Tables } from '../sql/tables.js';
 import { FromWork, isOwn, publicError } from './public-error.js';
 import { Tries, type Attempt, type AttemptOptions } from './retry.js';
 import { telemetryOf, type ObservedCall, type Telemetry } from '../../telemetry/telemetry.js';
@@ -33,8 +33,7 @@ export class Database {
   readonly connections: Connections;
   readonly #em: EntityManager;
   readonly codec: TextCodec;
-  /** For the database of another program undefined until it is needed. */
-  #tables: Tables | undefined;
+  readonly tables: Tables;
   readonly #options: DatabaseOptions;
   readonly retry: DatabaseOptions['retry'];
   /** The host's transaction that the calls join. */
@@ -52,18 +51,15 @@ export class Database {
   constructor(em: EntityManager, options: DatabaseOptions = {}, { tables, joins = false }: DatabaseScope = {}) {
     refuseOther(em);
     this.#em = em;
-    this.connections = new Connections(
-      em,
-      options,
-      () => this.tables,
-      (error) => this.report(error, { operation: 'rollback', key: {} }),
+    // Now, not in the first call, when the `EntityManager` may have another schema.
+    this.tables = tables ?? (options.isForeign ? NO_TABLES : tablesOf(em));
+    this.connections = new Connections(em, options, this.tables, (error) =>
+      this.report(error, { operation: 'rollback', key: {} }),
     );
     this.#options = options;
     this.codec = new TextCodec([options.codec ?? []].flat(), options.maxDecodedBytes);
     this.isJoined = joins;
     this.joined = joins ? new JoinedTransaction(em, this.connections) : undefined;
-    // Now, not in the first call, when the `EntityManager` may have another schema.
-    this.#tables = tables ?? (options.isForeign ? undefined : tablesOf(em));
     this.telemetry = telemetryOf(options.telemetry);
     this.retry = options.retry;
   }
@@ -74,10 +70,6 @@ export class Database {
 
   get system(): DialectName {
     return this.connections.system;
-  }
-
-  get tables(): Tables {
-    return (this.#tables ??= tablesOf(this.#em));
   }
 
   /**

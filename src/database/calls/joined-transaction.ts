@@ -7,7 +7,7 @@ import { processWide } from '../../model/process-wide.js';
 import { Queues } from '../../model/queues.js';
 import type { Driver } from '../drivers/driver.js';
 import { beforeEnd, hasEnded, keepingTo, physicalOf, statementsOf } from '../orm/host-transaction.js';
-import { COMMAND, rolledBack } from './connection.js';
+import { COMMAND, command, rolledBack } from './connection.js';
 import type { Connections } from './connections.js';
 import type { Pipeline } from './sql.js';
 
@@ -151,7 +151,7 @@ export class JoinedTransaction {
   }
 
   #send(driver: Driver, text: string) {
-    return this.#connections.statements.send(driver, text, [], COMMAND);
+    return this.#connections.statements.send(driver, command(text), COMMAND);
   }
 
   /** Runs statements in a savepoint, so that a failure does not end the host's transaction. Some errors end the whole one. */

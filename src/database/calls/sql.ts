@@ -23,7 +23,7 @@ interface Outcome {
 }
 
 /** What statements are sent with. */
-interface SentContext extends Omit<StatementContext, 'wants'> {
+interface SentContext extends StatementContext {
   dialect: Dialect;
   /** Whether the database is in this process. */
   isInProcess?: boolean;
@@ -62,12 +62,11 @@ export class Statements {
 
   async send(
     driver: Driver,
-    text: string,
-    values: readonly unknown[],
+    statement: Statement,
     context: StatementContext & Partial<SentContext>,
   ): Promise<DriverResult> {
-    const [result = NOTHING] = await this.#send([{ text, values, wants: context.wants }], context, (sent) =>
-      Promise.all(sent.map((statement) => driver.send(statement.text, values, context))),
+    const [result = NOTHING] = await this.#send([statement], context, (sent) =>
+      Promise.all(sent.map((each) => driver.send(each, context))),
     );
     return result;
   }
@@ -77,9 +76,9 @@ export class Statements {
     const together = togetherOn(driver, all, context);
     if (!together) {
       const results: DriverResult[] = [];
-      for (const { prefix = '', text, values, wants = 'change', sending } of all) {
-        sending?.();
-        results.push(await this.send(driver, prefix + text, values, { ...context, wants }));
+      for (const statement of all) {
+        const { prefix, text } = statement;
+        results.push(await this.send(driver, prefix ? { ...statement, text: prefix + text } : statement, context));
       }
       return results;
     }
@@ -89,7 +88,8 @@ export class Statements {
   /** A statement as the host's `onQuery` changes it. */
   #queried(statement: Statement): Statement {
     const { text, values } = statement;
-    return { ...statement, text: this.#config.get('onQuery')?.(text, [...values]) ?? text };
+    const queried = this.#config.get('onQuery')?.(text, [...values]) ?? text;
+    return queried === text ? statement : { ...statement, text: queried };
   }
 
   /** @throws the error as MikroORM converts it. */
@@ -105,30 +105,38 @@ export class Statements {
     const start = now();
     try {
       const results = await send(sent);
-      for (const [i, { text, values, wants }] of sent.entries()) {
+      this.#log(sent, start, ({ wants }, i) => {
         const { rows, affectedRows } = results[i] ?? NOTHING;
-        this.#log(text, values, start, wants === 'rows' ? { results: rows.length } : { affected: affectedRows });
-      }
+        return wants === 'rows' ? { results: rows.length } : { affected: affectedRows };
+      });
       return results;
     } catch (error) {
-      for (const { text, values } of sent) this.#log(text, values, start, { level: 'error' });
+      this.#log(sent, start, () => ({ level: 'error' }));
       throw this.#converted(error, sent.map(({ text }) => text).join('; '));
     }
   }
 
-  /** Shows a statement in the host's log like MikroORM. */
-  #log(query: string, params: readonly unknown[], start: number, outcome: Outcome): void {
+  /** Shows statements in the host's log like MikroORM. */
+  #log(sent: readonly Statement[], start: number, outcomeOf: (statement: Statement, i: number) => Outcome): void {
     const config = this.#config;
     const took = Math.round(now() - start);
     try {
       const logger = config.getLogger();
-      const shown = logger.isEnabled('query-params') ? this.#format(query, params) : query;
+      const slow =
+        hasSlowQueries(config) && took >= (config.get('slowQueryThreshold') ?? Infinity) ? config : undefined;
+      // Most hosts log nothing.
+      if (!slow && isMikroOrms(logger) && !logger.isEnabled('query')) return;
       const connection = { type: 'write', name: config.get('name') };
-      const context = { level: 'info', connection, params, took, ...outcome, query: shown } as SentQuery;
-      write(logger, context);
-      if (!hasSlowQueries(config) || took < (config.get('slowQueryThreshold') ?? Infinity)) return;
-      const slow = { enabled: true, level: outcome.level ?? 'warning', namespace: 'slow-query' };
-      write(config.getSlowQueryLogger(), { ...context, ...slow } as SentQuery);
+      for (const [i, statement] of sent.entries()) {
+        const { text, values: params } = statement;
+        const outcome = outcomeOf(statement, i);
+        const query = logger.isEnabled('query-params') ? this.#format(text, params) : text;
+        const context = { level: 'info', connection, params, took, ...outcome, query } as SentQuery;
+        write(logger, context);
+        if (!slow) continue;
+        const asSlow = { enabled: true, level: outcome.level ?? 'warning', namespace: 'slow-query' };
+        write(slow.getSlowQueryLogger(), { ...context, ...asSlow } as SentQuery);
+      }
     } catch {
       // An error of the host's log must not fail the statement.
     }
@@ -155,7 +163,7 @@ function togetherOn(driver: Driver, all: readonly Statement[], context: SentCont
   const { sql, limits } = context.dialect;
   // Those of another program have values of any type.
   if (all.length === 1 || context.isForeign) return undefined;
-  if (driver.sendAll) return async (sent) => (await driver.sendAll?.(sent, { ...context, wants: 'rows' })) ?? [];
+  if (driver.sendAll) return async (sent) => (await driver.sendAll?.(sent, context)) ?? [];
   const { block } = sql;
   if (!block || !driver.sendBlock) return undefined;
   const values = all.flatMap((each) => each.values);
@@ -185,12 +193,15 @@ function hasSlowQueries(config: object): config is SlowQueries {
   return 'getSlowQueryLogger' in config;
 }
 
+function isMikroOrms(logger: Logger): boolean {
+  const prototype: unknown = Object.getPrototypeOf(logger);
+  return prototype === DefaultLogger.prototype || prototype === SimpleLogger.prototype;
+}
+
 /** MikroORM's loggers ignore the result of the host's function, and a promise that rejects would end the process. */
 function write(logger: WritingLogger, context: SentQuery): void {
   const { writer } = logger;
-  const prototype: unknown = Object.getPrototypeOf(logger);
-  const isMikroOrms = prototype === DefaultLogger.prototype || prototype === SimpleLogger.prototype;
-  if (!writer || !isMikroOrms) callHost((given: SentQuery) => logger.logQuery(given), context);
+  if (!writer || !isMikroOrms(logger)) callHost((given: SentQuery) => logger.logQuery(given), context);
   else if (logger.isEnabled('query', context)) {
     const own = Object.create(logger, { writer: { value: (message: string) => callHost(writer, message) } }) as Logger;
     own.logQuery(context);
@@ -203,8 +214,7 @@ export interface SqlContext extends SentContext {
   /** See `DialectConnections.cluster`. */
   prefix: string;
   behind: Sql['behind'];
-  /** Called when a statement needs the tables; another program's database has none. */
-  tables: () => Tables;
+  tables: Tables;
   /** Sent after what begins the transaction. */
   settings?: Statement | undefined;
 }
@@ -243,10 +253,9 @@ export class Pipeline {
     this.#driver = driver;
     this.#context = context;
     const last = beginning.length - 1;
-    this.#beginning = beginning.map((text, i) => ({
-      ...{ text, values: [], begins: text === 'begin' },
-      prefix: i === last ? context.prefix : '',
-    }));
+    this.#beginning = beginning.map((text, i) => {
+      return { text, values: [], begins: text === 'begin', prefix: i === last ? context.prefix : '' };
+    });
     if (context.settings) this.#beginning.push(context.settings);
     this.sql = sqlOf(this, context);
   }
@@ -365,9 +374,7 @@ const NOTHING: DriverResult = { rows: [], affectedRows: 0, insertId: undefined }
 function sqlOf(pipeline: Pipeline, { dialect, tables, isInTransaction, behind }: SqlContext): Sql {
   return {
     dialect,
-    get tables() {
-      return tables();
-    },
+    tables,
     isInTransaction,
     texts: PLAIN,
     behind,

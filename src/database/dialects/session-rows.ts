@@ -66,10 +66,11 @@ function appendCondition({ expectedSeq, expectedChange, lease }: AppendBatch, sq
 }
 
 /** The values of `addToLastSeq` and of the condition for an append. */
-function appendValues({ session, incarnation, expectedSeq, expectedChange, lease, ...batch }: AppendBatch) {
-  const { appName: app, userId: user, sessionId } = session;
+function appendValues(batch: AppendBatch) {
+  const { session: key, incarnation, expectedSeq, expectedChange, lease, events, lastUpdateTime: time } = batch;
+  const { appName: app, userId: user, sessionId } = key;
   const token = lease && lease !== 'unleased' ? lease.token : undefined;
-  const [count, time] = [batch.events.length, batch.lastUpdateTime];
+  const count = events.length;
   return { app, user, session: sessionId, incarnation, expectedSeq, expectedChange, token, count, time };
 }
 
@@ -91,7 +92,7 @@ export function appendStatement(
     const rule = lease && (lease === 'unleased' || 'leased');
     const variant = `${expectedSeq === undefined} ${expectedChange === undefined} ${rule}${variantOf(batch)}`;
     const bind = made.get(variant, () => named(text(appendCondition(batch, sql), batch)));
-    return bind(values ? { ...appendValues(batch), ...values } : appendValues(batch));
+    return bind(Object.assign(appendValues(batch), values));
   };
 }
 
@@ -165,17 +166,17 @@ export const stateRow = (scope: Scope, of = '') => `(${ownerNames(scope)}, :key$
 
 /** The values of `eventRow` for events with consecutive numbers. */
 export function eventRows(session: SessionKey, firstSeq: number, events: readonly EventContent[]): RowValues[] {
-  const key = keyed(session);
+  const { app, user, session: of } = keyed(session);
   return events.map(({ id, timestamp, json, superseded = null, beginsTurn, appendTime }, i) => {
-    const row = { ...key, seq: firstSeq + i, id, timestamp, json, superseded, begins: Number(beginsTurn) };
-    return appendTime === undefined ? row : { ...row, appendTime };
+    const [seq, begins] = [firstSeq + i, Number(beginsTurn)];
+    return { app, user, session: of, seq, id, timestamp, json, superseded, begins, appendTime };
   });
 }
 
 /** The values of `stateRow`. */
 export function stateRows(session: SessionKey, entries: readonly StateEntry[]): RowValues[] {
-  const key = keyed(session);
-  return entries.map((entry) => ({ ...key, ...entry }));
+  const { app, user, session: of } = keyed(session);
+  return entries.map(({ key, json, eventId }) => ({ app, user, session: of, key, json, eventId }));
 }
 
 /** The statements that insert events and set state. */
@@ -190,7 +191,7 @@ function insertsInto({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>) {
       };
     });
   const [appended, copied] = [named(eventRow(dialect.sql.now)), named(eventRow(':appendTime'))];
-  const row: Named = (event) => ('appendTime' in event ? copied : appended)(event);
+  const row: Named = (event) => (event['appendTime'] === undefined ? appended : copied)(event);
   return {
     events: { start: `${insertIntoEvents(tables)} values `, row, end: '' },
     state: state(false),

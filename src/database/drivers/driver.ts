@@ -1,7 +1,5 @@
-/** How a statement is sent. */
+/** How statements are sent. */
 export interface StatementContext {
-  /** Whether the caller wants rows, or the number of rows that matched. */
-  wants: 'rows' | 'change';
   /** In a transaction a failed statement cannot be sent again in another way, since an error may end the transaction. */
   isInTransaction: boolean;
   /** Whether a connection of PostgreSQL may keep prepared statements. */
@@ -26,10 +24,11 @@ export type Bound = readonly [text: string, values: readonly unknown[]];
 
 /** A statement that may be sent at once with others. */
 export interface Statement {
+  /** With `?` for each of the values. */
   text: string;
   values: readonly unknown[];
-  /** Absent if nobody needs its result. */
-  wants?: StatementContext['wants'];
+  /** Rows, or the number of rows that matched. Absent if nobody needs its result. */
+  wants?: 'rows' | 'change';
   /** See `DialectConnections.cluster`. */
   prefix?: string;
   /** Whether it begins a transaction, whatever the host's `onQuery` makes of its text. */
@@ -40,8 +39,7 @@ export interface Statement {
 
 /** One connection of a driver. It binds values, whatever the host has set for its driver and the server. */
 export interface Driver {
-  /** @param text with `?` for each of the values. */
-  send(text: string, values: readonly unknown[], context: StatementContext): Promise<DriverResult>;
+  send(statement: Statement, context: StatementContext): Promise<DriverResult>;
   /** Sends statements at once. After one that fails the server runs none of them. Left out if the protocol cannot do this. */
   sendAll?(statements: readonly Statement[], context: StatementContext): Promise<DriverResult[]>;
   /** Sends statements as one text, which the server runs up to the first that fails. Left out if it returns one result only. */

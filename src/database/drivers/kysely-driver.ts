@@ -1,5 +1,5 @@
 import type { DialectName } from '../../../entities/dialect-name.js';
-import type { Driver, DriverResult, StatementContext } from './driver.js';
+import type { Driver, DriverResult, Statement, StatementContext } from './driver.js';
 import { firstRows, withLiterals } from './mysql-driver.js';
 import { numbered } from './node-postgres.js';
 
@@ -38,7 +38,7 @@ export class KyselyDriver implements Driver {
     this.#queryOf = QUERIES[dialect];
   }
 
-  async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
+  async send({ text, values }: Statement, _: StatementContext): Promise<DriverResult> {
     const { rows, numAffectedRows, insertId } = await this.#connection.executeQuery(this.#queryOf(text, values));
     return { rows: firstRows(rows), affectedRows: numAffectedRows ?? 0, insertId };
   }

@@ -32,7 +32,7 @@ export abstract class MysqlDriver implements Driver {
   /** Forgets the prepared statement of this text. */
   protected abstract unprepare(text: string): void;
 
-  async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
+  async send({ text, values }: Statement, _: StatementContext): Promise<DriverResult> {
     return resultOf(await this.#send(text, values));
   }
 

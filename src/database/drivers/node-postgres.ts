@@ -92,7 +92,7 @@ export class NodePostgres implements Driver {
     });
   }
 
-  async send(text: string, values: readonly unknown[], context: StatementContext): Promise<DriverResult> {
+  async send({ text, values }: Statement, context: StatementContext): Promise<DriverResult> {
     const isNamed = values.length > 0 && !context.isInTransaction && context.mayPrepare && this.#forgotten < FORGOTTEN;
     const types = context.isForeign ? undefined : TYPES;
     if (!isNamed) return this.#query({ text: numbered(text), values, types });

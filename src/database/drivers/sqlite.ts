@@ -70,7 +70,7 @@ export class SynchronousDriver implements Driver {
     this.#database = database;
   }
 
-  async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
+  async send({ text, values }: Statement, _: StatementContext): Promise<DriverResult> {
     return this.#run(text, values);
   }
 
@@ -145,7 +145,7 @@ export class AsynchronousDriver implements Driver {
     this.#database = database;
   }
 
-  send(text: string, values: readonly unknown[], { wants }: StatementContext): Promise<DriverResult> {
+  send({ text, values, wants }: Statement, _: StatementContext): Promise<DriverResult> {
     return new Promise((resolve, reject) => {
       this.#database[wants === 'rows' ? 'all' : 'run'](text, values, function (error, rows = []) {
         if (error) reject(error);

@@ -284,6 +284,13 @@ export function tablesOf(em: EntityManager): Tables {
 const mapped = <Name extends string, Value>(of: Readonly<Record<Name, Value>>, text: (value: Value) => string) =>
   Object.fromEntries(Object.entries<Value>(of).map(([name, value]) => [name, text(value)])) as Record<Name, string>;
 
+/** For the database of another program, whose tables have other names. */
+export const NO_TABLES: Tables = {
+  ...mapped(ENTITIES, () => ''),
+  eventsById: '',
+  select: mapped(SELECTED, () => ''),
+};
+
 export function namesOf(tables: Tables): string[] {
   return TABLES.map((table) => tables[table]);
 }

@@ -124,7 +124,7 @@ describe('on distributed tables', () => {
         answers = 0;
         const text = 'insert into packets values (?) returning number';
         const inserts = numbers.map((n) => ({ text, values: [n] }));
-        const context = { wants: 'rows', isInTransaction: true, mayPrepare: true, isForeign: false } as const;
+        const context = { isInTransaction: true, mayPrepare: true, isForeign: false };
         const all = [{ text: 'begin', values: [] }, ...inserts, { text: 'commit', values: [] }];
         return (await driver.sendAll!(all, { ...context, preparesAll: true })).map(({ rows }) => rows);
       };

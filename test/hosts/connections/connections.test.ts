@@ -462,12 +462,13 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
             },
           });
           const driver = driverOf(client)!;
-          const context = { wants: 'rows', isInTransaction: false, mayPrepare: true, isForeign: false } as const;
+          const context = { isInTransaction: false, mayPrepare: true, isForeign: false };
+          const send = (text: string, values: readonly unknown[], isInTransaction = false) =>
+            driver.send({ text, values, wants: 'rows' }, { ...context, isInTransaction });
           for (const n of upTo(5 * (KEPT_STATEMENTS + 10)))
-            await driver.send(`select ?::text as n, ${n % (KEPT_STATEMENTS + 10)} as length`, [n], context);
+            await send(`select ?::text as n, ${n % (KEPT_STATEMENTS + 10)} as length`, [n]);
           expect(Math.max(...most)).toBe(1);
-          const alone = { ...context, isInTransaction: true };
-          const { rows } = await driver.send('select count(*)::int as n from pg_prepared_statements', [], alone);
+          const { rows } = await send('select count(*)::int as n from pg_prepared_statements', [], true);
           expect(rows).toEqual([{ n: KEPT_STATEMENTS }]);
         } finally {
           await client.end();
@@ -570,14 +571,15 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
           const other = await MikroORM.init({ ...database.options, entities: adkEntities(), pool: { min: 0, max: 1 } });
           const execute = (sql: string) => orm.em.getConnection().execute<{ n: number | string }[]>(sql);
           const before = await roomOf(execute);
-          const context = { wants: 'rows', isInTransaction: false, mayPrepare: true, isForeign: false } as const;
+          const context = { isInTransaction: false, mayPrepare: true, isForeign: false };
           try {
             const way = ormConnectionOf(other.em);
             await way.open();
             const { driver, release } = await way.reserve();
-            await driver.send('insert into adk_counters (name, value) values (?, ?)', ['prepared', 1], context);
+            const send = (text: string, ...values: unknown[]) => driver.send({ text, values, wants: 'rows' }, context);
+            await send('insert into adk_counters (name, value) values (?, ?)', 'prepared', 1);
             await execute('set global max_prepared_stmt_count = 1');
-            const { rows } = await driver.send('select ? as name, ? + 0 as value', ['read', 2], context);
+            const { rows } = await send('select ? as name, ? + 0 as value', 'read', 2);
             expect(rows).toMatchObject([{ name: 'read' }]);
             release();
           } finally {

@@ -16,7 +16,7 @@ const KEY = { appName: 'a', userId: 'u', sessionId: 's' };
 describe('a result of an unexpected shape is an error', () => {
   test('numbers of a change: none is 0, and none is rounded', async () => {
     const context = {
-      ...{ prefix: '', behind: undefined, dialect: {} as Dialect, tables: () => ({}) as Tables },
+      ...{ prefix: '', behind: undefined, dialect: {} as Dialect, tables: {} as Tables },
       ...{ isInTransaction: false, isInProcess: false, mayPrepare: false, isForeign: false },
     };
     const change = (result: object) => {
