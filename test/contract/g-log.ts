@@ -1,4 +1,4 @@
-import { getEventListeners } from 'node:events';
+import { EventEmitter, getEventListeners, once } from 'node:events';
 import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -386,6 +386,53 @@ logSuite.own(
     expect(hasPassed).toBe(true);
   },
   // On SQLite the append waits for the connection, and so for the end of the poll.
+  onServers,
+);
+
+logSuite.own(
+  'G2',
+  'a reader that has read more than a running poll does not take the log for an older one',
+  async ({ scratch }) => {
+    const store = await scratch();
+    const { service, orm, peer } = store;
+    const elsewhere = new MikroOrmSessionService(peer.em);
+    const key = { ...ALICE, sessionId: 's' };
+    const session = await service.createSession(key);
+    const events = upTo(BATCH + 1).map((n) => eventOf({ id: `a${n}` }));
+    await service.appendEvents({ session, events });
+    const poll = new EventEmitter();
+    let isHolding = false;
+    const { em } = observed(orm.em, async (text) => {
+      // What a poll reads after the head, if a session is watched.
+      if (!isHolding || !text.includes("status = 'active' and")) return;
+      isHolding = false;
+      poll.emit('held');
+      await once(poll, 'released');
+    });
+    const log = new EventLog(em, { pollIntervalMs: NEVER_MS });
+    const watched = log.session(key).watch(0)[Symbol.asyncIterator]();
+    await watched.next();
+    const entries = log.complete().watch(0)[Symbol.asyncIterator]();
+    const ids: (string | undefined)[] = [];
+    const readTo = async (id: string) => {
+      while (ids.at(-1) !== id) ids.push((await entries.next()).value?.event?.id);
+    };
+    await readTo('a1');
+    isHolding = true;
+    const held = once(poll, 'held');
+    await service.appendEvent({ session, event: eventOf({ id: 'b' }) });
+    await held;
+    // The poll's head does not have it, and the reader's next page comes with a head that does.
+    await elsewhere.appendEvent({ session: (await elsewhere.getSession(key))!, event: eventOf({ id: 'c' }) });
+    await readTo(`a${BATCH + 1}`);
+    const rest = readTo('c');
+    // The reader waits for the poll by now.
+    await new Promise((resolve) => setImmediate(resolve));
+    poll.emit('released');
+    await rest;
+    expect(ids.slice(-3)).toEqual([`a${BATCH + 1}`, 'b', 'c']);
+    await Promise.all([entries.return?.(), watched.return?.()]);
+  },
   onServers,
 );
 

@@ -97,8 +97,6 @@ export class LogPoller {
   /** Watches one session. Its head is undefined while there is no such session. */
   watchSession(call: ReaderCall, key: SessionKey): HeadWatch<SessionHead | undefined> {
     const session = this.#sessions.add(key);
-    // A running poll does not know the session yet.
-    this.#isPollDue = true;
     return this.#watch(
       call,
       () => session.head,
@@ -114,6 +112,8 @@ export class LogPoller {
     return {
       newest,
       poll: async () => {
+        // A running poll may have read less than the reader, and does not know a session that was added since.
+        this.#isPollDue = this.#polling !== undefined;
         await call.waitOrAbort(() =>
           this.#poll().catch((error: unknown) => {
             // The last watchers left and ended the poll, but this one has come since: poll again.
