@@ -1,7 +1,7 @@
 import { Utils, type Connection, type MikroORM } from '@mikro-orm/core';
 import type { Migration } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
-import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection.js';
+import { refuseOther } from '../src/database/orm/orm-connection.js';
 import { changedValues } from '../src/database/sql/tables.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
 import { InvalidArgumentError, SchemaError, driverCodeOf } from '../src/model/errors.js';
@@ -33,8 +33,10 @@ export async function migrate(orm: MikroORM): Promise<void> {
   const options = tables.locationOf(orm.getMetadata());
   refuseDroppingConfig(orm.config, orm.getMetadata(), options);
 
-  await ormConnectionOf(em).open();
-  await new Database(em).connections.refuseSettings();
+  // Refuses names before it opens: a PGlite that no statement has used is not closed with its ORM, and keeps the process alive.
+  const { connections } = new Database(em);
+  await connections.orm.open();
+  await connections.refuseSettings();
   const connection = em.getConnection();
   await refuseChangedRows(connection);
   const driver = em.getDriver() as ConstructorParameters<typeof Migration>[0];

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import type { Session } from '@google/adk';
 import { MikroORM, RawQueryFragment, type EntityManager, type Options } from '@mikro-orm/core';
 import fc from 'fast-check';
@@ -376,5 +377,7 @@ valueSuite.own('O7', 'a name that contains a placeholder is refused', async ({ o
     const error = await errorOf((async () => call())());
     expect(error).toMatchObject({ code: 'ADK_SCHEMA', message: expect.stringContaining("'?'") });
   }
+  // Nothing was opened.
+  expect(existsSync('none')).toBe(false);
   await other.close(true);
 });
