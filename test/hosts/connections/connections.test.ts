@@ -664,6 +664,18 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
         await service.appendEvent({ session, event: eventOf('a') });
         await expectStored(['a']);
       });
+
+      test('Q2 an author or a role that is larger than a packet stops no projection', async () => {
+        const session = await service.createSession(key);
+        const large = 'x'.repeat(await server.maxPacket());
+        await service.appendEvent({ session, event: saying('a fox', { id: 'author', author: large }) });
+        const content = { role: large, parts: [{ text: 'a fox' }] };
+        await service.appendEvent({ session, event: createEvent({ id: 'role', content }) });
+        await service.appendEvent({ session, event: saying('a hen', { id: 'said' }) });
+        const memory = new MikroOrmMemoryService(orm.em);
+        await memory.projection({ name: 'packets', filter: key, settleMs: 0 }).catchUp();
+        expect(await memory.listMemories({ ...key, limit: 9 })).toMatchObject([{ id: 'said' }]);
+      });
     }
 
     test('E5 no connection is lost to a hundred failed transactions', async () => {
