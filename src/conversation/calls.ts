@@ -2,17 +2,9 @@ import type { Event } from '@google/adk';
 import { given, isRecord, recordOf } from '../model/json.js';
 import { partsOf, type LooseEvent } from '../model/turn.js';
 import { isAbortEvent } from './aborted.js';
+import { byPlace, CallLists, type Place } from './call-lists.js';
 import { isOfWorkflow, isQuestion, isTaken, questionOf, type Question } from './answers.js';
 import { toolResultOf, type ToolResult } from './tool-results.js';
-
-/** The place of a call in its session. */
-interface Place {
-  /** The number of the event that made the call. */
-  readonly seq: number;
-  /** Its place among the calls of that event. */
-  readonly number: number;
-  readonly branch?: string;
-}
 
 /** A call of a long-running tool, or one of ADK's questions: a row of `adk_open_calls`. */
 export interface LongRunningCall extends Place, Question {
@@ -34,7 +26,10 @@ export interface LongRunningCall extends Place, Question {
   isNode?: boolean;
   /** The workflow that raised it, until that has ended or got an answer in a function response. */
   run?: Run;
-  /** Open calls of other tools that were made since with the id of its result: a result belongs to them first. */
+  /**
+   * Open calls of other tools that were made since with the id of its result, before the next row that they concern: a result belongs to
+   * them first.
+   */
   later?: readonly Place[];
 }
 
@@ -83,6 +78,8 @@ export interface Call extends LongRunningCall {
   readonly asked?: Call;
   /** ADK's question about this call. */
   question?: Call;
+  /** How many events of an invocation came before it was made, or opened again. */
+  invocations?: number;
 }
 
 /** What an event has done. */
@@ -109,16 +106,33 @@ export interface Effects {
  * call that waits. If no call is open, the response is another one to the newest call.
  */
 export class Calls {
-  readonly #byId = new Map<string, Call[]>();
-  /** The ordinary calls that wait, by id: a model may give the same id to each of its calls. */
-  readonly #ordinary = new Map<string, Call[]>();
-  #longRunning: Call[] = [];
-  /** Long-running calls that an event can change although it is no answer. */
-  #unsettled: Call[] = [];
+  /** All calls by id: a model may give the same id to each of its calls. */
+  readonly #made = new CallLists<Call>();
+  readonly #open = new CallLists<Call>();
+  readonly #longRunning = new CallLists<Call>();
+  readonly #rows = new Set<Call>();
+  /** Long-running calls that an event can change although it is no answer, and the same by id. */
+  readonly #unsettled = new Set<Call>();
+  readonly #unsettledById = new CallLists<Call>();
+  /** Those that are about a call, by its id. */
+  readonly #asking = new CallLists<Call>();
+  /** Those that a result concerns, by its id. */
+  readonly #watching = new CallLists<Call>();
+  /** Those that may be workflows, by the last part of the name of their branch. */
+  readonly #nodes = new CallLists<Call>();
+  /** Those whose workflow has not ended. */
+  readonly #raised = new Set<Call>();
   /** Those that await a run. */
-  #unrun: Call[] = [];
+  readonly #unrun = new Set<Call>();
   /** Those that the current event closes. */
   #closed: Call[] = [];
+  /** Those that may be settled after the current event. */
+  #changed: Call[] = [];
+  /** The ids of calls that are not missing. */
+  readonly #known = new Set<string>();
+  /** The newest invocation, and how many events had one. */
+  #invocation = '';
+  #invocations = 0;
 
   constructor(rows: readonly (LongRunningCall & Partial<Call>)[] = []) {
     const places = new Map<string, Call>();
@@ -128,31 +142,37 @@ export class Calls {
         places.set(`${place.seq} ${place.number}`, { ...UNNAMED, ...place, id: watchedBy(row) });
     }
     for (const call of [...places.values()].sort(byPlace)) this.#keep(call);
-    this.#settle();
   }
 
   /** Whether events that neither make a long-running call nor answer one can change the rows. */
   get areUnsettled(): boolean {
-    return this.#unsettled.length > 0 || this.#unrun.length > 0;
+    return this.#unsettled.size > 0 || this.#unrun.size > 0;
   }
 
   /** The calls that the user has closed, if the agent has not continued since. */
   get unrun(): readonly Call[] {
-    return this.#unrun;
+    return [...this.#unrun];
   }
 
   /** The calls that no response has closed, in their order. */
   get open(): Call[] {
-    const open = [...this.#byId.values()].flat().filter(isOpen);
-    return open.sort(byPlace);
+    return [...this.#open.values()].sort(byPlace);
   }
 
   get rows(): LongRunningCall[] {
-    return this.#longRunning.map((call) => {
-      const { openUntil, answeredFrom, awaitsRun, during, takes, about, awaitsResult, isNode, run } = call;
+    const later = new Map<Call, readonly Place[]>();
+    const left = new Map<string, Call[]>();
+    for (const call of [...this.#unsettled].sort(byPlace).reverse()) {
+      const id = watchedBy(call);
+      const open = left.get(id) ?? (id ? this.#open.of(id).filter(isOrdinary) : []);
+      left.set(id, open);
+      later.set(call, open.splice(open.findLastIndex(({ seq }) => seq <= call.seq) + 1).map(placeOf));
+    }
+    return [...this.#rows].map((call) => {
+      const { openUntil, answeredFrom, awaitsRun, takes, about, awaitsResult, isNode, run } = call;
       const { seq, number, id, name, timestamp, branch } = call;
-      const later = isUnsettled(call) ? this.#openOrdinary(watchedBy(call)).filter((each) => each.seq > seq) : [];
-      const places = later.length > 0 ? later.map(placeOf) : undefined;
+      const during = this.#during(call);
+      const places = later.get(call)?.length ? later.get(call) : undefined;
       // Always in this order, so that rows that are the same have the same text.
       return given({
         ...{ openUntil, answeredFrom, awaitsRun, during, seq, number, id, name, timestamp, branch, takes, about },
@@ -193,15 +213,14 @@ export class Calls {
     if (loose.author === 'user') this.#hear(seq, loose, parts);
     this.#awaitRun(event);
     effects.made = [...callsOf(loose).map((call, number) => this.#make({ seq, number }, event, call)), ...missing];
-    this.#settle();
+    for (const call of this.#changed) if (!isUnsettled(call)) this.#settle(call);
+    this.#changed = [];
     return effects;
   }
 
   /** @returns the open call with this id that a tool runs for, in the branch of its run. */
   running(id: string, run: Pick<LooseEvent, 'branch'>): Call | undefined {
-    const ordinary = this.#openOrdinary(id);
-    const waiting = this.#waiting(id);
-    return newest(waiting.length > 0 ? [...ordinary, ...waiting].sort(byPlace) : ordinary, run);
+    return id ? this.#open.newest(id, run) : undefined;
   }
 
   /** Notes which calls the user has closed, or that the agent continues. */
@@ -216,14 +235,21 @@ export class Calls {
     if (event.author === 'user')
       for (const call of this.#closed) {
         if (!call.isLongRunning) continue;
-        if (!call.awaitsRun) this.#unrun.push(call);
+        this.#unrun.add(call);
         call.awaitsRun = true;
         call.answer = event;
         if (invocation === call.during) delete call.during;
       }
-    else if (isContinuation(event)) this.#unrun = this.#unrun.filter(goesOn);
+    else if (isContinuation(event)) for (const call of this.#unrun) if (!goesOn(call)) this.#unrun.delete(call);
     this.#closed = [];
-    if (invocation) for (const call of this.#unsettled) if (isOpen(call)) call.during = invocation;
+    if (!invocation) return;
+    this.#invocation = invocation;
+    this.#invocations++;
+  }
+
+  /** @returns the invocation of the newest event before a call was closed, without writing it into each open call for each event. */
+  #during(call: Call): string | undefined {
+    return isOpen(call) && this.#invocations > (call.invocations ?? 0) ? this.#invocation : call.during;
   }
 
   /** Follows the runs of workflows, as ADK's `eventsForCurrentRun` does. */
@@ -232,24 +258,24 @@ export class Calls {
     { branch, nodeInfo, invocationId }: LooseEvent,
     parts: readonly Record<string, unknown>[],
   ): void {
-    for (const call of this.#unsettled) if (!call.takes && isWithin(branch, call)) call.isNode = true;
+    for (const call of this.#around(branch)) if (!call.takes) call.isNode = true;
     if (!isRecord(nodeInfo) || !textOf(nodeInfo['path'])) return;
     const raises = parts.some(({ functionCall }) => isRecord(functionCall) && isQuestion(functionCall));
-    for (const call of this.#unsettled) {
+    for (const call of this.#raised) {
       const { run } = call;
       if (!run || run.isTool) continue;
       const mayWait = isOfWorkflow(call) && !run.isText;
       if (textOf(invocationId) && invocationId !== run.id) {
         if (run.rests) {
-          delete call.run;
+          this.#leaveRun(call);
           continue;
         }
         call.run = { ...run, id: String(invocationId), rests: true };
-        if (mayWait) call.openUntil = seq;
+        if (mayWait) this.#shut(seq, call);
       }
       if (!raises) continue;
       delete call.run?.rests;
-      if (mayWait) delete call.openUntil;
+      if (mayWait) this.#reopen(call);
     }
   }
 
@@ -257,35 +283,31 @@ export class Calls {
   #answer(seq: number, event: LooseEvent, answer: Record<string, unknown>, effects: Effects): Call | undefined {
     const id = textOf(answer['id']);
     if (!id) return undefined;
-    const waiting = newest(this.#waiting(id), event);
+    const waiting = this.#unsettledById.newest(id, event, isOpen);
     if (waiting) {
       waiting.answeredFrom ??= seq;
       if (!isAbortEvent(event) && !isTaken(waiting.takes, answer, waiting.args)) return waiting;
       return this.#close(seq, waiting, answer);
     }
     // ADK takes any response to the call that it asks about as its result.
-    if (this.#unsettled.some(({ about }) => about === id)) return this.#result(seq, event, answer);
-    const made = this.#byId.get(id) ?? [];
-    const answered = newest(made, event, ({ isLongRunning }) => isLongRunning);
+    if (this.#asking.of(id).length > 0) return this.#result(seq, event, answer);
+    const answered = this.#longRunning.newest(id, event);
     // ADK uses each of several answers.
     if (answered) this.#end(seq, answered);
-    const open = newest(this.#openOrdinary(id), event);
+    const open = this.#open.newest(id, event);
     if (open) return this.#close(seq, open, answer);
-    effects.refused ??= { id, isAnswered: made.some(({ isMissing }) => !isMissing) };
-    return respond(answered ?? newest(made, event), answer);
+    effects.refused ??= { id, isAnswered: this.#known.has(id) };
+    return respond(answered ?? this.#made.newest(id, event), answer);
   }
 
   /** Gives the result of a tool to its call. @returns the call. */
   #result(seq: number, event: LooseEvent, result: Record<string, unknown>): Call | undefined {
     const id = textOf(result['id']);
     if (!id) return undefined;
-    const open = this.#openOrdinary(id);
-    const watches = (call: Call) => watchedBy(call) === id && !(isCredential(call) && isOpen(call));
-    const watching = newest(this.#unsettled, event, watches);
-    const since = watching ? open.filter((call) => call.seq > watching.seq) : open;
-    const call = newest(since, event);
+    const watching = this.#watching.newest(id, event);
+    const call = this.#open.newest(id, event, isOrdinary, watching?.seq);
     if (call) return this.#close(seq, call, result);
-    if (!watching) return respond(newest(this.#byId.get(id) ?? [], event), result);
+    if (!watching) return respond(this.#made.newest(id, event), result);
     if (watching.about === undefined)
       return watching.isNode ? this.#close(seq, watching, result) : respond(watching, result);
     // If the user says yes in plain text, the tool runs, and the question gets no response.
@@ -298,7 +320,7 @@ export class Calls {
   /** Takes a plain text as the answer of a workflow's question, as ADK's `resumeInputsFromPlainText` does. */
   #hear(seq: number, event: LooseEvent, parts: readonly Record<string, unknown>[]): void {
     const invocation = textOf(event.invocationId);
-    const raised = this.#unsettled.filter(({ run }) => run);
+    const raised = [...this.#raised];
     // A workflow gives texts to its agents in events of the user, too.
     const isOfRun = invocation && raised.some(({ run }) => run?.message === invocation || run?.id === invocation);
     if (invocation) for (const call of raised) call.run = { id: '', ...call.run, message: invocation };
@@ -309,7 +331,7 @@ export class Calls {
     const call = counted.findLast((each) => isOfWorkflow(each) && isOpen(each));
     if (!call?.run) return;
     call.run = { ...call.run, isText: true };
-    call.openUntil = seq;
+    this.#shut(seq, call);
     this.#closed.push(call);
   }
 
@@ -323,11 +345,11 @@ export class Calls {
       isLongRunning: author !== 'user' && !!id && Array.isArray(longRunningToolIds) && longRunningToolIds.includes(id),
     };
     if (!call.isLongRunning) return this.#keep(call);
-    const isTool = this.#unsettled.some((each) => isWithin(branch, each));
+    const isTool = this.#around(branch).length > 0;
     const isOfNode = isRecord(nodeInfo) && textOf(nodeInfo['path']);
     const question = questionOf(call.id, call.name, call.args);
     const { about } = question;
-    const asked = about && newest(this.#byId.get(about) ?? [], event, isOpen);
+    const asked = about && this.#open.newest(about, event);
     const asking: Call = {
       ...call,
       ...question,
@@ -338,13 +360,11 @@ export class Calls {
     };
     if (asked) asked.question = asking;
     // In a branch, ADK gives an answer to the newest call with its id, so an earlier call can never be answered.
-    const isReplaced = (each: Call) =>
-      each.id === call.id && each.branch === call.branch && each.seq !== call.seq && mayWait(each);
-    for (const replaced of this.#unsettled.filter(isReplaced)) {
-      this.#longRunning = this.#longRunning.filter((each) => each !== replaced);
-      this.#unsettled = this.#unsettled.filter((each) => each !== replaced);
-      this.#unrun = this.#unrun.filter((each) => each !== replaced);
-      this.#byId.set(call.id, this.#byId.get(call.id)?.filter((each) => each !== replaced) ?? []);
+    const isReplaced = (each: Call) => each.seq !== call.seq && mayWait(each);
+    for (const replaced of this.#unsettledById.inBranch(call.id, call.branch).filter(isReplaced)) {
+      for (const lists of [this.#made, this.#open, this.#longRunning]) lists.delete(call.id, replaced);
+      for (const calls of [this.#rows, this.#raised, this.#unrun]) calls.delete(replaced);
+      this.#settle(replaced);
     }
     return this.#keep(asking);
   }
@@ -358,50 +378,78 @@ export class Calls {
   }
 
   #keep(call: Call): Call {
-    const known = this.#byId.get(call.id);
-    if (known) known.push(call);
-    else this.#byId.set(call.id, [call]);
-    if (call.isLongRunning) {
-      this.#longRunning.push(call);
-      this.#unsettled.push(call);
-      if (call.awaitsRun) this.#unrun.push(call);
-    } else if (isOpen(call)) {
-      const open = this.#ordinary.get(call.id);
-      if (open) open.push(call);
-      else this.#ordinary.set(call.id, [call]);
-    }
+    const { id } = call;
+    call.invocations = this.#invocations;
+    this.#made.add(id, call);
+    if (!call.isMissing) this.#known.add(id);
+    if (isOpen(call)) this.#open.add(id, call);
+    if (!call.isLongRunning) return call;
+    this.#rows.add(call);
+    this.#longRunning.add(id, call);
+    if (call.awaitsRun) this.#unrun.add(call);
+    if (call.run) this.#raised.add(call);
+    if (!isUnsettled(call)) return call;
+    this.#unsettled.add(call);
+    this.#unsettledById.add(id, call);
+    this.#nodes.add(nodeOf(call), call);
+    if (call.about !== undefined) this.#asking.add(call.about, call);
+    if (!isCredential(call) || !isOpen(call)) this.#watching.add(watchedBy(call), call);
     return call;
+  }
+
+  #settle(call: Call): void {
+    this.#unsettled.delete(call);
+    this.#unsettledById.delete(call.id, call);
+    this.#nodes.delete(nodeOf(call), call);
+    if (call.about !== undefined) this.#asking.delete(call.about, call);
+    this.#watching.delete(watchedBy(call), call);
   }
 
   #close(seq: number, call: Call, response?: Record<string, unknown>): Call {
     this.#end(seq, call);
-    const open = this.#ordinary.get(call.id) ?? [];
-    const place = open.lastIndexOf(call);
-    if (place >= 0) open.splice(place, 1);
-    delete call.run;
+    this.#leaveRun(call);
     // A workflow that has ended no longer waits.
-    for (const each of call.isNode ? this.#unsettled : [])
+    for (const each of call.isNode ? this.#raised : [])
       if (each.run?.isTool && isWithin(each.branch, call)) this.#close(seq, each);
     if (response) respond(call, response);
     return call;
   }
 
   #end(seq: number, call: Call): void {
-    call.openUntil = seq;
+    this.#shut(seq, call);
     call.answeredFrom ??= seq;
     this.#closed.push(call);
   }
 
-  #waiting(id: string): readonly Call[] {
-    return this.#unsettled.filter((call) => call.id === id && isOpen(call));
+  #shut(seq: number, call: Call): void {
+    const during = this.#during(call);
+    if (during !== undefined) call.during = during;
+    if (isOpen(call)) {
+      this.#open.delete(call.id, call);
+      if (isCredential(call)) this.#watching.add(watchedBy(call), call);
+    }
+    call.openUntil = seq;
+    this.#changed.push(call);
   }
 
-  #openOrdinary(id: string): readonly Call[] {
-    return (id && this.#ordinary.get(id)) || [];
+  #reopen(call: Call): void {
+    if (isOpen(call)) return;
+    delete call.openUntil;
+    call.invocations = this.#invocations;
+    this.#open.add(call.id, call);
   }
 
-  #settle(): void {
-    this.#unsettled = this.#unsettled.filter(isUnsettled);
+  #leaveRun(call: Call): void {
+    delete call.run;
+    this.#raised.delete(call);
+    this.#changed.push(call);
+  }
+
+  /** @returns the calls of workflows in whose branches an event is. */
+  #around(branch: unknown): Call[] {
+    if (typeof branch !== 'string' || !branch.includes('@')) return [];
+    const parts = new Set(branch.split('.'));
+    return [...parts].flatMap((part) => this.#nodes.of(part).filter((call) => isWithin(branch, call)));
   }
 }
 
@@ -442,9 +490,12 @@ const isUnsettled = ({ openUntil, run, awaitsResult }: LongRunningCall): boolean
 /** @returns the id of the call whose result concerns this one. */
 const watchedBy = ({ id, about, takes }: LongRunningCall): string => about ?? (takes ? '' : id);
 
-const byPlace = (a: Place, b: Place): number => a.seq - b.seq || a.number - b.number;
-
 const placeOf = ({ seq, number, branch }: Place): Place => ({ seq, number, ...(branch && { branch }) });
+
+const isOrdinary = ({ isLongRunning }: Call): boolean => !isLongRunning;
+
+/** @returns the last part of the name of the branch in which ADK runs a call that is a workflow. */
+const nodeOf = ({ name, id }: LongRunningCall): string => `${name}@${id}`.replace(/^.*\./s, '');
 
 /** ADK runs a workflow that is a tool in a branch of its own. */
 const isWithin = (branch: unknown, { name, id }: LongRunningCall): boolean =>
@@ -453,22 +504,6 @@ const isWithin = (branch: unknown, { name, id }: LongRunningCall): boolean =>
 function respond(call: Call | undefined, { response }: Record<string, unknown>): Call | undefined {
   if (call) call.response = isRecord(response) ? response : {};
   return call;
-}
-
-/** @returns in the newest event with such a call that fits a branch: the first one without a response, or else the first one. */
-function newest(
-  calls: readonly Call[],
-  { branch: given }: LooseEvent,
-  isAsked: (call: Call) => boolean = () => true,
-): Call | undefined {
-  const branch = textOf(given);
-  const lastOf = (fits: (call: Call) => boolean) => calls.findLastIndex((call) => isAsked(call) && fits(call));
-  const inBranch = lastOf((call) => call.branch === branch);
-  let at = inBranch >= 0 ? inBranch : lastOf((call) => !branch || !call.branch);
-  let first = calls[at];
-  // From the end: the earlier calls with the id may be thousands.
-  for (let call = calls[--at]; call && call.seq === first?.seq; call = calls[--at]) if (isAsked(call)) first = call;
-  return first;
 }
 
 /** Whether an event makes or answers a long-running call. Others change rows only while `areUnsettled`. */
