@@ -41,7 +41,7 @@ const valuesOf = ({ appName, userId, credentialKey }: CredentialAddress) => [app
  * `MikroOrmSessionService` do.
  */
 export class MikroOrmCredentialService implements BaseCredentialService {
-  readonly #database: Database;
+  #database: Database;
   readonly #options: CommonOptions;
 
   /**
@@ -49,13 +49,9 @@ export class MikroOrmCredentialService implements BaseCredentialService {
    * @throws InvalidArgumentError without a codec, or if an option is unknown or its value is invalid.
    * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
-  constructor(em: EntityManager, options: CommonOptions);
-  /** @internal @param database the transaction that the calls join. */
-  // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
-  constructor(em: EntityManager, options: CommonOptions, database: Database);
-  constructor(em: EntityManager, options: CommonOptions, database?: Database) {
+  constructor(em: EntityManager, options: CommonOptions) {
     this.#options = checkOptions(options, 'The options of MikroOrmCredentialService');
-    this.#database = database ?? new Database(em, this.#options);
+    this.#database = new Database(em, this.#options);
     if (this.#database.codec.isNone)
       throw new InvalidArgumentError(
         'MikroOrmCredentialService needs a codec that encrypts: credentials are never stored as they are. Pass codec: encryption({ … }) ' +
@@ -71,7 +67,10 @@ export class MikroOrmCredentialService implements BaseCredentialService {
    * @throws InvalidArgumentError if `tx` has other tables than this service: those of another schema or another ORM.
    */
   withEntityManager(tx: EntityManager): MikroOrmCredentialService {
-    return new MikroOrmCredentialService(tx, this.#options, this.#database.join(tx));
+    const database = this.#database.join(tx);
+    const joined = new MikroOrmCredentialService(tx, this.#options);
+    joined.#database = database;
+    return joined;
   }
 
   /**

@@ -264,26 +264,23 @@ const MOST_READ = 500;
  */
 export class MikroOrmMemoryService implements BaseMemoryService {
   readonly #em: EntityManager;
-  readonly #database: Database;
+  #database: Database;
   readonly #options: MikroOrmMemoryServiceOptions;
-  readonly #embedder: Embedder | undefined;
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
    * @throws InvalidArgumentError if an option is unknown or its value is invalid.
    * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
-  constructor(em: EntityManager, options?: MikroOrmMemoryServiceOptions);
-  /** @internal @param database with the host's transaction that the calls join. */
-  // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
-  constructor(em: EntityManager, options: MikroOrmMemoryServiceOptions, database: Database);
-  constructor(em: EntityManager, options: MikroOrmMemoryServiceOptions = {}, database?: Database) {
+  constructor(em: EntityManager, options: MikroOrmMemoryServiceOptions = {}) {
     this.#em = em;
     this.#options = checkOptions(options, 'The options of MikroOrmMemoryService');
-    this.#database = database ?? new Database(em, this.#options);
+    this.#database = new Database(em, this.#options);
+  }
+
+  get #embedder(): Embedder | undefined {
     const { embed } = this.#options;
-    this.#embedder =
-      embed && new Embedder(embed, this.#database, (error, context) => this.#embedFailed(error, context));
+    return embed && new Embedder(embed, this.#database, (error, context) => this.#embedFailed(error, context));
   }
 
   /**
@@ -293,7 +290,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
    * @throws InvalidArgumentError if `tx` has other tables than this service: those of another schema or another ORM.
    */
   withEntityManager(tx: EntityManager): MikroOrmMemoryService {
-    return new MikroOrmMemoryService(tx, this.#options, this.#database.join(tx));
+    const database = this.#database.join(tx);
+    const joined = new MikroOrmMemoryService(tx, this.#options);
+    joined.#database = database;
+    return joined;
   }
 
   /**

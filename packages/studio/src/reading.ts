@@ -201,7 +201,7 @@ export class Reading {
 
   /** @param onDamage gets each memory that cannot be read. */
   memories(onDamage: (error: DamagedMemoryError) => void): MikroOrmMemoryService {
-    return new MikroOrmMemoryService(this.em, { ...this.options, onDamage }, this.database);
+    return new MikroOrmMemoryService(this.em, { ...this.options, onDamage });
   }
 
   /** @returns the sessions of an app or a user in which a text is found, by `sessionIdentity`, and where was searched. */
