@@ -166,14 +166,17 @@ export class UnserializableValueError extends AdkMikroOrmError {
   }
 }
 
-/** An event is larger than `maxEventBytes`, or a value is larger than the largest packet that the database server accepts. */
+/** A value is larger than the largest packet that the database server accepts. */
 export class ValueTooLargeError extends AdkMikroOrmError {
   readonly code = 'ADK_VALUE_TOO_LARGE';
   override name = 'ValueTooLargeError';
 
   /** @param what is too large, such as `A value of state`. */
-  constructor(what = 'A value', limit = 'the database server takes in one packet (max_allowed_packet)') {
-    super(`${what} is larger than ${limit}; nothing was written. Keep large content in an artifact.`);
+  constructor(what = 'A value') {
+    super(
+      `${what} is larger than the database server takes in one packet (max_allowed_packet); nothing was written. ` +
+        'Keep large content in an artifact.',
+    );
   }
 }
 

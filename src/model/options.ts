@@ -1,16 +1,4 @@
-import {
-  aBoolean,
-  aCount,
-  aFunction,
-  aTimeout,
-  aWait,
-  aWholeNumber,
-  copied,
-  object,
-  oneOf,
-  rule,
-  type Checks,
-} from './arguments.js';
+import { aBoolean, aCount, aFunction, aTimeout, aWait, copied, object, oneOf, rule, type Checks } from './arguments.js';
 import type { Codec } from './codec.js';
 import { InvalidArgumentError, type DamagedSessionError } from './errors.js';
 import { isKey, type SessionKey } from './keys.js';
@@ -159,11 +147,6 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
    * appends. What it throws is ignored. By default the process emits one warning for each session.
    */
   onDamage?: (error: DamagedSessionError) => void;
-  /**
-   * How many bytes of UTF-8 a stored event may have, after the `codec`; no limit by default. A larger one is refused with
-   * `ValueTooLargeError`.
-   */
-  maxEventBytes?: number;
 }
 
 function isCodec(value: unknown): boolean {
@@ -228,7 +211,6 @@ export const checkPostgresql = serviceOptions<PostgresqlOptions>({
 export const SESSION_OPTIONS: Checks<Omit<MikroOrmSessionServiceOptions, keyof CommonOptions>> = {
   onStaleSession: oneOf('rebase', 'reject'),
   onUnleasedAppend: oneOf('allow', 'reject'),
-  maxEventBytes: aWholeNumber,
   deletion: oneOf('hard', 'soft'),
   toolApps: TOOL_APPS,
   onRewrittenEvent: oneOf('replace', 'reject'),

@@ -31,7 +31,7 @@ import {
   type Tentative,
 } from './handle.js';
 import { LockedAppend, type Appended, type EventWrite } from './locked-append.js';
-import { pendingEvent, refuseTooLarge, type PendingEvent } from './pending-event.js';
+import { pendingEvent, type PendingEvent } from './pending-event.js';
 import { eventsOf, readableEvents, readableState } from './read.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -84,12 +84,10 @@ export class Appender {
     const whole: Event[] = [];
     for (const event of events) if (!event.partial) whole.push(event);
     if (whole.length > 0) refuseUnchangeable(handle, whole);
-    // With a codec, the stored size of an event is known only after encoding.
-    const plainLimit = this.#calls.options.codec ? undefined : this.#calls.options.maxEventBytes;
     const pending: PendingEvent[] = [];
     let concernsCalls = false;
     for (const event of whole) {
-      const prepared = pendingEvent(handle, event, plainLimit);
+      const prepared = pendingEvent(handle, event);
       concernsCalls ||= prepared.concernsCalls;
       pending.push(prepared);
     }
@@ -163,7 +161,10 @@ export class Appender {
         lastUpdateTime: stored.at(-1)?.timestamp ?? 0,
         state: byScope(state.values()),
       };
-      const encoded = options.codec ? await this.#encoded(batch, revision) : batch;
+      // Before a connection or a lock is taken: the texts are bound to the session that the statement requires.
+      const encoded = options.codec
+        ? await this.#database.code((texts) => encodedBatch(texts, batch, revision.origin))
+        : batch;
       // Open calls are read and written under the session's lock.
       if (!first.concernsCalls && !revision.hasPendingCalls)
         lastSeq = await this.#calls.queue.write(this.#database, encoded, { outcome });
@@ -253,13 +254,6 @@ export class Appender {
     if (isKept) return;
     setRevision(handle, UNKNOWN, revisions.get(handle)?.seq ?? 0);
     forgetWrites(handle.state);
-  }
-
-  /** Encodes before a connection or a lock is taken, and binds the texts to the session that the statement requires. */
-  async #encoded(batch: AppendBatch, { origin }: Revision): Promise<AppendBatch> {
-    const encoded = await this.#database.code((texts) => encodedBatch(texts, batch, origin));
-    for (const { json } of encoded.events) refuseTooLarge(json, this.#calls.options.maxEventBytes);
-    return encoded;
   }
 
   /**

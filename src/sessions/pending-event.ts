@@ -2,7 +2,7 @@ import type { Event, Session } from '@google/adk';
 import { concernsCalls } from '../conversation/calls.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import { aRecord } from '../model/arguments.js';
-import { ValueTooLargeError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
+import { SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
 import { encode, refuseUnlikeJson } from '../model/json.js';
 import { checkKeys, isIncomplete } from '../model/keys.js';
 import { checkStateKey, setOwn, type StateEntry } from '../model/state.js';
@@ -23,10 +23,8 @@ export interface PendingEvent {
   concernsCalls: boolean;
 }
 
-/**
- * Checks an event and encodes it as JSON, without `temp:` keys (contract A7).
- */
-export function pendingEvent(session: Session, event: Event, maxEventBytes?: number): PendingEvent {
+/** Checks an event and encodes it as JSON, without `temp:` keys (contract A7). */
+export function pendingEvent(session: Session, event: Event): PendingEvent {
   const key = keyOf(session);
   if (isIncomplete(key)) throw new SessionNotFoundError(session.id);
   const { appName, userId, sessionId } = key;
@@ -51,7 +49,6 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
   }
 
   const { json } = encode(copy, '');
-  refuseTooLarge(json, maxEventBytes);
   if (Object.keys(event.actions?.stateDelta ?? {}).length > 0) {
     try {
       event.actions.stateDelta = copyOfDelta(delta);
@@ -73,16 +70,4 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
     delta,
     writes,
   };
-}
-
-/**
- * @param text a stored event.
- * @throws ValueTooLargeError if it has more than `maxEventBytes` bytes.
- */
-export function refuseTooLarge(text: string, maxEventBytes = Infinity): void {
-  // A character has at most three bytes in UTF-8, so most texts need not be measured.
-  if (text.length * 3 <= maxEventBytes) return;
-  const bytes = Buffer.byteLength(text);
-  if (bytes > maxEventBytes)
-    throw new ValueTooLargeError(`The event of ${bytes} bytes`, `maxEventBytes (${maxEventBytes}) allows`);
 }

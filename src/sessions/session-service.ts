@@ -269,7 +269,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws LeaseLostError on the service of a lost lease.
    * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
    * @throws UnserializableValueError if JSON cannot represent a value of the event.
-   * @throws ValueTooLargeError if its JSON is larger than `maxEventBytes`, or than the largest packet that the server accepts.
+   * @throws ValueTooLargeError if a value of its delta is larger than the largest packet that the server accepts.
    */
   override async appendEvent(request: AppendEventRequest): Promise<Event> {
     const { session, event } = checkRequest.appendEvent(request, 'The request of appendEvent');

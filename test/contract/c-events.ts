@@ -1,14 +1,14 @@
 import type { Event } from '@google/adk';
 import fc from 'fast-check';
 import { AdkSession, AdkSessionState } from '../../entities/index.js';
-import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
+import { SessionMaintenance } from '../../src/index.js';
 import { EVENT_RULES } from '../../packages/session-contract/src/event-rules.js';
 import { DAMAGED_BY_JSON, JSON_RULES } from '../../packages/session-contract/src/json-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { expectOfRandom } from '../support/random.js';
 import { Suite } from './rule.js';
 import { read } from './log-tools.js';
-import { errorOf, eventOf, expectCode, idsOf, nested, nestedText, range, remember, saying, textsOf } from './tools.js';
+import { errorOf, eventOf, expectCode, idsOf, nested, nestedText, range, saying, textsOf } from './tools.js';
 
 export const eventSuite = new Suite();
 eventSuite.publish([...JSON_RULES, ...EVENT_RULES]);
@@ -147,22 +147,6 @@ eventSuite.own(
     for (const id of [session.id, 'fork', 'given']) await service.deleteSession({ ...key, sessionId: id });
     expect(await maintenance.importSessions(records)).toMatchObject({ done: { sessions: 3 } });
     expect(await read(maintenance.exportSessions({ appName: app }))).toEqual(records);
-  },
-);
-
-eventSuite.own(
-  'C2',
-  'an event above maxEventBytes is refused before anything is written',
-  async ({ orm, create, stored }) => {
-    const session = await create();
-    const service = new MikroOrmSessionService(orm.em, { maxEventBytes: 1_000 });
-    const before = await stored(keyOf(session));
-    const unchanged = remember(session);
-    // 700 characters, but 1,400 bytes.
-    await expectCode(service.appendEvent({ session, event: saying('é'.repeat(700)) }), 'ADK_VALUE_TOO_LARGE');
-    unchanged();
-    expect(await stored(keyOf(session))).toEqual(before);
-    await service.appendEvent({ session, event: saying('e'.repeat(500)) });
   },
 );
 

@@ -709,17 +709,6 @@ codecSuite.own('M1', 'an event of several megabytes is encoded, rewritten, forke
   for (const one of [fork, (await again(service, session))!]) expect(textsOf(one)).toEqual([large('b'), 'small']);
 });
 
-codecSuite.own('M1', 'maxEventBytes counts what is stored', async (context) => {
-  const { app } = context;
-  const text = SECRET.repeat(500);
-  const compressing = serviceOf(context, { codec: compression(), maxEventBytes: 2_000 });
-  const session = await compressing.createSession({ appName: app, userId: 'alice' });
-  await compressing.appendEvent({ session, event: saying(text) });
-  const encrypting = serviceOf(context, { codec: encryption({ currentKey: 'k', key: bytesOf }), maxEventBytes: 2_000 });
-  await expectCode(encrypting.appendEvent({ session, event: saying('x'.repeat(1_500)) }), 'ADK_VALUE_TOO_LARGE');
-  expect(textsOf((await again(compressing, session))!)).toEqual([text]);
-});
-
 /** Says how many events it sees, and keeps the damage that was reported. */
 class Keeper extends BaseAgent {
   protected override async *runAsyncImpl({

@@ -52,7 +52,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
   },
   'sessions of adkServices': {
     known:
-      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, toolApps, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage',
+      'onStaleSession, onUnleasedAppend, deletion, toolApps, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage',
     call: (sessions) => adkServices(orm.em, { sessions }),
   },
   'artifacts of adkServices': {
@@ -75,7 +75,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
   },
   MikroOrmSessionService: {
     known:
-      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, toolApps, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes',
+      'onStaleSession, onUnleasedAppend, deletion, toolApps, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes',
     call: (options) => new MikroOrmSessionService(orm.em, options),
   },
   'retry of MikroOrmSessionService': {
@@ -85,7 +85,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
   toolJournal: { known: 'exactlyOnce', call: (options) => toolJournal(options) },
   SessionLeases: {
     known:
-      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, toolApps, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, ttlMs',
+      'onStaleSession, onUnleasedAppend, deletion, toolApps, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, ttlMs',
     call: (options) => new SessionLeases(orm.em, options),
   },
   'retry of SessionLeases': {
@@ -233,7 +233,6 @@ test.each<[string, keyof typeof TAKERS, object]>([
   ['attempts must be a whole number, 1 or more.', 'retry of EventLog', { attempts: 0 }],
   ['baseDelayMs must be a number of ms, 0 or more.', 'retry of SessionLeases', { baseDelayMs: -1 }],
   ['maxDelayMs must be a number of ms, 0 or more.', 'retry of MikroOrmSessionService', { maxDelayMs: '5' }],
-  ['maxEventBytes must be a whole number, 0 or more.', 'MikroOrmSessionService', { maxEventBytes: '1 MB' }],
   ['ttlMs must be a number of ms above 0, and 2147483647 at most.', 'SessionLeases', { ttlMs: 0 }],
   ['listen must be a function.', 'EventLog', { postgresql: { listen: {} } }],
   ['ttlMs must be a number of ms above 0', 'leases of adkServices', { ttlMs: 0 }],
@@ -284,7 +283,7 @@ const SESSIONS = 'sessions (MikroOrmSessionService, SessionLeases)';
 const MEMORY = 'memory (MikroOrmMemoryService)';
 /** The options that not every service has, with the words that say whose each is. */
 const OWNERS: Record<string, string> = {
-  ...{ onStaleSession: SESSIONS, onUnleasedAppend: SESSIONS, maxEventBytes: SESSIONS, deletion: SESSIONS },
+  ...{ onStaleSession: SESSIONS, onUnleasedAppend: SESSIONS, deletion: SESSIONS },
   ...{ onRewrittenEvent: SESSIONS, onAnsweredCall: SESSIONS, onDamagedEvent: SESSIONS },
   ...{ defaultNumRecentEvents: SESSIONS, onDamage: `${SESSIONS} and ${MEMORY}` },
   toolApps: 'sessions (MikroOrmSessionService, SessionLeases, SessionMaintenance)',

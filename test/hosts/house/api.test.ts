@@ -17,10 +17,10 @@ async function reportWith(file: string, from: string, to: string): Promise<strin
   'a changed public type shows in the report, a changed comment or private member does not',
   async () => {
     const file = 'src/model/options.ts';
-    expect(await reportWith(file, 'maxEventBytes?: number;', 'maxEventBytes?: string;')).toEqual([
-      '    maxEventBytes?: string;',
+    expect(await reportWith(file, 'defaultNumRecentEvents?: number;', 'defaultNumRecentEvents?: string;')).toEqual([
+      '    defaultNumRecentEvents?: string;',
     ]);
-    expect(await reportWith(file, 'no limit by default', 'none by default')).toEqual([]);
+    expect(await reportWith(file, 'all by default', 'each by default')).toEqual([]);
   },
   300_000,
 );
