@@ -37,19 +37,10 @@ export interface MemoryData extends Pick<MemoryEntry, 'content' | 'author'> {
 }
 
 /** @returns undefined if there is no word by which it could be found. @throws UnserializableValueError. */
-export function newMemory(
-  { content, author, customMetadata, isAdded }: MemoryData,
-  rest: Omit<NewMemory, 'text' | 'words' | 'data'>,
-): NewMemory | undefined {
-  const text = textSaidIn(content);
+export function newMemory(data: MemoryData, rest: Omit<NewMemory, 'text' | 'words' | 'data'>): NewMemory | undefined {
+  const text = textSaidIn(data.content);
   const words = wordsOf(text);
   if (words.length === 0) return undefined;
-  const data: MemoryData = {
-    content,
-    ...(author !== undefined && { author }),
-    ...(customMetadata && { customMetadata }),
-    ...(isAdded && { isAdded }),
-  };
   return { ...rest, text, words: wordList(words), data: encode(data, 'memory').json };
 }
 

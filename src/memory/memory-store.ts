@@ -21,6 +21,7 @@ import type { SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';
 import { mapTexts, Undecodable, type StoredTexts } from '../model/stored-texts.js';
 import {
+  CONTENT,
   MARK_WHERE,
   MEMORY_COLUMNS,
   MEMORY_WHERE,
@@ -62,7 +63,6 @@ export interface Compared {
   vector: Buffer | undefined;
 }
 
-const CONTENT = ['time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
 const WHERE_OWNER = 'app_name = ? and user_id = ?';
 
 /** As much as one statement may insert, far less than the smallest default of a packet, 4 MB. */
@@ -80,13 +80,16 @@ export async function addMemories(sql: Sql, memories: readonly NewMemory[], sett
   const each = [...new Map(memories.map((memory) => [memoryIdentity(memory), memory])).entries()]
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([, memory]) => memory);
-  const end = sql.dialect.sql.onSameKey(MEMORY_COLUMNS, settleMs === undefined ? CONTENT : ['seq', ...CONTENT]);
+  const end = sql.dialect.sql.onSameKey(
+    MEMORY_COLUMNS,
+    settleMs === undefined ? CONTENT.filter((column) => column !== 'seq') : CONTENT,
+  );
   const row = `(?, ?, ?, ?, ?, ?, ${now}, ${now} + ?, ${now} + ?, ?, ?, ?, ?)`;
   for (const batch of batchesOf(each)) {
     for (const { data, words, embedding } of batch)
       await sql.dialect.limits?.refuseTooLarge(sql, 'A memory', data, words, embedding);
     sql.later(
-      `insert into ${sql.tables.memories} (${MEMORY_COLUMNS}, seq, time, create_time, settles, expires, words, model, embedding, data)
+      `insert into ${sql.tables.memories} (${MEMORY_COLUMNS}, ${CONTENT.join(', ')})
         values ${batch.map(() => row).join(', ')} ${end}`,
       batch.flatMap(({ seq, time, ttlMs, words, model, embedding, data, ...key }) => [
         ...[...memoryValues(key), seq ?? null, time, settleMs || null, ttlMs ?? null],

@@ -5,26 +5,17 @@ import type { Run } from '../database/dialects/dialect.js';
 import { nextApp } from '../database/statements/walk.js';
 import { Undecodable } from '../model/stored-texts.js';
 import { partialKey } from '../model/keys.js';
+import type { Owner } from '../owned/owned-rows.js';
 import { namesOf, pagesOf } from '../model/pages.js';
 import { decodedMemory, encodedMemory, memoryPage, recodeMemory, type MemoryRow } from './stored-memories.js';
 import { TEXTS_AT_ONCE, type Embedder } from './embedding.js';
 import { memoryDataOf } from './memory-content.js';
 
-/** Which memories get missing vectors; all by default. */
-interface RebuildVectorsRequest {
-  appName?: string;
-  userId?: string;
-  /** Only counts: nothing is written. */
-  dryRun?: boolean;
-  /** Ends the call before `embed` is called again. */
-  signal?: AbortSignal;
-}
-
 /** See `MikroOrmMemoryService.rebuildVectors`. */
 export async function rebuildVectors(
   database: Database,
   embedder: Embedder,
-  { dryRun, signal, ...owner }: RebuildVectorsRequest,
+  { dryRun, signal, ...owner }: Partial<Owner> & { dryRun?: boolean; signal?: AbortSignal },
 ): Promise<number> {
   const context = { operation: 'rebuildVectors', key: partialKey(owner) };
   const run: Run = (work) => database.call(context, () => database.run(work));
@@ -63,10 +54,7 @@ export async function rebuildVectors(
   return rebuilt;
 }
 
-async function* memoryPages(
-  run: Run,
-  { appName, userId }: Pick<RebuildVectorsRequest, 'appName' | 'userId'>,
-): AsyncGenerator<readonly MemoryRow[]> {
+async function* memoryPages(run: Run, { appName, userId }: Partial<Owner>): AsyncGenerator<readonly MemoryRow[]> {
   for await (const app of namesOf(appName, (after) => run((sql) => nextApp(sql, after, 'memories'))))
     yield* pagesOf<MemoryRow>(TEXTS_AT_ONCE, (last) =>
       run((sql) => memoryPage(sql, { appName: app, userId }, last, TEXTS_AT_ONCE)),

@@ -77,44 +77,32 @@ export const memoryKeyOf = (row: Readonly<Record<string, unknown>>): MemoryKey =
   memoryId: textOf(row['memory_id']),
 });
 
-const CONTENT = ['seq', 'time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
+/** The other columns of a memory's row. */
+export const CONTENT = ['seq', 'time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
 
 /** Finds the marks of one memory, of its session and of all; takes `memoryValues`. */
 export const MARK_WHERE = `app_name = ? and user_id = ? and session_id in (?, '') and memory_id = ?`;
 
-/** @returns the condition, the order and the limit of the next rows of an app, or of one user in it, by their keys. */
-function nextAfter(owner: Owner, after: MemoryKey | undefined, limit: number): { next: string; values: unknown[] } {
-  const order = ['user_id', 'session_id', 'memory_id'];
-  const { where, values } = ownedAfter(owner, order, after && [after.userId, after.sessionId, after.memoryId]);
-  return { next: `${where} order by ${order.join(', ')} limit ?`, values: [...values, limit] };
-}
+/** Reads the next rows of an app, or of one user in it, in the order of their keys. */
+const pageOf =
+  <Row>(rowsWhere: (sql: Sql, where: string, values: readonly unknown[]) => Promise<Row[]>) =>
+  (sql: Sql, owner: Owner, after: MemoryKey | undefined, limit: number): Promise<Row[]> => {
+    const order = ['user_id', 'session_id', 'memory_id'];
+    const { where, values } = ownedAfter(owner, order, after && [after.userId, after.sessionId, after.memoryId]);
+    return rowsWhere(sql, `${where} order by ${order.join(', ')} limit ?`, [...values, limit]);
+  };
 
-/** Reads the next marks of an app, or of one user in it. */
-export async function markPage(
-  sql: Sql,
-  owner: Owner,
-  after: MemoryKey | undefined,
-  limit: number,
-): Promise<ForgottenMemory[]> {
-  const { next, values } = nextAfter(owner, after, limit);
-  const text = `select ${MEMORY_COLUMNS}, create_time from ${sql.tables.forgottenMemories} where ${next}`;
+export const markPage = pageOf(async (sql, where, values): Promise<ForgottenMemory[]> => {
+  const text = `select ${MEMORY_COLUMNS}, create_time from ${sql.tables.forgottenMemories} where ${where}`;
   const rows = await sql.all(text, values);
   return rows.map((row) => ({ ...memoryKeyOf(row), createTime: numberOf(row['create_time']) }));
-}
+});
 
-/** Reads the next memories of an app, or of one user in it, with their texts as they are stored. */
-export async function memoryPage(
-  sql: Sql,
-  owner: Owner,
-  after: MemoryKey | undefined,
-  limit: number,
-): Promise<MemoryRow[]> {
-  const { next, values } = nextAfter(owner, after, limit);
-  return memoriesWhere(sql, next, values);
-}
+/** With their texts as they are stored. */
+export const memoryPage = pageOf(memoriesWhere);
 
 /** @returns those of the memories that have a vector, in no order, with their texts as they are stored. */
-export async function memoriesWithVectors(sql: Sql, keys: readonly MemoryKey[]): Promise<MemoryRow[]> {
+export function memoriesWithVectors(sql: Sql, keys: readonly MemoryKey[]): Promise<MemoryRow[]> {
   const any = keys.map(() => `(${MEMORY_WHERE})`).join(' or ');
   return memoriesWhere(sql, `model is not null and (${any})`, keys.flatMap(memoryValues));
 }
@@ -250,6 +238,7 @@ export async function importMemory(sql: Sql, memory: MemoryRow): Promise<boolean
   const { memories, forgottenMemories } = sql.tables;
   const { sql: pieces } = sql.dialect;
   const { seq, time, createTime, settles, expires, words, model, embedding, data } = memory;
+  const content = [seq, time, createTime, settles, expires, words, model, embedding, data].map((each) => each ?? null);
   const id = memoryValues(memory);
   const timeOfStored = async (end = '') => {
     const [row] = await sql.all(`select create_time from ${memories} where ${MEMORY_WHERE}${end}`, id);
@@ -258,9 +247,6 @@ export async function importMemory(sql: Sql, memory: MemoryRow): Promise<boolean
   const stored = await timeOfStored();
   if (stored !== undefined && stored >= createTime) return false;
   await sql.dialect.limits?.refuseTooLarge(sql, 'A memory', data, words, embedding);
-  const content = [seq, time, createTime, settles, expires, words, model, embedding, data].map(
-    (value) => value ?? null,
-  );
   const write = async () => {
     if (stored === undefined) {
       // Changes nothing if somebody has added it meanwhile.
