@@ -124,7 +124,7 @@ export function createStudio(em: EntityManager, options: StudioOptions = {}): St
       const [status, title] = statusOf(error);
       if (status !== 500) return errorPage(links, status, title, messageOf(error));
       reading.database.report(error, { operation: 'studio', key: {} });
-      return errorPage(links, status, title, 'Something has failed. The log of the server says what.');
+      return errorPage(links, status, title, 'The log of the server says what.');
     }
   };
   return { fetch, listener: listenerOf(fetch) };

@@ -182,7 +182,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       expect(await labels(query('/files', OF_WIDE))).toEqual(
         ['Type', 'Size', 'Saved', 'Versions'].map((name) => `"${name} "`),
       );
-      expect(await labels('/waiting?app=support')).toEqual(['"Session "', '"User "', '"Open since "', 'none']);
+      expect(await labels('/waiting?app=support')).toEqual(['"Session "', '"User "', '"Waits "', 'none']);
       const button = await page.getByRole('link', { name: 'Answer' }).boundingBox();
       expect(button?.height).toBeLessThan(40);
     });

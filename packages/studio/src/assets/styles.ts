@@ -50,7 +50,7 @@ main { max-width: 78rem; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
 .heading { display: flex; flex-wrap: wrap; justify-content: space-between; align-items: flex-start; gap: 0.75rem 1.5rem; margin-bottom: 1.1rem; }
 main > h1 { margin-bottom: 1.1rem; }
 .facts { display: flex; flex-wrap: wrap; align-items: center; gap: 0.2rem 0.9rem; margin-top: 0.4rem; color: var(--dim); font-size: 0.8125rem; }
-.actions, .pages { display: flex; flex-wrap: wrap; gap: 0.5rem; }
+.actions, .pages { display: flex; flex-wrap: wrap; align-items: center; gap: 0.5rem; } .actions .quiet { padding: 0 0.5rem; }
 .pages { margin-top: 1rem; }
 
 button, .button, input, select, textarea { font: inherit; color: inherit; border: 1px solid var(--line); border-radius: 7px; background: var(--card); padding: 0.36rem 0.75rem; min-height: 2.25rem; }
@@ -71,7 +71,7 @@ label input, label select, label textarea { font-weight: 400; font-size: 0.9rem;
 .search label { min-width: 0; }
 .search input, .search select { width: 100%; height: 2.25rem; }
 .search input[type="date"] { padding-inline: 0.45rem; }
-.search button { justify-content: center; }
+.search button { justify-content: center; max-width: 12rem; }
 
 .list { width: 100%; border-collapse: separate; border-spacing: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px; box-shadow: var(--shadow); }
 .list th, .list td { text-align: left; padding: 0.62rem 1rem; border-top: 1px solid var(--line); vertical-align: baseline; font-weight: 400; overflow-wrap: anywhere; }
@@ -262,7 +262,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   .list th, .list td { display: block; border: 0; padding: 0.1rem 0.9rem; }
   .list td { display: inline-block; min-width: 0; max-width: 100%; padding-right: 0; font-size: 0.8125rem; }
   .list tbody th { min-width: 0; } .list .number, .list td:has(.spark) { text-align: left; white-space: normal; }
-  .list td:empty { display: none; }
+  .list td:empty { display: none; } .list td:has(.id) { display: block; }
   .list td[data-label]::before { content: attr(data-label) " "; color: var(--dim); }
   .findings td { display: block; padding-right: 0.9rem; }
 }

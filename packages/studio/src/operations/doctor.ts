@@ -17,7 +17,7 @@ import { packageVersion } from '../../../../src/model/version.js';
 import { SAMPLED, countPending, largestMemories, miscounted, serverSetting, storedEncodings } from './health.js';
 import { schemaDifferences } from './schema-differences.js';
 import { SERVER_SETTINGS, type ServerSetting } from './server-settings.js';
-import { NAME_CODEC, number, quoted, repairCommand } from './words.js';
+import { NAME_CODEC, counted, number, quoted, repairCommand } from './words.js';
 
 export interface Finding {
   check: string;
@@ -112,7 +112,7 @@ const connection: Check = async ({ read }) => {
   return { state: 'ok', found: `answered in ${took.toFixed(took < 10 ? 1 : 0)} ms` };
 };
 
-const pool: Check = ({ poolMax }) => ({ state: 'ok', found: `${poolMax} connections at most` });
+const pool: Check = ({ poolMax }) => ({ state: 'ok', found: `${counted(poolMax, 'connection')} at most` });
 
 const settingOf =
   (setting: ServerSetting): Check =>
@@ -178,7 +178,8 @@ const distribution: Check = async ({ read }) => {
 
 const eventLog: Check = async ({ read }) => {
   const count = await read((sql) => countPending(sql, MOST));
-  return { state: 'ok', found: `${shown(count)} entries have no position yet; the next reader gives it to them` };
+  if (count === 0) return { state: 'ok', found: 'each entry has its position' };
+  return { state: 'ok', found: `${shown(count)} without a position yet; the next reader gives it to them` };
 };
 
 const sessions: Check = async ({ read }) => {

@@ -47,6 +47,7 @@ export const counted = (count: number, what: string, plural = `${what}s`): strin
 const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB'];
 
 export function bytes(count: number): string {
+  if (count === 1) return '1 byte';
   const unit = Math.min(Math.floor(Math.log10(Math.max(count, 1)) / 3), UNITS.length - 1);
   return `${number(count / 1_000 ** unit)} ${UNITS[unit] ?? ''}`;
 }

@@ -159,7 +159,8 @@ async function formPage(
     <form class="form" method="post" action="${links.ofSession(path, key, asked)}">
       ${visit.tokenField}
       <p>
-        <strong><bdi>${name}</bdi></strong> <span class="id"><bdi>${key.sessionId}</bdi></span>
+        <strong><bdi>${name}</bdi></strong>
+        ${session.title !== null && html`<span class="id"><bdi>${key.sessionId}</bdi></span>`}
       </p>
       ${await fields(session, visit)}
       ${

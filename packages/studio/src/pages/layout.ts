@@ -59,7 +59,7 @@ export function errorPage(links: Links, status: number, title: string, message: 
   const main = html`<section class="empty" role="alert">
     <h1>${title}</h1>
     <p>${message}</p>
-    <p><a class="button" href="${links.to('/')}">All sessions</a></p>
+    ${status !== 401 && status !== 403 && html`<p><a class="button" href="${links.to('/')}">To the first page</a></p>`}
   </section>`;
   return documentOf(links, { title, status, main });
 }

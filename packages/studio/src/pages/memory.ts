@@ -38,11 +38,12 @@ export async function memoryPage(visit: Visit): Promise<Response> {
       html`${typeof author === 'string' && html`<span class="id"><bdi>${shortened(author, SHOWN_OF_NAME)}</bdi></span>`}
         <bdi>${shortened(textSaidIn(content), SHOWN)}</bdi>`,
     Session: ({ sessionId }) =>
-      sessionId === undefined || userId === undefined
+      sessionId !== undefined &&
+      (userId === undefined
         ? html`<bdi>${sessionId}</bdi>`
         : html`<a class="quiet" href="${links.ofSession('/session', { appName, userId, sessionId })}"
             ><bdi>${sessionId}</bdi></a
-          >`,
+          >`),
     '#When': ({ timestamp }) => ago(timestamp === undefined ? undefined : Date.parse(timestamp)),
     '#Score': isSearch && (({ score }) => score?.toFixed(2)),
     '>Forget':

@@ -188,7 +188,7 @@ function sparkline(counts: readonly number[] = [], href: string): Content {
 }
 
 /** @returns a function that gives the title of each of these sessions. */
-async function titlesOf({ reading }: Visit, keys: readonly SessionKey[]) {
+export async function titlesOf({ reading }: Visit, keys: readonly SessionKey[]) {
   const titles = new Map<string, string | null | undefined>();
   for (const key of keys) {
     const id = sessionIdentity(key);

@@ -3,7 +3,8 @@ import { html } from '../html.js';
 import { PAGE } from '../reading.js';
 import type { Visit } from '../visit.js';
 import { question } from './answer.js';
-import { ago, empty, field, nextLink, page, searchForm, table } from './layout.js';
+import { empty, field, lastedSince, nextLink, page, searchForm, table, time } from './layout.js';
+import { titlesOf } from './now.js';
 
 /** The calls of an app that wait for a person, the oldest first. */
 export async function waitingPage(visit: Visit): Promise<Response> {
@@ -14,6 +15,7 @@ export async function waitingPage(visit: Visit): Promise<Response> {
     ...given({ userId, name: filters.name, after: params.get('after') || undefined }),
     limit: PAGE,
   });
+  const titleOf = await titlesOf(visit, calls);
   const none = empty('Nothing waits', 'No call of a long-running tool is open, and no question of ADK.');
   const list = table(
     calls,
@@ -21,10 +23,12 @@ export async function waitingPage(visit: Visit): Promise<Response> {
       Question: ({ name, args, seq, ...call }) =>
         html`<a href="${links.ofSession('/session', call, { at: seq })}#e${seq}">${question(name, args)}</a>`,
       Session: (call) =>
-        html`<a class="quiet" href="${links.ofSession('/session', call)}"><bdi>${call.sessionId}</bdi></a>`,
+        html`<a class="quiet" href="${links.ofSession('/session', call)}"
+          ><bdi>${titleOf(call) ?? call.sessionId}</bdi></a
+        >`,
       User: (call) =>
         html`<a class="quiet" href="${links.sessions(appName, call.userId)}"><bdi>${call.userId}</bdi></a>`,
-      '#Open since': ({ timestamp }) => ago(timestamp),
+      '#Waits': ({ timestamp }) => time(timestamp, lastedSince(timestamp)),
       '>Answer':
         visit.mayChange &&
         (({ seq, id, ...call }) =>
