@@ -3,7 +3,7 @@ import { isOpen } from '../../../src/conversation/calls.js';
 import type { EventPage } from '../../../src/index.js';
 import { recordOf } from '../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../src/model/turn.js';
-import { endOf, stampOf } from './operations/durations.js';
+import { endsOf, laneName, stampOf } from './operations/durations.js';
 import { Pairs } from './pages/event-view.js';
 
 type NumberedEvent = EventPage['events'][number];
@@ -84,34 +84,6 @@ function laneOf({ lanes }: Turn, name: string): Lane {
   const lane = { name, blocks: [] };
   lanes.push(lane);
   return lane;
-}
-
-function laneName(event: object): string {
-  const { branch, author } = recordOf(event);
-  return [branch, author].find((each): each is string => typeof each === 'string' && each !== '') ?? 'unknown';
-}
-
-/** @returns when each event had ended, by its number: the time of its append, if the events around it say that this fits. */
-function endsOf(events: readonly NumberedEvent[]): Map<number, number> {
-  const lanes = new Map<string, NumberedEvent[]>();
-  for (const each of events) {
-    const name = laneName(each.event);
-    const lane = lanes.get(name);
-    if (lane) lane.push(each);
-    else lanes.set(name, [each]);
-  }
-  const ends = new Map<number, number>();
-  for (const lane of lanes.values()) {
-    let isKnown = true;
-    for (const [i, each] of lane.entries()) {
-      const following = lane[i + 1];
-      const end = endOf(each, following && stampOf(following.event));
-      // Nothing follows the last one: it was stored late if the one before it was.
-      if (following) isKnown = end !== undefined;
-      ends.set(each.seq, (isKnown ? end : undefined) ?? stampOf(each.event));
-    }
-  }
-  return ends;
 }
 
 const nameOf = (name: unknown) => (typeof name === 'string' ? name : '');

@@ -978,7 +978,8 @@ describe.each(availableDatabases())('on %s', (name) => {
     const { '/': first, ...others } = sizes;
     expect(first).toBeLessThan(100_000);
     expect(Object.values(others).filter((bytes) => bytes >= 150_000)).toEqual([]);
-    expect(shown(await site.get(query('/session', of)))).toContain('2,005 events');
+    // A tool takes as long here as in the waterfall, though all of them were stored within seconds.
+    expect(shown(await site.get(query('/session', of)))).toMatch(/2,005 events .* page: 1001 ✓ 700 ms #2005/);
     await release();
   });
 

@@ -27,11 +27,14 @@ export const stampOf = (event: object): number => {
  * @param next the stamp of the next event of the same agent, if that is known.
  * @returns in ms since 1970; undefined if nobody knows.
  */
-export function endOf({ event, appendTime }: Appended, next = Infinity): number | undefined {
+function endOf({ event, appendTime }: Appended, next = Infinity): number | undefined {
   const stamp = stampOf(event);
   if (recordOf(event)['author'] === 'user') return stamp;
-  if (appendTime === undefined || appendTime - stamp > LONGEST_MS || appendTime - CLOCKS_MS > next) return undefined;
-  return Math.max(stamp, Math.min(appendTime, next));
+  // Events of an import, or of another clock, may not be in order.
+  const following = next < stamp ? Infinity : next;
+  if (appendTime === undefined || appendTime - stamp > LONGEST_MS || appendTime - CLOCKS_MS > following)
+    return undefined;
+  return Math.max(stamp, Math.min(appendTime, following));
 }
 
 /** @returns how long the model took that made an event, in ms; undefined if nobody knows. */
@@ -40,9 +43,31 @@ export function modelMs(appended: Appended): number | undefined {
   return end === undefined ? undefined : end - stampOf(appended.event);
 }
 
-/** @returns how long a call took until the event that answers it, in ms. If it is not known when one was stored, their stamps say so. */
-export function toolMs(made: Appended, answered: Appended): number {
-  const [start, end] = [endOf(made), endOf(answered)];
-  const stamps = stampOf(answered.event) - stampOf(made.event);
-  return Math.max(0, start === undefined || end === undefined ? stamps : end - start);
+/** @returns the branch of an event, or its author. */
+export function laneName(event: object): string {
+  const { branch, author } = recordOf(event);
+  return [branch, author].find((each): each is string => typeof each === 'string' && each !== '') ?? 'unknown';
+}
+
+/** @returns when each event had ended, by its number: the time of its append, if the events around it say that this fits. */
+export function endsOf(events: readonly (Appended & { seq: number })[]): Map<number, number> {
+  const lanes = new Map<string, (Appended & { seq: number })[]>();
+  for (const each of events) {
+    const name = laneName(each.event);
+    const lane = lanes.get(name);
+    if (lane) lane.push(each);
+    else lanes.set(name, [each]);
+  }
+  const ends = new Map<number, number>();
+  for (const lane of lanes.values()) {
+    let isKnown = true;
+    for (const [i, each] of lane.entries()) {
+      const following = lane[i + 1];
+      const end = endOf(each, following && stampOf(following.event));
+      // Nothing follows the last one: it was stored late if the one before it was.
+      if (following) isKnown = end !== undefined;
+      ends.set(each.seq, (isKnown ? end : undefined) ?? stampOf(each.event));
+    }
+  }
+  return ends;
 }

@@ -1,6 +1,6 @@
 import { Calls, isOpen, type Call } from '../../../../src/conversation/calls.js';
 import { isFailedResponse } from '../../../../src/conversation/failed-response.js';
-import { modelMs, toolMs } from '../operations/durations.js';
+import { endsOf, stampOf } from '../operations/durations.js';
 import { NO_TOKENS, addTokens, tokensOf } from '../operations/tokens.js';
 import type { SessionKey } from '../../../../src/index.js';
 import type { TokenCounts } from '../operations/tokens.js';
@@ -137,10 +137,12 @@ export class Pairs {
   #answered = new Map<unknown, Call>();
   #numbers = new Set<number>();
   readonly #entries = new Map<number, Entry>();
+  #ends: ReadonlyMap<number, number> | undefined;
 
   /** Adds the next events, which are shown. */
   add(entries: readonly Entry[]): void {
     this.#answered = new Map();
+    this.#ends = undefined;
     this.#numbers = new Set(entries.map(({ seq }) => seq));
     for (const entry of entries) {
       const { seq, event } = entry;
@@ -175,10 +177,21 @@ export class Pairs {
     return this.#answered.get(response);
   }
 
-  /** @returns how long a call took until the event that answers it, in ms. */
+  /** @returns how long a call took until the event that answers it, in ms, as the waterfall shows it. */
   took(call: Call, answer: number): number | undefined {
-    const [made, answered] = [this.#entries.get(call.seq), this.#entries.get(answer)];
-    return made?.event && answered?.event && toolMs(made, answered);
+    const [made, answered] = [this.#endOf(call.seq), this.#endOf(answer)];
+    return made === undefined || answered === undefined ? undefined : Math.max(0, answered - made);
+  }
+
+  /** @returns how long the model took that made an event, in ms; undefined if nobody knows. */
+  modelMs(seq: number): number | undefined {
+    const [event, end] = [this.#entries.get(seq)?.event, this.#endOf(seq)];
+    return event && end !== undefined && end > stampOf(event) ? end - stampOf(event) : undefined;
+  }
+
+  #endOf(seq: number): number | undefined {
+    this.#ends ??= endsOf([...this.#entries.values()].flatMap((entry) => (entry.event ? entry : [])));
+    return this.#ends.get(seq);
   }
 
   isShown(call: Call | undefined): call is Call {
@@ -191,7 +204,6 @@ const idOf = ({ seq, number }: Call) => `c${seq}-${number}`;
 
 class EventView {
   #seq = 0;
-  #appendTime: number | undefined;
 
   /** @param turn the tokens of the turn, if the event is its last one. */
   constructor(
@@ -210,7 +222,6 @@ class EventView {
         <p>${numbers} cannot be read. <a href="${this.#link('/repair')}">See what is damaged</a></p>
       </li>`;
     }
-    this.#appendTime = entry.appendTime;
     const loose = recordOf(event);
     const author = authorOf(event);
     const isUser = author === 'user';
@@ -455,7 +466,7 @@ class EventView {
 
   /** How long its model took, if it has used tokens. */
   #took(event: Loose): string | undefined {
-    const ms = tokensOf(event) && modelMs({ event, appendTime: this.#appendTime });
+    const ms = tokensOf(event) && this.pairs.modelMs(this.#seq);
     return ms === undefined ? undefined : lasted(ms);
   }
 

@@ -28,7 +28,7 @@ export async function timePage(visit: Visit): Promise<Response> {
     ...(before !== undefined && { before }),
   });
   const turns = turnsOf(events, Date.now()).toReversed();
-  const hues = new Hues(turns.flatMap(({ lanes }) => lanes.map(({ name }) => name)));
+  const hues = new Hues(turns.flatMap(({ lanes }) => lanes.map(({ name }) => agentOf(name))));
   let bytes = 0;
   const views: Html[] = [];
   for (const [i, turn] of turns.entries()) {
@@ -63,6 +63,9 @@ export async function timePage(visit: Visit): Promise<Response> {
   const crumbs = [{ text: key.userId, href: links.sessions(key.appName, key.userId) }];
   return page(visit, { title: `Time of ${session.title ?? key.sessionId}`, appName: key.appName, crumbs, body });
 }
+
+/** A branch ends with the name of its agent, which has the same color in the conversation. */
+const agentOf = (lane: string) => lane.split('.').at(-1) ?? lane;
 
 const HATCH = new Html(
   '<svg class="hidden" aria-hidden="true"><defs><pattern id="hatch" width="8" height="8" patternUnits="userSpaceOnUse"><path class="wait" d="M0 8L8 0" /></pattern></defs></svg>',
@@ -130,7 +133,7 @@ function picture({ lanes, start, shownUntil }: Turn, hues: Hues): Html {
             </rect>`,
         );
     return html`<div class="lane">
-      <span class="${hues.of(name)}"><bdi>${shortened(name, SHOWN_OF_NAME)}</bdi></span>
+      <span class="${hues.of(agentOf(name))}"><bdi>${shortened(name, SHOWN_OF_NAME)}</bdi></span>
       <svg
         viewBox="0 0 ${WIDTH} ${height}"
         height="${height}"
@@ -177,7 +180,7 @@ function blockList(lanes: readonly Lane[], hues: Hues, room: number): Content {
   return html`<details class="blocks">
     <summary>${counted(blocks.length, 'block')} as a list</summary>
     <ol>
-      ${lines.map(({ lane, pieces }) => html`<li class="${hues.of(lane)}">${pieces}</li>`)}
+      ${lines.map(({ lane, pieces }) => html`<li class="${hues.of(agentOf(lane))}">${pieces}</li>`)}
     </ol>
     ${left > 0 && html`<p class="dim">and ${number(left)} more</p>`}
   </details>`;
