@@ -21,3 +21,11 @@ test('days that differ little are not cut', () => {
   expect(isCut).toBe(false);
   expect(heights).toEqual([30, 60, 90, 120]);
 });
+
+test('the last of eight colors is for the sum of all others', () => {
+  const series = Array.from({ length: 10 }, (_, i) => ({ name: `user ${i}`, values: new Map([[DAYS[0]!, 10 - i]]) }));
+  const { text } = dayBars('Tokens a day', DAYS, series);
+  expect(text).toContain('user 6 4, 3 others 6"');
+  expect(text).not.toContain('user 7');
+  expect(text.match(/<rect/g)).toHaveLength(8);
+});

@@ -7,11 +7,21 @@ export interface Series {
   values: ReadonlyMap<string, number>;
 }
 
-/** There are eight colors. More series are not shown. */
-const MOST_SERIES = 8;
+/** There are eight colors. If there are more series, the last color is for the sum of all others. */
+export const MOST_SERIES = 8;
 
 /** @returns the sum of all days. */
-export const sumOf = ({ values }: Series): number => [...values.values()].reduce((sum, value) => sum + value, 0);
+export const sumOf = (values: Series['values']): number => [...values.values()].reduce((sum, value) => sum + value, 0);
+
+function withOthers(series: readonly Series[], days: readonly string[]): readonly Series[] {
+  if (series.length <= MOST_SERIES) return series;
+  const others = series.slice(MOST_SERIES - 1);
+  const values = days.map((day): [string, number] => [
+    day,
+    others.reduce((sum, each) => sum + (each.values.get(day) ?? 0), 0),
+  ]);
+  return [...series.slice(0, MOST_SERIES - 1), { name: `${number(others.length)} others`, values: new Map(values) }];
+}
 
 const [STEP, HEIGHT, TOP] = [24, 120, 18];
 
@@ -32,7 +42,7 @@ export function dayBars(
   series: readonly Series[],
   textOf: (value: number) => string = number,
 ): Html {
-  const shown = series.slice(0, MOST_SERIES);
+  const shown = withOthers(series, days);
   const sums = days.map((day) => shown.reduce((sum, { values }) => sum + (values.get(day) ?? 0), 0));
   const most = cutOf(sums);
   const bars = days.flatMap((day, i) => {
@@ -68,7 +78,7 @@ export function dayBars(
         </text>`,
   );
   const [width, bottom] = [days.length * STEP, TOP + HEIGHT];
-  const total = shown.map((each) => `${each.name} ${textOf(sumOf(each))}`).join(', ');
+  const total = shown.map((each) => `${each.name} ${textOf(sumOf(each.values))}`).join(', ');
   return html`<figure class="chart">
     <figcaption>${title}</figcaption>
     <svg viewBox="0 0 ${width} ${bottom + 24}" role="img" aria-label="${title}, ${days[0]} to ${days.at(-1)}: ${total}">

@@ -231,9 +231,10 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .chart { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.85rem 1.1rem; margin-bottom: 1rem; box-shadow: var(--shadow); }
 .chart figcaption { font-weight: 600; margin: 0 0 0.4rem; }
 .chart svg { display: block; width: 100%; height: auto; overflow: visible; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(28rem, 100%), 1fr)); gap: 1rem; margin-bottom: 1rem; } .charts .chart { margin: 0; }
 .chart rect { fill: var(--hue); } .chart line { stroke: var(--line); }
 .chart .cut { stroke: var(--card); stroke-width: 4; fill: none; }
-.chart text { fill: var(--dim); font-size: 8px; } .chart .end { text-anchor: end; }
+.chart text { fill: var(--dim); font-size: 15px; } .chart .end { text-anchor: end; }
 .chart ul { display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; margin-top: 0.5rem; font-size: 0.8125rem; }
 .chart li::before { content: ""; display: inline-block; width: 0.7rem; height: 0.7rem; border-radius: 3px; margin-right: 0.4rem; background: var(--hue); }
 .tabs { display: flex; gap: 0.35rem; flex-wrap: wrap; margin-bottom: 1.25rem; }

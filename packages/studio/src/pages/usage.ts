@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from '../../../../src/index.js';
-import { dayBars, sumOf, type Series } from '../chart.js';
+import { MOST_SERIES, dayBars, sumOf, type Series } from '../chart.js';
 import { html, type Content, type Html } from '../html.js';
 import { DAY_MS, dayOf } from '../operations/days.js';
 import { sumUp, tokenSum, type Sum } from '../operations/prices.js';
@@ -27,25 +27,25 @@ export async function usagePage(visit: Visit): Promise<Response> {
   const isWhole = await reading.lastMonth.update();
   const isDaily = by !== 'day' && params.has('daily');
   const used = new UsageRows(by, isDaily);
-  const byDay = new UsageRows('day');
+  const ofDays = isDaily ? used : new UsageRows(by === 'day' ? 'app' : by, true);
   for (const { counted: each } of reading.lastMonth.counts({
     ...(appName !== undefined && { appName }),
     ...(userId !== undefined && { userId }),
   })) {
     used.add(each);
-    byDay.add(each);
+    if (!isDaily) ofDays.add(each);
   }
   const { rows } = used;
-  const total = sumUp(byDay.rows, prices);
+  const total = sumUp(ofDays.rows, prices);
+  // The counts outlive an erased user; the name must not.
+  const isGone = async (row: Row) => by === 'user' && !(await reading.hasSessions(row.appName, row.group));
   const sums = rows.map((row) => ({ ...row, sum: sumUp([row], prices) }));
   const order = (one: Sum, other: Sum) =>
     (other.cost ?? 0) - (one.cost ?? 0) || tokenSum(other) - tokenSum(one) || other.events - one.events;
   const newest = (one: Row, other: Row) => (other.day ?? other.group).localeCompare(one.day ?? one.group);
   sums.sort((one, other) => ((by === 'day' || isDaily) && newest(one, other)) || order(one.sum, other.sum));
   const shown: ((typeof sums)[number] & { isGone: boolean })[] = [];
-  for (const row of sums.slice(0, PAGE))
-    // The counts outlive an erased user; the name must not.
-    shown.push({ ...row, isGone: by === 'user' && !(await reading.hasSessions(row.appName, row.group)) });
+  for (const row of sums.slice(0, PAGE)) shown.push({ ...row, isGone: await isGone(row) });
   const of = { app: appName, user: userId, daily: isDaily ? 1 : undefined };
   const tabs = Object.entries(BY).map(
     ([each, name]) =>
@@ -68,7 +68,7 @@ export async function usagePage(visit: Visit): Promise<Response> {
   const list = table(
     shown,
     {
-      [BY[by]]: (row) => (row.isGone ? html`<span class="dim">a user without sessions</span>` : nameOf(visit, by, row)),
+      [BY[by]]: (row) => (row.isGone ? html`<span class="dim">${GONE}</span>` : nameOf(visit, by, row)),
       ...(by !== 'app' && {
         App: ({ appName: app }) =>
           html`<a class="quiet" href="${links.to('/usage', { by, user: userId, app, daily: of.daily })}"
@@ -85,7 +85,8 @@ export async function usagePage(visit: Visit): Promise<Response> {
       '#Thoughts': ({ thoughtsTokens }) => number(thoughtsTokens),
       '#Share': (row) => all > 0 && `${number((100 * tokenSum(row)) / all)} %`,
       '#Tools': ({ toolCalls }) => number(toolCalls),
-      '#Model time': ({ modelMs }) => lasted(modelMs),
+      // Nobody knows it of events that came without the times of their appends.
+      '#Model time': ({ modelMs }) => (modelMs > 0 ? lasted(modelMs) : '–'),
       '#Cost': prices !== undefined && (({ sum }) => html`${money(sum.cost ?? 0)} ${note(unpricedText(sum))}`),
     },
     empty('Nothing was used', `No event is of the last ${DAYS} days.`),
@@ -109,9 +110,8 @@ export async function usagePage(visit: Visit): Promise<Response> {
         ${card('Output', number(total.outputTokens))} ${card('Thoughts', number(total.thoughtsTokens))}
         ${card('Calls of tools', number(total.toolCalls))}
       </dl>
-      ${total.events > 0 && charts(byDay.rows, visit, total)}
       <nav class="tabs" aria-label="Usage by">${tabs} ${daily}</nav>
-      ${list}
+      ${total.events > 0 && (await charts(ofDays.rows, isGone, visit, total))} ${list}
       ${sums.length > PAGE && html`<p class="dim">and ${counted(sums.length - PAGE, 'more', 'more')}, in the sum above</p>`}
     </div>`;
   return page(visit, { title: 'Usage', section: 'usage', body });
@@ -128,22 +128,41 @@ function nameOf({ links }: Visit, by: UsageOptions['by'], { appName, group }: Ro
     model: () => links.to('/usage', { by: 'user', app: appName }),
     agent: () => links.to('/usage', { by: 'user', app: appName }),
   };
-  return html`<a href="${hrefs[by]()}"><bdi>${group || '(no name)'}</bdi></a>`;
+  return html`<a href="${hrefs[by]()}"><bdi>${group || NO_NAME}</bdi></a>`;
 }
 
-/** Tokens and cost of each day, by app. */
-function charts(rows: readonly Row[], { prices }: Visit, total: Sum): Html {
+/** Tokens and cost of each day, by what the table is by. @param isGone of a user whose name must not be shown. */
+async function charts(
+  rows: readonly Row[],
+  isGone: (row: Row) => Promise<boolean>,
+  { prices }: Visit,
+  total: Sum,
+): Promise<Html> {
   const now = Date.now();
   const days = Array.from({ length: DAYS }, (_, i) => dayOf(now - (DAYS - 1 - i) * DAY_MS));
-  const seriesOf = (valueOf: (row: Row) => number): Series[] =>
-    [...new Set(rows.map(({ appName }) => appName))].map((name) => {
-      const ofApp = rows.filter(({ appName }) => appName === name);
-      return { name, values: new Map(ofApp.map((row) => [row.group, valueOf(row)])) };
-    });
-  const tokens = seriesOf(tokenSum).sort((one, other) => sumOf(other) - sumOf(one));
-  // In the same order, so that an app has the same color in both charts.
-  const costs = prices && seriesOf((row) => sumUp([row], prices).cost ?? 0);
-  const inOrder = tokens.flatMap(({ name }) => costs?.filter((each) => each.name === name) ?? []);
-  return html`${costs && dayBars(['Cost a day', unpricedText(total)].filter(Boolean).join(', '), days, inOrder, money)}
-  ${dayBars('Tokens a day', days, tokens)}`;
+  const seriesOf = (valueOf: (row: Row) => number): Map<string, Map<string, number>> => {
+    const byName = new Map<string, Map<string, number>>();
+    for (const row of rows) {
+      const [values, day] = [byName.get(row.group) ?? new Map<string, number>(), row.day ?? ''];
+      byName.set(row.group, values.set(day, (values.get(day) ?? 0) + valueOf(row)));
+    }
+    return byName;
+  };
+  const tokens = [...seriesOf(tokenSum)].sort(([, one], [, other]) => sumOf(other) - sumOf(one));
+  const names: string[] = [];
+  for (const [group] of tokens.slice(0, MOST_SERIES)) {
+    const of = rows.find((row) => row.group === group);
+    names.push(of && (await isGone(of)) ? GONE : group || NO_NAME);
+  }
+  const named = (values: ReadonlyMap<string, Series['values']>): Series[] =>
+    tokens.map(([group], i) => ({ name: names[i] ?? group, values: values.get(group) ?? new Map() }));
+  // In the same order, so that a name has the same color in both charts.
+  const costs = prices && named(seriesOf((row) => sumUp([row], prices).cost ?? 0));
+  return html`<div class="charts">
+    ${costs && dayBars(['Cost a day', unpricedText(total)].filter(Boolean).join(', '), days, costs, money)}
+    ${dayBars('Tokens a day', days, named(new Map(tokens)))}
+  </div>`;
 }
+
+const GONE = 'a user without sessions';
+const NO_NAME = '(no name)';
