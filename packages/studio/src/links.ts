@@ -17,6 +17,11 @@ export class Links {
     readonly kept: Query = {},
   ) {}
 
+  /** The list of the apps, on the first page. */
+  get apps(): string {
+    return `${this.to('/')}#apps`;
+  }
+
   to(path: string, query: Query = {}): string {
     const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== '');
     const text = new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)])).toString();

@@ -85,7 +85,7 @@ label input, label select, label textarea { font-weight: 400; font-size: 0.9rem;
 .list tbody tr:hover { background: color-mix(in srgb, var(--soft) 55%, transparent); }
 .list .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .list .id { display: block; }
-.dense th, .dense td { padding-inline: 0.5rem; } .dense td { min-width: 6rem; } .dense tbody th { min-width: 10rem; } .dense .number .id { white-space: normal; }
+.dense th, .dense td { padding-inline: 0.5rem; } .dense td { min-width: 6rem; } .dense tbody th { min-width: 10rem; } .dense .number .id { white-space: normal; } #apps td[data-label="Tokens"] { min-width: 14rem; }
 .thumb { width: 2.5rem; height: 2.5rem; object-fit: cover; vertical-align: middle; margin-right: 0.6rem; border-radius: 6px; border: 1px solid var(--line); }
 .list + p, .list + .block { margin-top: 0.8rem; } .note:has(+ .list), .dim:has(+ .cards), .turns > .note { margin-bottom: 0.8rem; }
 .list .chip { margin: 0.2rem 0.3rem 0 0; }
@@ -216,6 +216,8 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .change .delta { width: fit-content; max-width: 100%; margin: 0.3rem auto 0; }
 .waiting { margin-top: 1rem; border: 1px solid var(--warn); background: var(--warn-soft); color: var(--warn); border-radius: 10px; padding: 0.7rem 1rem; }
 .live { width: fit-content; margin: 0 auto 0.6rem; border-radius: 999px; padding: 0.12rem 0.8rem; font-size: 0.78rem; font-weight: 550; background: var(--good-soft); color: var(--good); }
+.heading .live { margin: auto 0; }
+.heading .live[data-state="off"] { position: fixed; right: 1.25rem; z-index: 3; }
 .live::before { content: ""; display: inline-block; width: 0.5rem; height: 0.5rem; border-radius: 50%; background: currentcolor; margin-right: 0.45rem; }
 .live[data-state="off"] { position: sticky; top: 4rem; z-index: 1; background: var(--bad-soft); color: var(--bad); }
 
@@ -225,7 +227,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .card dd { font-size: 1.35rem; font-weight: 600; letter-spacing: -0.01em; font-variant-numeric: tabular-nums; }
 .block { margin-bottom: 1.75rem; }
 .block > h2 { margin-bottom: 0.6rem; } .block > h2 .dim { font-weight: 400; font-size: 0.9rem; }
-.spark { font-family: var(--mono); color: var(--accent); white-space: pre; letter-spacing: -0.05em; }
+.spark { border-bottom: 1px solid var(--line); font-family: var(--mono); font-size: 0.7rem; color: var(--accent); white-space: pre; letter-spacing: -0.05em; }
 .block > p { margin: 0.4rem 0; }
 .findings pre { margin-top: 0.4rem; }
 .chart { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.85rem 1.1rem; margin-bottom: 1rem; box-shadow: var(--shadow); }
@@ -270,7 +272,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 }
 @media (max-width: 40rem) {
   main { padding: 1.1rem 0.9rem 3rem; }
-  .top { position: static; gap: 1rem; padding: 0 0.9rem; }
+  .top { position: static; flex-wrap: wrap; gap: 0 0.6rem; padding: 0 0.9rem; height: auto; min-height: 3.5rem; } .top nav { flex-wrap: wrap; gap: 0; } .top nav a { padding-inline: 0.5rem; }
   .event.user { max-width: 94%; }
   .depth-1, .depth-2, .depth-3 { margin-left: 0.75rem; width: calc(100% - 0.75rem); }
   .timeline ol { flex-basis: 100%; order: -1; }

@@ -29,11 +29,12 @@ export function page(visit: Visit, { title, appName, crumbs, section, body }: Pa
   const current = (name: Page['section']) => name === section && html` aria-current="true"`;
   const nav = html`<nav aria-label="Studio">
     <a href="${links.to('/')}" ${current('now')}>Now</a>
+    <a href="${links.apps}">Apps</a>
     <a href="${links.to('/usage')}" ${current('usage')}>Usage</a>
     <a href="${links.to('/operations')}" ${current('operations')}>Operations</a>
   </nav>`;
   const all = [
-    { text: 'Apps', href: links.to('/') },
+    { text: 'Apps', href: links.apps },
     ...(appName === undefined ? [] : [{ text: appName, href: links.sessions(appName) }]),
     ...(crumbs ?? []),
   ];

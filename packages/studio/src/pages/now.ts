@@ -1,5 +1,5 @@
 import { DAY_MS, dayOf } from '../operations/days.js';
-import { sumUp, type Sum } from '../operations/prices.js';
+import { sumUp, tokenSum, type Sum } from '../operations/prices.js';
 import { UsageRows } from '../operations/usage.js';
 import type { OpenCall, SessionKey } from '../../../../src/index.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
@@ -7,7 +7,7 @@ import { money, number } from '../operations/words.js';
 import { html, type Content } from '../html.js';
 import { HOURS } from '../reading.js';
 import type { Usage } from '../operations/usage.js';
-import { firstOf, ago, codeOf, empty, lastedSince, nextLink, page, table, time } from './layout.js';
+import { firstOf, ago, card, codeOf, empty, lastedSince, nextLink, page, table, time } from './layout.js';
 import { question } from './answer.js';
 import { tokensText } from './event-view.js';
 import { doingOf } from './session-head.js';
@@ -39,6 +39,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
     used.add(counted);
   }
   const { rows } = used;
+  const usedSum = sumUp(rows, prices);
   const names = apps.map(({ name }) => name);
   const isShown = (id: string) => only === null || only === id;
   const limit = most + 1;
@@ -100,33 +101,46 @@ export async function nowPage(visit: Visit): Promise<Response> {
     none('No tool and no model has failed.'),
   );
   const appsBlock = html`<section class="block" id="apps">
-    <h2>
-      Apps ${rows.length > 0 && html`<a class="dim" href="${links.to('/usage')}">${usedText(sumUp(rows, prices))}</a>`}
-    </h2>
+    <h2>Apps ${rows.length > 0 && html`<a class="dim" href="${links.to('/usage')}">${usedText(usedSum)}</a>`}</h2>
     ${appsTable(visit, apps, hours, rows)}
     ${!isWhole && html`<p class="dim">Not all events of the last ${HOURS} hours are counted yet: load the page again.</p>`}
     ${nextLink(last && links.to('/', { after: last.name }))}
   </section>`;
+  const shownCount = (count: number) => (count > most ? `${number(most)} or more` : number(count));
   const section = (id: string, title: string, count: number, list: Content) =>
     isShown(id) &&
     html`<section class="block" id="${id}">
       <h2>
         ${title}
-        <a class="dim" href="${links.to('/', { all: id })}"
-          >${count > most ? `${number(most)} or more` : number(count)}</a
-        >
+        <a class="dim" href="${links.to('/', { all: id })}">${shownCount(count)}</a>
       </h2>
       ${list}
     </section>`;
-  const body = html`<h1>Now</h1>
-    <p class="live" id="live" role="status" hidden></p>
+  const failedTitle = `Failed in ${HOURS} hours`;
+  const toSection = (id: string, text: string) => html`<a class="quiet" href="#${id}">${text}</a>`;
+  const cost = usedSum.cost !== undefined && `cost ${money(usedSum.cost)}`;
+  const summary = html`<dl class="cards">
+    ${card('Runs', toSection('runs', shownCount(leases.length)))}
+    ${card('Waits for a person', toSection('waits', shownCount(waiting.length)))}
+    ${card(failedTitle, toSection('failed', shownCount(failures.length)))}
+    ${card(
+      `Tokens in ${HOURS} hours`,
+      html`${toSection('apps', number(tokenSum(usedSum)))}
+      ${cost !== false && html`<span class="id">${toSection('apps', cost)}</span>`}`,
+    )}
+  </dl>`;
+  const body = html`<div class="heading">
+      <h1>Now</h1>
+      <p class="live" id="live" role="status" hidden></p>
+    </div>
     <div id="now" data-refresh="${LEASES_S}" data-live="${links.to('/live-now')}">
       ${
         !params.has('after') && [
+          only === null && summary,
           section('waits', 'Waits for a person', waiting.length, calls(waiting, visit.mayChange)),
           answered.length > 0 && section('answered', 'Answered, not yet run', answered.length, calls(answered, false)),
           section('runs', 'Runs', leases.length, runs),
-          section('failed', `Failed in ${HOURS} hours`, failures.length, failed),
+          section('failed', failedTitle, failures.length, failed),
         ]
       }
       ${only === null ? appsBlock : html`<p><a href="${links.to('/')}">All that happens now</a></p>`}
@@ -161,10 +175,12 @@ function appsTable(
         >`,
       '#Last update': ({ name, lastUpdateTime }) =>
         html`<a class="quiet" href="${links.sessions(name)}">${ago(lastUpdateTime)}</a>`,
+      '>Largest': ({ name }) => html`<a href="${links.to('/sessions', { app: name, order: 'size' })}">Largest</a>`,
       '>Waiting': ({ name }) => html`<a href="${links.to('/waiting', { app: name })}">Waiting</a>`,
       '>Users': ({ name }) => html`<a href="${links.to('/users', { app: name })}">Users</a>`,
     },
     empty('No sessions yet', 'Sessions appear here when an agent has created them with ', service, '.'),
+    'dense',
   );
 }
 
