@@ -363,6 +363,33 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(time).toMatch(/#2 agent 0 ms/);
   });
 
+  test('says on an event which memories and files tools had loaded for its model', async () => {
+    const own = await open(name);
+    const session = await own.service.createSession({ appName: 'one', userId: 'ada', sessionId: 's' });
+    const answer = (tool: string, response: Record<string, unknown>) => ({
+      functionResponse: { id: tool, name: tool, response },
+    });
+    const call = (tool: string) => ({ functionCall: { id: tool, name: tool, args: {} } });
+    const content = { parts: [{ text: 'Likes ' }, { text: 'lamps.' }] };
+    const memories = [{ content: 'Has a desk lamp.', author: 'clerk' }, { content }];
+    for (const parts of [
+      [call('load_memory'), call('load_artifacts')],
+      [answer('load_memory', { memories }), answer('load_artifacts', { artifact_names: ['report.pdf'], status: '' })],
+      [{ text: 'You like lamps.' }],
+      [{ text: 'Nothing more.' }],
+    ])
+      await own.service.appendEvent({ session, event: createEvent({ author: 'clerk', content: { parts } }) });
+    const site = await own.studio();
+    const answered = await site.get(query('/session', { app: 'one', user: 'ada', session: 's' }));
+    expect(shown(answered)).toMatch(
+      /#3 JSON of event 3 Loaded 2 memories, 1 file Has a desk lamp\. clerk Likes lamps\. report\.pdf You like lamps\. clerk/,
+    );
+    expect(shown(answered).match(/Loaded/g)).toHaveLength(1);
+    expect(linksOf(answered, '/files?')).toContain(
+      query('/files', { app: 'one', user: 'ada', session: 's', file: 'report.pdf' }),
+    );
+  });
+
   test('shows what a compaction replaces for the model', async () => {
     const key = { appName: 'compacted', userId: 'u', sessionId: 's' };
     const session = await served.service.createSession(key);

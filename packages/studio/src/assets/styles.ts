@@ -189,7 +189,7 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .fold > summary code { font-weight: 600; }
 .fold[open] > summary { border-bottom: 1px solid var(--line); }
 .fold > div { padding: 0.4rem 0.75rem 0.7rem; }
-.fold .what { color: var(--dim); }
+.fold .what { color: var(--dim); } .loaded > div { font-size: 0.875rem; overflow-wrap: anywhere; }
 .args { font-family: var(--mono); font-size: 0.8125rem; color: var(--dim); overflow-wrap: anywhere; }
 .waiting .args { color: inherit; }
 .waiting a:not(.button) { color: inherit; font-size: 0.8125rem; }
@@ -231,9 +231,9 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .block > p { margin: 0.4rem 0; }
 .findings pre { margin-top: 0.4rem; }
 .chart { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.85rem 1.1rem; margin-bottom: 1rem; box-shadow: var(--shadow); }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(28rem, 100%), 1fr)); gap: 1rem; margin-bottom: 1rem; } .charts .chart { margin: 0; }
 .chart figcaption { font-weight: 600; margin: 0 0 0.4rem; }
 .chart svg { display: block; width: 100%; height: auto; overflow: visible; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(28rem, 100%), 1fr)); gap: 1rem; margin-bottom: 1rem; } .charts .chart { margin: 0; }
 .chart rect { fill: var(--hue); } .chart line { stroke: var(--line); }
 .chart .cut { stroke: var(--card); stroke-width: 4; fill: none; }
 .chart text { fill: var(--dim); font-size: 15px; } .chart .end { text-anchor: end; }

@@ -1,13 +1,13 @@
 import { Calls, isOpen, type Call } from '../../../../src/conversation/calls.js';
 import { isFailedResponse } from '../../../../src/conversation/failed-response.js';
-import { endsOf, stampOf } from '../operations/durations.js';
+import { endsOf, laneName, stampOf } from '../operations/durations.js';
 import { NO_TOKENS, addTokens, tokensOf } from '../operations/tokens.js';
 import type { SessionKey } from '../../../../src/index.js';
 import type { TokenCounts } from '../operations/tokens.js';
 import { IMAGES } from '../../../../src/http/file.js';
 import { isRecord, recordOf } from '../../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../../src/model/turn.js';
-import { bytes, number, textOrJson } from '../operations/words.js';
+import { bytes, counted, number, shortened, textOrJson } from '../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import type { Markdown } from '../markdown.js';
@@ -18,6 +18,11 @@ import { chip, codeOf, definition, lasted, time, type Hues } from './layout.js';
 type Loose = Readonly<Record<string, unknown>>;
 
 const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
+
+const textIn = (content: unknown): string =>
+  partsOf({ content })
+    .map(({ text }) => textOf(text) ?? '')
+    .join('');
 
 /** How many characters of a text or of JSON are shown. The page of the event has the rest. */
 const MOST_TEXT = 4_000;
@@ -138,6 +143,9 @@ export class Pairs {
   #numbers = new Set<number>();
   readonly #entries = new Map<number, Entry>();
   #ends: ReadonlyMap<number, number> | undefined;
+  /** What tools have answered since the last model's event, by agent or branch. */
+  readonly #given = new Map<string, readonly unknown[]>();
+  readonly #answersBefore = new Map<number, readonly unknown[]>();
 
   /** Adds the next events, which are shown. */
   add(entries: readonly Entry[]): void {
@@ -150,6 +158,13 @@ export class Pairs {
       this.#entries.set(seq, entry);
       const { made, responses, returned } = this.#calls.add(seq, event);
       this.#made.set(seq, made);
+      const lane = laneName(event);
+      const [before, answers] = [
+        this.#given.get(lane) ?? [],
+        partsOf(event).flatMap((part) => part['functionResponse'] ?? []),
+      ];
+      this.#given.set(lane, answers.length > 0 ? [...before, ...answers] : []);
+      if (answers.length === 0 && before.length > 0) this.#answersBefore.set(seq, before);
       if (returned) {
         this.#answered.set(event, returned);
         this.#responses.set(returned, [{ seq, response: returned.response, isEarly: true }]);
@@ -194,6 +209,15 @@ export class Pairs {
     return this.#ends.get(seq);
   }
 
+  /** @returns the values that tools gave to the model that made an event, in their answers just before it. */
+  givenTo(seq: number, tool: string, key: string): unknown[] {
+    return (this.#answersBefore.get(seq) ?? []).flatMap((answer) => {
+      const { name, response } = recordOf(answer);
+      const values = recordOf(response)[key];
+      return name === tool && Array.isArray(values) ? (values as unknown[]) : [];
+    });
+  }
+
   isShown(call: Call | undefined): call is Call {
     return call !== undefined && this.#numbers.has(call.seq);
   }
@@ -231,6 +255,7 @@ class EventView {
     const returned = this.pairs.answeredBy(event);
     const content = [
       ...this.#compaction(loose),
+      this.#loaded(),
       ...(returned ? [this.#answer(returned.name, returned.response, returned)] : []),
       ...parts
         .slice(0, MOST_PARTS)
@@ -291,16 +316,44 @@ class EventView {
     if (event['isCompacted'] !== true && !isRecord(newer)) return [];
     const { startTimestamp, endTimestamp, compactedContent } = recordOf(newer);
     const { startTime = startTimestamp, endTime = endTimestamp } = event;
-    const summary =
-      textOf(event['compactedContent']) ??
-      partsOf({ content: compactedContent })
-        .map(({ text }) => textOf(text) ?? '')
-        .join('');
+    const summary = textOf(event['compactedContent']) ?? textIn(compactedContent);
     const span = html`${time(numberOf(startTime))} to ${time(numberOf(endTime))}`;
     return [
       html`<p class="note">Compaction: for the model this replaces the events from ${span}.</p>`,
       this.#written(summary),
     ];
+  }
+
+  /** The memories and the files that tools of ADK have loaded for the model. */
+  #loaded(): Content {
+    const memories = this.pairs.givenTo(this.#seq, 'load_memory', 'memories').map(recordOf);
+    const files = this.pairs
+      .givenTo(this.#seq, 'load_artifacts', 'artifact_names')
+      .flatMap((name) => textOf(name) ?? []);
+    const what = [
+      memories.length > 0 && counted(memories.length, 'memory', 'memories'),
+      files.length > 0 && counted(files.length, 'file'),
+    ];
+    if (memories.length + files.length === 0) return undefined;
+    const said = ({ content }: Loose) => textOf(content) ?? textIn(content);
+    return fold(
+      'loaded',
+      html`<span class="what">Loaded</span> ${what.filter(Boolean).join(', ')}`,
+      html`<ul>
+        ${memories.slice(0, MOST_PARTS).map(
+          (each) =>
+            html`<li>
+              <bdi>${shortened(said(each), FEW)}</bdi> <span class="dim"><bdi>${textOf(each['author'])}</bdi></span>
+            </li>`,
+        )}
+        ${files.slice(0, MOST_PARTS).map(
+          (name) =>
+            html`<li>
+              <a href="${this.#link('/files', { file: name })}"><bdi>${shortened(name, FEW)}</bdi></a>
+            </li>`,
+        )}
+      </ul>`,
+    );
   }
 
   #part(part: Loose, index: number, { author }: Loose, nthCall: number): Html {
