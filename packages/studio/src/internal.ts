@@ -4,7 +4,7 @@
  * @module adk-mikro-orm-studio/internal
  */
 export { listenerOf } from '../../../src/http/listener.js';
-export { isConfirmation, responseIn, storeAnswer } from './operations/answer.js';
+export { askedAbout, isConfirmation, responseIn, storeAnswer } from './operations/answer.js';
 export { examine, type Finding } from './operations/doctor.js';
 export { storedEncodings } from './operations/health.js';
 export { sortSessions } from './ordered.js';

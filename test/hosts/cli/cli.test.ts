@@ -527,7 +527,13 @@ describe.each(databases)('on %s', (name) => {
     const session = await service.createSession({ ...support, sessionId: 'asks' });
     const responseSchema = { type: 'object', properties: { days: { type: 'number' } }, required: ['days'] };
     const calls = {
-      yes: { name: 'adk_request_confirmation', args: { originalFunctionCall: { id: 'c', name: 'pay', args: {} } } },
+      yes: {
+        name: 'adk_request_confirmation',
+        args: {
+          originalFunctionCall: { id: 'c', name: 'pay', args: { sum: 2 } },
+          toolConfirmation: { hint: 'It is final.\u001b' },
+        },
+      },
       no: { name: 'adk_request_confirmation', args: { originalFunctionCall: { id: 'd', name: 'pay', args: {} } } },
       input: { name: 'adk_request_input', args: { message: 'How long?', response_schema: responseSchema } },
       login: { name: 'adk_request_credential', args: { functionCallId: 'e', authConfig: {} } },
@@ -553,6 +559,13 @@ describe.each(databases)('on %s', (name) => {
       [['other', '{"days":1}'], 1, 'See: waiting --app support --user ada'],
     ] as const)
       expect(await answer(...args)).toMatchObject({ code, out: '', err: expect.stringContaining(advice) });
+    // Both say what is asked as a sentence.
+    expect((await run(['waiting', '--app', 'support', '--url', url])).out).toMatch(
+      / asks +pay\? +\{"sum":2\} It is final\.\\u001b +yes$/m,
+    );
+    expect((await run(['top', '--url', url])).out).toMatch(
+      /^pay\(\{"sum":2\}\)\? It is final\.\\u001b +\d+ \w+ ago +support/m,
+    );
     const stored = async () =>
       (await service.readEvents({ ...support, sessionId: 'asks' })).events.slice(5).map(({ event }) => event);
     expect(await stored()).toEqual([]);

@@ -16,9 +16,18 @@ import {
 } from '../../../../src/index.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
 import { namesOf } from '../../../../src/model/pages.js';
-import { bytes, json, number, printable, quoted, shortened, shownTime } from '../../../studio/src/operations/words.js';
+import {
+  bytes,
+  json,
+  number,
+  printable,
+  quoted,
+  shortened,
+  shownTime,
+  textOrJson,
+} from '../../../studio/src/operations/words.js';
 import { DAY_MS } from '../../../studio/src/operations/days.js';
-import { DAYS, Reading, positionBefore, sortSessions } from '../../../studio/src/internal.js';
+import { DAYS, Reading, positionBefore, sortSessions, askedAbout } from '../../../studio/src/internal.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { changeLine, eventLines } from '../conversation.js';
 import type { Context, SessionWork, Work } from '../run.js';
@@ -136,10 +145,18 @@ async function sorted(
 
 export const waiting: Work<[FindOpenCallsRequest]> = async ({ em, codec, terminal }, request) => {
   const page = await new MikroOrmSessionService(em, codec).findOpenCalls(request);
-  const rows = page.calls.map(({ timestamp, userId, sessionId, name, args, id }) => [
-    ...[{ time: timestamp }, userId, sessionId, name],
-    ...[args === undefined ? 'cannot be read' : shortened(JSON.stringify(args), MOST_ARGUMENTS), id],
-  ]);
+  const rows = page.calls.map(({ timestamp, userId, sessionId, name, args, id }) => {
+    const { tool = name, args: ofTool = args, hint = '' } = askedAbout(name, args) ?? {};
+    const given = args === undefined ? 'cannot be read' : shortened(textOrJson(ofTool ?? {}), MOST_ARGUMENTS);
+    return [
+      { time: timestamp },
+      userId,
+      sessionId,
+      tool === name ? name : `${tool}?`,
+      `${given} ${hint}`.trimEnd(),
+      id,
+    ];
+  });
   await terminal.result(page, () => terminal.table([['since', 'user', 'session', 'call', 'arguments', 'id'], ...rows]));
   if (rows.length === 0) await noteEmpty({ em, terminal }, request, 'No call waits for a person.');
   noteNext(terminal, page);

@@ -1,5 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
-import { HOURS, Reading } from '../../../studio/src/internal.js';
+import { HOURS, Reading, askedAbout } from '../../../studio/src/internal.js';
 import { json, printable, shortened, shownTime } from '../../../studio/src/operations/words.js';
 import type { Context, Work } from '../run.js';
 import type { Cell } from '../table.js';
@@ -72,13 +72,18 @@ function screen(
     '',
   ];
   const called = (name: string, args: unknown) => `${printable(name)}(${shortened(json(args ?? {}), SHOWN)})`;
+  const asked = (name: string, args: unknown) => {
+    const about = askedAbout(name, args);
+    if (about?.tool === undefined) return called(name, args);
+    return `${called(about.tool, about.args)}? ${printable(about.hint ?? '')}`.trimEnd();
+  };
   const key = ['app', 'user', 'session'];
   return [
     terminal.dim(`${shownTime(Date.now())} UTC`),
     ...list(
       'Runs',
       runs.length,
-      ['does', 'for', ...key, 'held by', 'since'],
+      ['does', 'since', ...key, 'held by', 'held since'],
       runs.map(({ does, ...lease }) => [
         does.name === undefined ? 'model, or between steps' : called(does.name, does.args),
         { time: does.since },
@@ -90,7 +95,7 @@ function screen(
       waits.length,
       ['call', 'since', ...key, 'id'],
       waits.map((call) => [
-        ...[called(call.name, call.args), { time: call.timestamp }],
+        ...[asked(call.name, call.args), { time: call.timestamp }],
         ...[call.appName, call.userId, call.sessionId, call.id],
       ]),
     ),

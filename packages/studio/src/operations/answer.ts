@@ -6,8 +6,8 @@ import {
   type OpenCall,
   type SessionKey,
 } from '../../../../src/index.js';
-import { isTaken, questionOf } from '../../../../src/conversation/answers.js';
-import { decode, isRecord } from '../../../../src/model/json.js';
+import { field, isTaken, questionOf } from '../../../../src/conversation/answers.js';
+import { decode, isRecord, recordOf } from '../../../../src/model/json.js';
 
 /** A call that waits for a person. */
 export type Asked = Required<Pick<OpenCall, 'id' | 'name' | 'args'>>;
@@ -16,6 +16,18 @@ export type Asked = Required<Pick<OpenCall, 'id' | 'name' | 'args'>>;
 interface Answer {
   response: Readonly<Record<string, unknown>>;
   isApproved?: boolean | undefined;
+}
+
+/** @returns the call that ADK asks a person to confirm, as far as it is known, and the hint; undefined for other calls. */
+export function askedAbout(name: string, args: unknown): { tool?: string; args: unknown; hint?: string } | undefined {
+  if (name !== CONFIRMATION) return undefined;
+  const { name: tool, args: ofTool } = recordOf(field(args, 'originalFunctionCall'));
+  const hint = field(field(args, 'toolConfirmation'), 'hint');
+  return {
+    ...(typeof tool === 'string' && { tool }),
+    args: ofTool,
+    ...(typeof hint === 'string' && hint !== '' && { hint }),
+  };
 }
 
 export const isConfirmation = ({ name }: Pick<Asked, 'name'>): boolean => name === CONFIRMATION;

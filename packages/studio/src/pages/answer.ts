@@ -8,7 +8,7 @@ import { field } from '../../../../src/conversation/answers.js';
 import { callsOf } from '../../../../src/conversation/calls.js';
 import { decode, decodeEvent, recordOf } from '../../../../src/model/json.js';
 import { partsOf } from '../../../../src/model/turn.js';
-import { isConfirmation, responseIn, storeAnswer, type Asked } from '../operations/answer.js';
+import { askedAbout, isConfirmation, responseIn, storeAnswer, type Asked } from '../operations/answer.js';
 import { textOrJson } from '../operations/words.js';
 import { Refusal } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
@@ -19,14 +19,14 @@ import { codeOf } from './layout.js';
 
 /** @param args undefined if they cannot be read. @returns what a call asks, as a sentence. */
 export function question(name: string, args: unknown): Html {
-  const given = recordOf(args);
-  if (name === CONFIRMATION) {
-    const { name: tool, args: ofTool } = recordOf(field(given, 'originalFunctionCall'));
-    const hint = field(field(given, 'toolConfirmation'), 'hint');
-    return html`${typeof tool === 'string' ? html`${called(tool, ofTool)}?` : 'The agent asks for a confirmation.'}
-    ${typeof hint === 'string' && html`<bdi>${hint}</bdi>`}`;
+  const about = askedAbout(name, args);
+  if (about) {
+    const { tool, hint } = about;
+    return html`${tool === undefined ? 'The agent asks for a confirmation.' : html`${called(tool, about.args)}?`}
+    ${hint !== undefined && html`<bdi>${hint}</bdi>`}`;
   }
-  if (name === INPUT) return html`<bdi>${textOrJson(given['message'] ?? 'The agent asks for an input.')}</bdi>`;
+  if (name === INPUT)
+    return html`<bdi>${textOrJson(recordOf(args)['message'] ?? 'The agent asks for an input.')}</bdi>`;
   if (name === CREDENTIAL) return html`The agent asks for a login.`;
   return args === undefined ? html`${codeOf(name)} cannot be read` : called(name, args);
 }
