@@ -1,6 +1,6 @@
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
-import type { BrowserContextOptions, Page } from 'playwright-core';
+import type { BrowserContextOptions, Locator, Page } from 'playwright-core';
 import { adkEntities, adkServices, MikroOrmSessionService } from '../../../src/index.js';
 import { accessibilityProblems, describeInChromium } from '../../support/chromium.js';
 import { KEY, png, tellStory } from './conversation.js';
@@ -205,6 +205,88 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.goto(`${site.origin}/usage`);
       for (const text of await page.locator('.chart text').all())
         expect((await text.boundingBox())?.height).toBeGreaterThan(9);
+    });
+  });
+
+  const session = (name: string) => (page: Page) => page.getByRole('link', { name, exact: true }).first();
+  const link = (name: string) => (page: Page) => page.getByRole('link', { name, exact: true });
+  test.each<{ question: string; clicks: ((page: Page) => Locator)[]; answer: string[] }>([
+    {
+      question: 'What is this agent doing now?',
+      clicks: [(page) => page.locator('.card', { hasText: 'Runs' }).getByRole('link')],
+      answer: ['#runs tr:has-text("billing / grace") :text("find_order")', '#runs :text("worker-2.example:4711")'],
+    },
+    {
+      question: 'Why did it answer so?',
+      clicks: [(page) => page.locator('#failed').getByRole('link', { name: 'read_invoice' }).first()],
+      answer: ['.event :text("I look it up.")', '.chip:text-matches("tokens in.*gemini-x")', 'aside :text("topic")'],
+    },
+    {
+      question: 'Which tool failed, with which arguments?',
+      clicks: [(page) => page.locator('#failed').getByRole('link', { name: 'fetch_page' }).first()],
+      answer: ['.call summary:has-text("fetch_page id:") .chip:text("failed")'],
+    },
+    {
+      question: 'What waits for whom, since when?',
+      clicks: [],
+      answer: ['#waits tbody tr:first-child:has-text("delete_account"):has-text("research / tim"):has-text("10 d")'],
+    },
+    {
+      question: 'What does it cost, by user and day?',
+      clicks: [link('Usage'), link('User')],
+      answer: [
+        'figure:has-text("Cost a day") li:has-text("grace")',
+        'tr:has-text("grace"):has-text("shop"):has-text("0.04")',
+      ],
+    },
+    {
+      question: 'Which sessions are largest?',
+      clicks: [link('Apps'), (page) => page.locator('#apps tr', { hasText: 'research' }).getByText('Largest')],
+      answer: ['tbody tr:first-child:has-text("Translate the handbook"):has-text("2,005")'],
+    },
+    {
+      question: 'What changed in the state, by which event?',
+      clicks: [session('Refund of order 17')],
+      answer: ['aside div:has(> dt:has-text("step")) :text("#8")'],
+    },
+    {
+      question: 'Where does the time go?',
+      clicks: [session('Refund of order 17'), link('Time')],
+      answer: ['.lane svg .tool', '.lane svg .failed', '.turn :text("tools 8 s in 2")'],
+    },
+    {
+      question: 'What did two branches do in parallel?',
+      clicks: [session('Translate the handbook'), link('Time')],
+      answer: ['.lane:has-text("fan.worker_0") svg', '.lane:has-text("fan.worker_2") .failed'],
+    },
+  ])('is answered on the screen after two clicks at most: $question', async ({ clicks, answer }) => {
+    await visit({ viewport: { width: 1_440, height: 900 } }, async (page) => {
+      await page.goto(site.origin);
+      for (const find of clicks) await find(page).click();
+      expect(clicks.length).toBeLessThanOrEqual(2);
+      for (const each of answer) {
+        const found = page.locator(each).first();
+        await found.waitFor();
+        const { y, height } = (await found.boundingBox())!;
+        expect([each, y >= 0 && y + height <= 900]).toEqual([each, true]);
+      }
+    });
+  });
+
+  test('an agent has one color in the conversation and in its time, and failures are seen on a phone', async () => {
+    await visit(phone, async (page) => {
+      const colorOf = (selector: string) =>
+        page.evaluate<string>(`getComputedStyle(document.querySelector(${JSON.stringify(selector)})).color`);
+      await page.goto(site.origin + query('/session', OF_LONGEST));
+      const talk = await colorOf('.event[data-branch="fan.worker_1"] .author');
+      await page.goto(site.origin + query('/time', OF_LONGEST));
+      expect(await colorOf('.lane:nth-child(2) > span')).toBe(talk);
+      // Of a block of a thousandth of the width nothing would be seen.
+      const stroke = '(({ strokeWidth, vectorEffect }) => [strokeWidth, vectorEffect])';
+      expect(await page.evaluate(`${stroke}(getComputedStyle(document.querySelector('.lane .failed')))`)).toEqual([
+        '2px',
+        'non-scaling-stroke',
+      ]);
     });
   });
 
