@@ -29,8 +29,10 @@ const otherPackages = {
 };
 
 const { exports = {}, bin = {} } = manifestOf(folder);
-const conditions = Object.values(exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry.import]));
+const modules = Object.values(exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry]));
+const conditions = modules.map((entry) => entry.import);
 const entries = conditions.map((entry) => sourceOf(entry.default));
+const required = modules.flatMap(({ require }) => (require ? [sourceOf(require.default)] : []));
 // `internal` has no declarations: the packages that use it are checked with its sources.
 const typed = conditions.flatMap(({ types }) => (types === undefined ? [] : [sourceOf(types)]));
 const programs = Object.values(bin).map(sourceOf);
@@ -49,10 +51,10 @@ for (const name of folder === '.' ? ['src', 'entities', 'migrations'] : ['src'])
 rmSync(DECLARED, { recursive: true });
 keepReachable();
 // The declarations of CommonJS are the same: the package.json of their folder says what they are.
-cpSync(ESM, CJS, { recursive: true });
+if (required.length > 0) cpSync(ESM, CJS, { recursive: true });
 for (const { path: file, text } of await bundled([...entries, ...programs])) write(file, text);
-// Nobody imports a program, so it has no declarations.
-for (const { path: file, text } of await bundled(entries)) {
+// Nobody imports a program, so it has no declarations. A module that waits while it is loaded has no CommonJS.
+for (const { path: file, text } of await bundled(required)) {
   // esbuild splits only ES modules, so each file is converted to CommonJS afterwards.
   const { code } = await transform(text, { ...TARGET, format: 'cjs', supported: { 'dynamic-import': false } });
   write(path.join(CJS, path.relative(ESM, file)), code);

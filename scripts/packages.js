@@ -72,7 +72,7 @@ export function sourceOf(built) {
 
 /**
  * @param {string} folder
- * @returns {{ name: string, version: string, exports?: Record<string, string | { import: { types?: string, default: string } }>, bin?: Record<string, string> }}
+ * @returns {{ name: string, version: string, exports?: Record<string, string | { import: { types?: string, default: string }, require?: { default: string } }>, bin?: Record<string, string> }}
  */
 export function manifestOf(folder) {
   /** @type {unknown} */

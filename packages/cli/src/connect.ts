@@ -2,7 +2,7 @@ import { MikroORM, Utils, type Options } from '@mikro-orm/core';
 import type { DialectName } from '../../../migrations/index.js';
 import { adkEntities } from '../../../src/index.js';
 import { installedSqlite } from '../../../src/internal.js';
-import { LAZILY, hostOrm } from './mikro-orm.js';
+import { LAZILY, hostOrm, ormOf } from './mikro-orm.js';
 import { UsageError } from './errors.js';
 import { checkExists } from './files.js';
 
@@ -33,20 +33,38 @@ export function connectForeign(url: string): Promise<MikroORM> {
 
 async function open(url: string, options: Partial<Options>, mayCreate: boolean): Promise<MikroORM> {
   const database = await databaseOptions(url);
-  const { dbName, clientUrl } = database;
-  if (clientUrl === undefined && dbName !== undefined && dbName !== ':memory:' && !mayCreate) checkExists(dbName);
+  if (!mayCreate) checkPlace(database);
   return MikroORM.init({ ...database, ...options, ...LAZILY });
 }
 
+function checkPlace({ dbName, clientUrl }: Partial<Options>): void {
+  if (clientUrl === undefined && dbName !== undefined && dbName !== ':memory:') checkExists(dbName);
+}
+
+/**
+ * Loads every driver that is installed, for callers that cannot wait for one later.
+ *
+ * @returns like `connect` with a URL. The file of a SQLite database has to exist.
+ */
+export async function connector(): Promise<(url: string) => MikroORM> {
+  const drivers = new Map<DialectName, PromiseSettledResult<Options['driver']>>();
+  for (const scheme of SCHEMES) drivers.set(scheme, ...(await Promise.allSettled([driverOf(scheme)])));
+  return (url) => {
+    const scheme = schemeOf(url);
+    const driver = drivers.get(scheme);
+    if (driver?.status !== 'fulfilled') throw driver?.reason;
+    const place = placeOf(scheme, url);
+    checkPlace(place);
+    return ormOf({ driver: driver.value, ...place, entities: adkEntities() });
+  };
+}
+
 /** By the scheme of a URL, which is also the end of the package's name. */
-const DRIVERS: Readonly<Record<DialectName, (url: string) => Promise<Partial<Options>>>> = {
-  sqlite: async (url) => ({
-    driver: await sqliteDriver(),
-    dbName: url.replace(/^sqlite:(\/\/)?/, ''),
-  }),
-  postgresql: async (url) => ({ driver: (await import('@mikro-orm/postgresql')).PostgreSqlDriver, clientUrl: url }),
-  mysql: async (url) => ({ driver: (await import('@mikro-orm/mysql')).MySqlDriver, clientUrl: url }),
-  mariadb: async (url) => ({ driver: (await import('@mikro-orm/mariadb')).MariaDbDriver, clientUrl: url }),
+const DRIVERS: Readonly<Record<DialectName, () => Promise<Options['driver']>>> = {
+  sqlite: sqliteDriver,
+  postgresql: async () => (await import('@mikro-orm/postgresql')).PostgreSqlDriver,
+  mysql: async () => (await import('@mikro-orm/mysql')).MySqlDriver,
+  mariadb: async () => (await import('@mikro-orm/mariadb')).MariaDbDriver,
 };
 
 /** Not every package exists for every version of MikroORM. */
@@ -58,6 +76,7 @@ async function sqliteDriver(): Promise<Options['driver']> {
 }
 
 const isScheme = (name: string): name is DialectName => Object.hasOwn(DRIVERS, name);
+const SCHEMES = Object.keys(DRIVERS).filter(isScheme);
 
 /**
  * Turns a database URL into options for `MikroORM.init`. Loads that database's driver and no other.
@@ -67,14 +86,24 @@ const isScheme = (name: string): name is DialectName => Object.hasOwn(DRIVERS, n
  * @throws UsageError if the URL begins with something else, or the driver is not installed.
  */
 export async function databaseOptions(url: string): Promise<Partial<Options>> {
+  const scheme = schemeOf(url);
+  return { driver: await driverOf(scheme), ...placeOf(scheme, url) };
+}
+
+const placeOf = (scheme: DialectName, url: string): Partial<Options> =>
+  scheme === 'sqlite' ? { dbName: url.replace(/^sqlite:(\/\/)?/, '') } : { clientUrl: url };
+
+function schemeOf(url: string): DialectName {
   const scheme = url.slice(0, url.indexOf(':')).replace(/^postgres$/, 'postgresql');
-  if (!isScheme(scheme)) {
-    const schemes = Object.keys(DRIVERS).map((name) => `${name}:`);
-    // The message does not show the URL, which can hold a password.
-    throw new UsageError(`The database URL has to begin with ${schemes.slice(0, -1).join(', ')} or ${schemes.at(-1)}`);
-  }
+  if (isScheme(scheme)) return scheme;
+  const schemes = SCHEMES.map((name) => `${name}:`);
+  // The message does not show the URL, which can hold a password.
+  throw new UsageError(`The database URL has to begin with ${schemes.slice(0, -1).join(', ')} or ${schemes.at(-1)}`);
+}
+
+async function driverOf(scheme: DialectName): Promise<Options['driver']> {
   try {
-    return await DRIVERS[scheme](url);
+    return await DRIVERS[scheme]();
   } catch (cause) {
     const name = scheme === 'sqlite' ? 'libsql' : scheme;
     const driver = `@mikro-orm/${name}@${Utils.getORMVersion()}`;

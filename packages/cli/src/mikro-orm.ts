@@ -1,12 +1,24 @@
 /** What differs in the command lines of MikroORM 6 and 7. */
 import { existsSync } from 'node:fs';
-import { Utils, type MikroORM } from '@mikro-orm/core';
+import { MikroORM, Utils, type Options } from '@mikro-orm/core';
 import { UsageError } from './errors.js';
 import { codeOf, defaultExportOf } from './files.js';
 import { isObject } from '../../../src/model/json.js';
 
 /** Without this MikroORM 6 connects at once, and fails without saying what has failed. MikroORM 7 has no such option. */
 export const LAZILY = { connect: false };
+
+interface OrmClass {
+  /** In MikroORM 6. */
+  initSync?(options: Options): MikroORM;
+  new (options: Options): MikroORM;
+}
+
+/** @returns an ORM that is not connected. MikroORM 7 has no `initSync`: its constructor does the same. */
+export function ormOf(options: Options): MikroORM {
+  const Orm: OrmClass = MikroORM;
+  return Orm.initSync?.(options) ?? new Orm(options);
+}
 
 /** The members of `@mikro-orm/cli` that are used. */
 interface MikroOrmCli {
@@ -42,7 +54,6 @@ const IN_TYPESCRIPT = /\.[cm]?ts$/;
  * @throws UsageError if it has no such export.
  */
 async function namedOrm(file: string, context: string): Promise<MikroORM> {
-  const { MikroORM } = await import('@mikro-orm/core');
   const exported = await defaultExportOf(file);
   const given: unknown = isFunction(exported) ? await exported(context) : await exported;
   const options: unknown = Array.isArray(given) ? given.find((each) => contextOf(each) === context) : given;
