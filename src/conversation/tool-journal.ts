@@ -1,10 +1,11 @@
+import { isDeepStrictEqual } from 'node:util';
 import { BasePlugin, FunctionTool, type Context, type InvocationContext } from '@google/adk';
 import { object, strings } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { processWide } from '../model/process-wide.js';
 import { callsOf } from './calls.js';
 import { isShared, ownCall } from './own-call.js';
-import { markExactlyOnce, toolResultEvent } from './tool-results.js';
+import { markExactlyOnce, resultId, toolResultEvent } from './tool-results.js';
 
 export interface ToolJournalOptions {
   /**
@@ -130,8 +131,12 @@ class ToolJournal extends BasePlugin {
     if (!event || isShared(event, functionCallId)) return;
     // After confirmations, ADK runs calls of several events together.
     if (callsOf(event).length === 1 && !toolConfirmation) return;
+    const made = toolResultEvent(toolContext, outcome);
+    const id = resultId(event, toolContext);
+    const stored = session.events.findLast((each) => each.id === id);
+    if (isDeepStrictEqual(stored?.customMetadata, made.customMetadata)) return;
     try {
-      await sessionService.appendEvent({ session, event: toolResultEvent(toolContext, outcome) });
+      await sessionService.appendEvent({ session, event: made });
     } catch (failure) {
       throw failed(invocationContext, failure);
     }

@@ -1,4 +1,5 @@
 import { createEvent, type Context, type Event } from '@google/adk';
+import { createHash } from 'node:crypto';
 import { given, isRecord, recordOf } from '../model/json.js';
 import { isTemporary } from '../model/state.js';
 import type { LooseEvent } from '../model/turn.js';
@@ -35,6 +36,12 @@ export function toolResultEvent(toolContext: Context, result: unknown, id?: stri
     ...{ invocationId, author: agent?.name ?? '', branch, customMetadata: { [RESULT]: given(stored) } },
   });
 }
+
+/** The id of the event that `exactlyOnce` stores. Not of the call's id alone: models number their calls from the beginning in each turn. */
+export const resultId = (callEvent: Event, { functionCallId }: Context): string =>
+  createHash('sha256')
+    .update(JSON.stringify([callEvent.id, functionCallId]))
+    .digest('hex');
 
 /** @returns undefined for any other event. */
 export function toolResultOf({ author, content, customMetadata }: LooseEvent): ToolResult | undefined {

@@ -1,8 +1,7 @@
 import type { Context, Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
-import { createHash } from 'node:crypto';
 import { isShared, ownCall } from '../conversation/own-call.js';
-import { toolResultEvent, toolResultOf } from '../conversation/tool-results.js';
+import { resultId, toolResultEvent, toolResultOf } from '../conversation/tool-results.js';
 import { confirm } from '../database/calls/confirm.js';
 import { asThrown } from '../database/calls/public-error.js';
 import type { Outcome } from '../database/calls/retry.js';
@@ -45,7 +44,7 @@ export async function exactlyOnce<Em extends EntityManager, T>(
   const callEvent = await ownCall(toolContext, database.connections.timeoutMs || Infinity);
   if (!callEvent) throw noCall();
   if (isShared(callEvent, toolContext.functionCallId ?? '')) throw sharedId();
-  const place = { key, callEvent, id: idOf(callEvent, toolContext) };
+  const place = { key, callEvent, id: resultId(callEvent, toolContext) };
   const inTurn = async () => {
     const outcome: Outcome = {};
     const attempt = async (tx: Em): Promise<AppendedEvent> => {
@@ -102,12 +101,6 @@ async function lock(sql: Sql, { leases, options }: SessionCalls, { key, callEven
   if (isBehind || (await seqOfEvent(sql, key, callEvent.id)) === undefined) throw new StaleSessionError(sessionId);
   return { head };
 }
-
-/** Not of the id of the call alone: models number their calls from the beginning in each turn. */
-const idOf = (callEvent: Event, { functionCallId }: Context) =>
-  createHash('sha256')
-    .update(JSON.stringify([callEvent.id, functionCallId]))
-    .digest('hex');
 
 const sharedId = () =>
   new InvalidArgumentError(

@@ -580,6 +580,41 @@ outcomeSuite.own(
   },
 );
 
+outcomeSuite.own('H6', 'the journal stores no second record of what exactlyOnce has stored', async (context) => {
+  const bank = await banking(context);
+  const { services, pay, rows, fresh } = bank;
+  const { sessionService } = services;
+  const once = (_: unknown, toolContext?: Context) => services.exactlyOnce(toolContext, pay);
+  const options = { description: 'Charges.', execute: once, requireConfirmation: true };
+  const confirmed = new FunctionTool({ name: 'confirmed', ...options });
+  const charge: Execute = (toolContext) => once({}, toolContext);
+  const other: Execute = async (toolContext) => ({ of: await once({}, toolContext) });
+  const later: Execute = async (toolContext) => {
+    const result = await once({}, toolContext);
+    toolContext.state.set('last', 14);
+    return result;
+  };
+  const tools = { confirmed, charge, other, later };
+  const session = await bank.create();
+  await run(session, { agent: clerk(model(calling('confirmed')), tools), sessionService });
+  const [, question] = (await fresh(session)).events.flatMap(getFunctionCalls);
+  const functionResponse = { id: question!.id, name: question!.name, response: { confirmed: true } };
+  const message = [{ functionResponse }];
+  await run(session, { agent: clerk(model(), tools), sessionService, message });
+  await run(session, { agent: clerk(model(calling('charge', 'other', 'later')), tools), sessionService });
+
+  // What a tool returns besides, or writes afterwards, is known to the journal alone.
+  expect(journaled(await fresh(session)).map(({ id, result, actions }) => [id, result, actions.stateDelta])).toEqual([
+    ['of confirmed', { receipt: 11 }, {}],
+    ['of charge', { receipt: 12 }, {}],
+    ['of other', { receipt: 13 }, {}],
+    ['of other', { of: { receipt: 13 } }, {}],
+    ['of later', { receipt: 14 }, {}],
+    ['of later', { receipt: 14 }, { last: 14 }],
+  ]);
+  expect(await rows()).toEqual([11, 12, 13, 14]);
+});
+
 outcomeSuite.own('H6', 'what else a tool has asked for is found with its result', async (context) => {
   const { service, create } = context;
   const session = await create();
