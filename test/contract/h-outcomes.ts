@@ -615,6 +615,47 @@ outcomeSuite.own('H6', 'the journal stores no second record of what exactlyOnce 
   expect(await rows()).toEqual([11, 12, 13, 14]);
 });
 
+outcomeSuite.own(
+  'H6',
+  'the id of a call is stored before its tool starts, and stays when the call runs again',
+  async (context) => {
+    const { service, another, create, fresh } = context;
+    /** Runs a turn whose process ends in the tool. @returns the key that another system has got, and the open calls by then. */
+    const killed = (session: Session, of: (tools: { pay: BaseTool }) => Run, requireConfirmation = false) =>
+      new Promise<unknown[]>((resolve, reject) => {
+        const execute = async (_: unknown, toolContext?: Context) => {
+          const open = unansweredFunctionCalls(await fresh(session));
+          resolve([toolContext!.functionCallId, ...open.map(({ id }) => id)]);
+          return new Promise<never>(() => undefined);
+        };
+        const pay = new FunctionTool({ name: 'pay', description: 'Pays.', execute, requireConfirmation });
+        run(session, of({ pay })).catch(reject);
+      });
+    const unnumbered = () => model([{ functionCall: { name: 'pay', args: {} } }]);
+
+    // ADK makes an id. A workflow starts a tool while its call is being stored.
+    for (const wrap of [(agent: LlmAgent): BaseAgent => agent, workflow]) {
+      const session = await create();
+      const agentOf = (tools: { pay: BaseTool }) => wrap(clerk(unnumbered(), tools));
+      const [id, ...open] = await killed(session, (tools) => ({ agent: agentOf(tools), sessionService: service }));
+      expect([id, open]).toEqual([expect.stringMatching(/^adk-/), [id]]);
+      const responses = (await recovered(context, session)).events.flatMap(getFunctionResponses);
+      expect(responses).toMatchObject([{ id, response: MAY_HAVE }]);
+    }
+
+    // After a confirmation ADK runs the stored call, and again if the answer comes again after a crash.
+    const session = await create();
+    const asked = new FunctionTool({ name: 'pay', description: 'Pays.', execute: () => 0, requireConfirmation: true });
+    await run(session, { agent: clerk(unnumbered(), { pay: asked }), sessionService: service });
+    const [call, question] = (await fresh(session)).events.flatMap(getFunctionCalls);
+    const message = [{ functionResponse: { id: question!.id, name: question!.name, response: { confirmed: true } } }];
+    for (const sessionService of [service, another])
+      expect(
+        await killed(session, (tools) => ({ agent: clerk(model(), tools), sessionService, message }), true),
+      ).toEqual([call!.id, call!.id]);
+  },
+);
+
 outcomeSuite.own('H6', 'what else a tool has asked for is found with its result', async (context) => {
   const { service, create } = context;
   const session = await create();
