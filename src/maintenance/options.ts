@@ -86,6 +86,11 @@ export interface TrimOptions extends BatchOptions {
   eventsOlderThan?: number;
   /** Also deletes events whose calls wait for a person; false by default: the first of them stays, with all events after it. */
   dropOpenCalls?: boolean;
+  /**
+   * Keeps the newest summary of an agent's compaction, and all events that a model is shown beside it; false by default. The events
+   * are read from the newest back to the summary.
+   */
+  keepSummary?: boolean;
 }
 
 export interface EraseUserOptions extends BatchOptions {
@@ -215,8 +220,8 @@ export const checkPrune = optionsOf<PruneOptions>(
 export const checkTrim = optionsOf<TrimOptions>(
   'trim',
   {
-    ...{ ...OWNER, ...BATCH_OPTIONS, sessionId: condition(anything), dropOpenCalls: aBoolean },
-    ...{ keepLast: condition(aWholeNumber), eventsOlderThan: condition(aWait) },
+    ...{ ...OWNER, ...BATCH_OPTIONS, sessionId: condition(anything), keepLast: condition(aWholeNumber) },
+    ...{ eventsOlderThan: condition(aWait), dropOpenCalls: aBoolean, keepSummary: aBoolean },
   },
   ({ keepLast, eventsOlderThan }) => {
     if ((keepLast === undefined) === (eventsOlderThan === undefined))

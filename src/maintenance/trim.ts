@@ -8,7 +8,8 @@ import { writtenState } from '../database/statements/state.js';
 import { stateThen } from '../sessions/past.js';
 import { readAfter } from '../sessions/session-reader.js';
 import { storedSession, type StoredSession } from '../database/statements/stored-session.js';
-import { decode, decodeEvent } from '../model/json.js';
+import { eventsByNumber } from '../log/logged-events.js';
+import { decode, decodeEvent, recordOf } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import type { MaintenanceResult } from '../model/results.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
@@ -59,12 +60,15 @@ class FirstEvents implements Deletion {
   async #firstKept(session: StoredSession, before: number, read: Run): Promise<number | undefined> {
     const { key, firstSeq, lastSeq, deletedAt } = session;
     if (deletedAt !== undefined) return undefined;
-    const { keepLast, eventsOlderThan = 0, dropOpenCalls } = this.#options;
+    const { keepLast, eventsOlderThan = 0, dropOpenCalls, keepSummary } = this.#options;
     const later = (sql: Sql) => firstLaterThan(sql, key, this.#now - eventsOlderThan, before);
     const wanted = keepLast === undefined ? await read(later) : lastSeq - keepLast + 1;
     let firstKept = Math.min(wanted ?? before, before);
-    if (firstKept > firstSeq && !dropOpenCalls)
-      firstKept = Math.min((await read((sql) => firstOpenCall(sql, key))) ?? firstKept, firstKept);
+    const stopBefore = async (first: (sql: Sql) => Promise<number | undefined>) => {
+      if (firstKept > firstSeq) firstKept = Math.min((await read(first)) ?? firstKept, firstKept);
+    };
+    if (!dropOpenCalls) await stopBefore((sql) => firstOpenCall(sql, key));
+    if (keepSummary) await stopBefore((sql) => firstShown(sql, session));
     return firstKept > firstSeq ? firstKept : undefined;
   }
 
@@ -123,6 +127,27 @@ class FirstEvents implements Deletion {
     await setOpenCalls(sql, key, await callsFrom(sql, key, firstSeq));
     return { done: { sessions: 1, events: numbers.length }, skipped, firstSeq, isOver };
   }
+}
+
+/** How many events are read at a time, from the newest on. */
+const PAGE = 100;
+
+/** @returns the first event that a model is shown beside the newest summary, or that summary; undefined without a summary. */
+async function firstShown(
+  sql: Sql,
+  { key, incarnation, firstSeq, lastSeq }: StoredSession,
+): Promise<number | undefined> {
+  for (let upTo = lastSeq; upTo >= firstSeq; upTo -= PAGE) {
+    const after = Math.max(upTo - PAGE, firstSeq - 1);
+    const { events } = await eventsByNumber(sql, key, { incarnation, after, upTo, limit: PAGE });
+    for (const { seq, json } of events.reverse()) {
+      const { actions, isCompacted, endTime } = recordOf(decodeEvent(json));
+      // ADK 2.0 writes a summary into its event, later releases into `actions`.
+      const { endTimestamp = isCompacted && endTime } = recordOf(recordOf(actions)['compaction']);
+      if (typeof endTimestamp === 'number') return (await firstLaterThan(sql, key, endTimestamp, seq)) ?? seq;
+    }
+  }
+  return undefined;
 }
 
 /** Adds to a state what events before a number have written, and nobody since: also events that cannot be read. */

@@ -1,10 +1,11 @@
-import { LlmAgent, Runner, createEvent } from '@google/adk';
+import { LlmAgent, Runner, createEvent, type Event } from '@google/adk';
 import {
   EventLog,
   MikroOrmSessionService,
   SessionLeases,
   SessionMaintenance,
   type ImportOptions,
+  type TrimOptions,
 } from '../../src/index.js';
 import type { SessionKey } from '../../src/model/keys.js';
 import { scriptedModel } from '../../src/testing/index.js';
@@ -265,29 +266,97 @@ interleavingSuite.own(
   withConnections,
 );
 
+/** The span of ADK 2.0, and that of later releases. */
+const SPAN = { startTime: 10, endTime: 50 };
+const SHOWN = [expect.stringMatching(/They talked/), 'said 6', 'said 7', 'said 8', 'And?'];
+
+/** What a model is shown after five of eight events were summed up. @returns the texts of its request. */
+async function shownBeside(
+  { app, peer }: OwnContext,
+  userId: string,
+  during: (sumUp: () => Promise<unknown>) => Promise<unknown>,
+): Promise<(string | undefined)[]> {
+  const service = new MikroOrmSessionService(peer.em);
+  const session = await service.createSession({ appName: app, userId, sessionId: 's' });
+  const events = upTo(8).map((n) => saying(`said ${n}`, { timestamp: 10 * n }));
+  await service.appendEvents({ session, events });
+  const event = { ...createEvent({ author: 'system' }), isCompacted: true, compactedContent: 'They talked.', ...SPAN };
+  await during(() => service.appendEvent({ session, event }));
+  const model = scriptedModel(['Yes.']);
+  const runner = new Runner({ appName: app, agent: new LlmAgent({ name: 'agent', model }), sessionService: service });
+  const newMessage = { role: 'user', parts: [{ text: 'And?' }] };
+  for await (const _ of runner.runAsync({ userId, sessionId: 's', newMessage }));
+  return model.requests.flatMap(({ contents }) => contents.flatMap(({ parts = [] }) => parts.map(({ text }) => text)));
+}
+
+interleavingSuite.own('K2', 'a trim changes nothing of what a model is shown of the kept events', async (context) => {
+  const { app, orm } = context;
+  const maintenance = new SessionMaintenance(orm.em);
+  const trimmed = (keepLast: number, keepSummary: boolean) => {
+    const userId = `${keepLast} ${keepSummary}`;
+    return shownBeside(context, userId, async (sumUp) => {
+      await sumUp();
+      await maintenance.trim({ appName: app, userId, keepLast, keepSummary, batchSize: 2 });
+    });
+  };
+  const [summary, ...others] = SHOWN;
+  for (const keepLast of [9, 5, 4, 3, 2, 1, 0]) {
+    // Of nine events the last is the summary.
+    const kept = keepLast > 0 ? [summary, ...others.slice(-Math.min(keepLast, 4))] : others.slice(-1);
+    expect([keepLast, await trimmed(keepLast, false)]).toEqual([keepLast, kept]);
+    expect([keepLast, await trimmed(keepLast, true)]).toEqual([keepLast, SHOWN]);
+  }
+});
+
+interleavingSuite.own(
+  'K2',
+  'with keepSummary a trim stops before what the newest summary leaves to be shown',
+  async (context) => {
+    const { app, orm, service, query } = context;
+    const maintenance = new SessionMaintenance(orm.em);
+    const first = async (userId: string, options: TrimOptions) => {
+      const result = await maintenance.trim({ appName: app, userId, ...options });
+      const [row] = await query<{ seq: number }>(
+        'select min(seq) as seq from adk_events where app_name = ? and user_id = ?',
+        [app, userId],
+      );
+      return [result.done.events, row?.seq];
+    };
+    for (const [userId, sumUp] of [
+      ['2.0', (end: number) => ({ isCompacted: true, startTime: 10, endTime: end })],
+      ['later', (end: number) => ({ actions: { compaction: { startTimestamp: 10, endTimestamp: end } } })],
+    ] as const) {
+      const session = await service.createSession({ appName: app, userId });
+      const said = (from: number, to: number) =>
+        upTo(to)
+          .slice(from - 1)
+          .map((n) => saying(`said ${n}`, { timestamp: 10 * n }));
+      const summary = (at: number, end: number) => {
+        const { actions, ...event } = createEvent({ author: 'system', timestamp: 10 * at });
+        return { ...event, actions, ...sumUp(end) } as Event;
+      };
+      // More events than are read at a time; the older summary has the number 7, the newer one 12.
+      const events = [...said(1, 6), summary(7, 40), ...said(8, 11), summary(12, 90), ...said(13, 250)];
+      await service.appendEvents({ session, events });
+      expect(await first(userId, { keepLast: 3, keepSummary: true, dryRun: true })).toEqual([9, 1]);
+      expect(await first(userId, { keepLast: 248, keepSummary: true })).toEqual([2, 3]);
+      expect(await first(userId, { keepLast: 3, keepSummary: true })).toEqual([7, 10]);
+      expect(await first(userId, { eventsOlderThan: 0, keepSummary: true })).toEqual([0, 10]);
+      expect(await first(userId, { keepLast: 3 })).toEqual([238, 248]);
+      expect(await first(userId, { keepLast: 1, keepSummary: true })).toEqual([2, 250]);
+    }
+  },
+);
+
 interleavingSuite.own(
   'K2',
   'a compaction that is stored while a trim is under way is kept, with all that a model is shown beside it',
   async (context) => {
-    const { app, peer } = context;
-    const service = new MikroOrmSessionService(peer.em);
-    const span = { startTime: 10, endTime: 50, compactedContent: 'They talked.' };
-    /** What a model is shown after five of eight events were summed up. */
-    const shown = async (userId: string, during: (sumUp: () => Promise<unknown>) => Promise<unknown>) => {
-      const session = await service.createSession({ appName: app, userId, sessionId: 's' });
-      const events = upTo(8).map((n) => saying(`said ${n}`, { timestamp: 10 * n }));
-      await service.appendEvents({ session, events });
-      const event = { ...createEvent({ author: 'system' }), isCompacted: true, ...span };
-      await during(() => service.appendEvent({ session, event }));
-      const model = scriptedModel(['Yes.']);
-      const agent = new LlmAgent({ name: 'clerk', model });
-      const runner = new Runner({ appName: app, agent, sessionService: service });
-      const newMessage = { role: 'user', parts: [{ text: 'And?' }] };
-      for await (const _ of runner.runAsync({ userId, sessionId: 's', newMessage }));
-      return model.requests.map(({ contents }) => JSON.stringify(contents));
-    };
+    const { app } = context;
+    const shown = (userId: string, during: (sumUp: () => Promise<unknown>) => Promise<unknown>) =>
+      shownBeside(context, userId, during);
     const untrimmed = await shown('untrimmed', (sumUp) => sumUp());
-    expect(untrimmed).toEqual([expect.stringMatching(/They talked.*said 6.*said 7.*said 8.*And/)]);
+    expect(untrimmed).toEqual(SHOWN);
     for (const number of upTo(3)) {
       const userId = `trimmed ${number}`;
       const trimmed = await shown(userId, async (sumUp) => {
