@@ -86,6 +86,7 @@ function moduleOf({ code }: Block, names: readonly string[]): string {
     // A config file: its default export becomes `config`.
     body.push(statement.getText().replace(/^export default /, 'const config = '));
     if (ts.isExportAssignment(statement)) declared.add('config');
+    if (ts.isFunctionDeclaration(statement) && statement.name) declared.add(statement.name.text);
     if (!ts.isVariableStatement(statement)) continue;
     for (const { name } of statement.declarationList.declarations) {
       const bound = ts.isObjectBindingPattern(name) ? name.elements.map((each) => each.name) : [name];

@@ -226,7 +226,26 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect([...(hits as Map<string, string[]>).values()]).toEqual([['Hello.']]);
     expect(conversations).toMatchObject([{ eventCount: 2 }]);
   },
-  'docs/recipes.md Run answers that are stored': (_given, { found }) => expect(found).toBe(0),
+  'docs/recipes.md Run answers that are stored': async ({ service, orm, agent }, { found, runAnswered }) => {
+    expect(found).toBe(0);
+    for (const sessionId of ['damaged', 'whole']) {
+      const session = await service.createSession({ appName: 'support', userId: 'ada', sessionId });
+      const of = { id: 'call-1', name: 'ask_user' };
+      const called = createEvent({ author: 'support', longRunningToolIds: [of.id] });
+      called.content = { role: 'model', parts: [{ functionCall: { ...of, args: {} } }] };
+      const answered = createEvent({ author: 'user' });
+      answered.content = { role: 'user', parts: [{ functionResponse: { ...of, response: {} } }] };
+      await service.appendEvents({ session, events: [called, answered] });
+    }
+    await orm.em.getConnection().execute(`update adk_events set data = '{' where session_id = 'damaged' and seq = 1`);
+    const told = jest.spyOn(console, 'error').mockReturnValue();
+    const ran: string[] = [];
+    agent.beforeAgentCallback.push(({ sessionId }) => void ran.push(sessionId));
+    expect(await (runAnswered as () => Promise<number>)()).toBe(2);
+    expect(told.mock.calls).toEqual([[expect.any(api.DamagedSessionError)]]);
+    expect(ran).toEqual(['whole']);
+    told.mockRestore();
+  },
   'docs/tools.md Tools that must not run twice': async ({ orm, Ticket }) => {
     expect(await orm.em.fork().find(Ticket, {})).toMatchObject([{ title: 'Refund' }]);
     const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
