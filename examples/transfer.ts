@@ -1,8 +1,8 @@
 /**
  * Money that moves once. `npm run demo` runs it after the first demo.
  *
- * An agent moves money between two accounts, which are rows of the host's own table. Its process is killed again and again,
- * each time at another statement. The next process tells the model what has happened, and the model decides what to repeat.
+ * An agent moves money between two accounts, which are rows of the host's own table. Its process is killed again and again, each
+ * time after a random statement. The next process tells the model what has happened, and the model decides what to repeat.
  */
 import {
   FunctionTool,
@@ -46,6 +46,17 @@ const LEASE = { ttlMs: 1_000 };
 
 /** A process runs about as many statements until it has answered a question. */
 const STATEMENTS = 61;
+
+/** How long the demo kills processes, in ms. */
+const DEMO_MS = 20_000;
+
+/** Draws the same numbers of statements in each run (Lehmer's generator). */
+function* randomStatements(seed: number): Generator<number, never> {
+  for (let drawn = seed; ;) {
+    drawn = (drawn * 48_271) % 2_147_483_647;
+    yield 1 + (drawn % STATEMENTS);
+  }
+}
 
 const Account = defineEntity({
   name: 'Account',
@@ -143,7 +154,8 @@ async function ended(killAt: number): Promise<boolean> {
   throw new Error(`A process has failed: ${code ?? signal}`);
 }
 
-async function main(kills: number): Promise<void> {
+/** @param kills how often a process is killed; without it as often as there is time. */
+async function main(kills?: number): Promise<void> {
   process.env.ADK_DATABASE_URL ??= `sqlite:${join(await mkdtemp(join(tmpdir(), 'adk-transfer-')), 'bank.sqlite')}`;
   const { orm, services } = await open();
   await migrate(orm);
@@ -154,12 +166,13 @@ async function main(kills: number): Promise<void> {
   await orm.em.fork().upsertMany(Account, accounts, { onConflictAction: 'ignore' });
 
   print.heading('MONEY THAT MOVES ONCE');
-  for (let i = 0; i < kills;) {
-    // Another statement each time: the factor and the number of statements have no common divisor.
-    const killAt = 1 + ((i * 37) % STATEMENTS);
+  const end = Date.now() + DEMO_MS;
+  let i = 0;
+  for (const killAt of randomStatements(48)) {
+    if (kills === undefined ? Date.now() > end : i === kills) break;
     if (!(await ended(killAt))) throw new Error('A process has ended early.');
     i++;
-    if (kills < 10) print.note(`kill -9 after statement ${killAt}`);
+    if (kills === undefined) print.note(`kill -9 after statement ${killAt}`);
     else print.gauge('kill -9', i, kills);
   }
   await ended(0);
@@ -190,6 +203,6 @@ const errorsOf = ({ content }: Event): string[] =>
     of?.name === 'move_money' && typeof of.response?.error === 'string' ? [of.response.error] : [],
   );
 
-const [role, count = '5'] = process.argv.slice(2);
-if (role === 'work') await work(Number(count));
-else await main(Number(role ?? count));
+const [role, killAt] = process.argv.slice(2);
+if (role === 'work') await work(Number(killAt));
+else await main(role === undefined ? undefined : Number(role));
