@@ -28,6 +28,7 @@ import {
   strings,
   type Checks,
 } from '../model/arguments.js';
+import { aTitle, someLabels } from '../model/description.js';
 import type { SessionKey } from '../model/keys.js';
 import type { ReadEventsRequest } from './pages.js';
 import type { FindOpenCallsRequest } from './open-calls.js';
@@ -97,8 +98,8 @@ export const checkRequest = {
   findSessions: object<FindSessionsRequest>({
     appName: anything,
     userId: condition(anything),
-    title: condition(someText),
-    labels: condition(aPlainObject),
+    title: condition((value, name) => someText(value, name) ?? aTitle(value, name)),
+    labels: condition(someLabels),
     status: oneOf('active', 'deleted'),
     updatedAfter: condition(aTime),
     updatedBefore: condition(aTime),
@@ -114,7 +115,7 @@ export const checkRequest = {
     after: aString,
     limit: aCount,
   }),
-  describeSession: object<SessionDescription>({ title: nullable(aString), labels: nullable(aPlainObject) }),
+  describeSession: object<SessionDescription>({ title: nullable(aTitle), labels: nullable(someLabels) }),
   appendEvent: object<AppendEventRequest>({ session: aSession, event: aRecord }, 'session', 'event'),
   appendEvents: object<{ session: Session; events: readonly Event[] }>(
     { session: aSession, events: objects },

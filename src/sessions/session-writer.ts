@@ -8,9 +8,9 @@ import { setOpenCalls } from '../database/statements/open-calls.js';
 import { deleteSessionRow, insertSession, setColumns } from '../database/statements/sessions.js';
 import { encodedState } from '../database/statements/state.js';
 import { lockStoredSession, storedSession, type StoredSession } from '../database/statements/stored-session.js';
-import { aRecord, aString, aTime, object, objects, oneOf, strings, type Check } from '../model/arguments.js';
+import { aRecord, aString, aTime, object, objects, oneOf, strings } from '../model/arguments.js';
 import type { KnownSession } from '../model/codec.js';
-import { checkLabels, checkTitle } from '../model/description.js';
+import { aTitle, someLabels } from '../model/description.js';
 import { AlreadyExistsError, InvalidArgumentError } from '../model/errors.js';
 import { withoutInternalMetadata } from '../model/internal-metadata.js';
 import { decodeEvent, encode } from '../model/json.js';
@@ -48,14 +48,6 @@ interface Incoming {
   names: SessionNames;
 }
 
-const aTitle: Check = (value, name) => {
-  aString(value, name);
-  checkTitle(value as string);
-};
-const someLabels: Check = (value, name) => {
-  aRecord(value, name);
-  checkLabels(value as Record<string, unknown>);
-};
 const aForkPoint = object<ForkedFrom>(
   { sessionId: aString, at: wholeFrom(0), root: aString },
   ...(['sessionId', 'at'] as const),

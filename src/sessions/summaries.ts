@@ -1,6 +1,5 @@
 import { once } from '../database/calls/once.js';
 import { lockSession, setColumns } from '../database/statements/sessions.js';
-import { checkLabels, checkTitle } from '../model/description.js';
 import { SessionNotFoundError } from '../model/errors.js';
 import { given } from '../model/json.js';
 import { checkKeys, checkedSessionKey, isKey, type SessionKey } from '../model/keys.js';
@@ -18,11 +17,9 @@ export interface SessionDescription {
 
 /** @returns with `next` the `after` of the next page, unless it is the last one. */
 export async function findSessions(calls: SessionCalls, request: FindSessionsRequest) {
-  const { appName, userId, title, labels = {}, after, limit } = request;
+  const { appName, userId, after, limit } = request;
   const key = userId === undefined ? { appName } : { appName, userId };
   checkKeys(key);
-  if (title !== undefined) checkTitle(title);
-  checkLabels(labels);
   const { rows, ...next } = await pageOf(CURSOR, { after, limit }, (page) =>
     calls.read('findSessions', key, (sql) => findSummaries(sql, request, page)),
   );
@@ -35,8 +32,6 @@ export async function describeSession(
   { title, labels }: SessionDescription,
 ): Promise<void> {
   const key = checkedSessionKey(session);
-  if (title) checkTitle(title);
-  if (labels) checkLabels(labels);
   const changed = { ...given({ title, labels: labels ? JSON.stringify(labels) : labels }) };
   await calls.write('describeSession', key, () =>
     once(calls.database, async (sql) => {

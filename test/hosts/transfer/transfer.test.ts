@@ -991,7 +991,7 @@ test('L1 what is no record, or another session, is refused', async () => {
         [{ labels: { a: 5 } }, /The value of a label must be a string/],
         [{ labels: { a: { b: 1 } } }, /The value of a label must be a string/],
         [{ labels: { 'a b': 'c' } }, /The name of a label must have/],
-        [{ labels: ['a'] }, /labels must be an object/],
+        [{ labels: ['a'] }, /labels must be a plain object/],
         [{ title: 'x'.repeat(256) }, /title must be a string of up to 255/],
         [{ title: 'a\0' }, /title must be a string/],
         [{ firstSeq: -1 }, /firstSeq must be a whole number from 1/],
