@@ -4,7 +4,7 @@ import {
   REQUEST_CREDENTIAL_FUNCTION_CALL_NAME as CREDENTIAL,
   REQUEST_INPUT_FUNCTION_CALL_NAME as INPUT,
 } from '@google/adk';
-import { decode, isRecord } from '../model/json.js';
+import { decode, isObject, isRecord } from '../model/json.js';
 
 type Loose = Readonly<Record<string, unknown>>;
 
@@ -76,8 +76,6 @@ export function isTaken(takes: Takes | undefined, { name, response }: Loose, arg
       return true;
   }
 }
-
-const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
 
 /** ADK accepts both ways to write a name. */
 export function field(value: unknown, name: string): unknown {

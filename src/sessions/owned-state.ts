@@ -15,7 +15,7 @@ import { namesOf } from '../model/pages.js';
 import type { AppRecord, UserRecord } from '../model/records.js';
 import type { Scope } from '../model/state.js';
 import { stateRecords } from './session-records.js';
-import { StateWriter } from './state-writer.js';
+import { stateWriter } from './state-writer.js';
 
 /** The values of one scope. */
 export const encodedState = (scope: Scope): EncodedRows =>
@@ -45,7 +45,7 @@ export const ownedState: OwnedRows = {
   }),
   rows: ownedTable({ table: ({ tables }) => tables.userStates, key: ['state_key'] }),
   texts: [encodedState('user'), encodedState('app')],
-  records: { read: recordsOfState, writer: (run) => new StateWriter(run) },
+  records: { read: recordsOfState, writer: stateWriter },
 };
 
 async function* recordsOfState({ run }: Reading, { appName, userId }: Owner): AsyncGenerator<AppRecord | UserRecord> {

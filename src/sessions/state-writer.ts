@@ -1,3 +1,4 @@
+import type { Sql } from '../database/dialects/dialect.js';
 import { recordChange } from '../database/statements/changes.js';
 import { setState } from '../database/dialects/session-rows.js';
 import { encodedState, writtenState } from '../database/statements/state.js';
@@ -16,37 +17,37 @@ const checks = {
 const checkState = object<StateRecord>({ key: aString, value: anything, eventId: nullable(aString) }, 'key', 'eventId');
 
 /** Writes the state of apps and users. */
-export class StateWriter implements RecordWriter {
-  readonly types = ['app', 'user'] as const;
-  readonly #run: ImportRun;
-
-  constructor(run: ImportRun) {
-    this.#run = run;
-  }
-
-  check(record: { type: 'app' | 'user' }, name: string): () => Promise<void> {
+export const stateWriter = (run: ImportRun): RecordWriter => ({
+  types: ['app', 'user'],
+  check(record: { type: 'app' | 'user' }, name) {
     const { type: scope } = record;
     const checked = checks[scope](record, name);
     const { appName, userId } = { userId: '', ...checked };
     checkKeys({ appName, ...(scope === 'user' && { userId }) });
     const owner = { appName, userId, sessionId: '' };
     const state = storableState(checked.state, scope, owner);
-    return () => this.#write(scope, owner, state);
-  }
+    return async () => {
+      await run.write((sql) => writeState(sql, run, scope, owner, state));
+    };
+  },
+});
 
-  async #write(scope: Scope, owner: SessionKey, entries: readonly StateEntry[]): Promise<void> {
-    const known = { ...owner, origin: '' };
-    await this.#run.write(async (sql) => {
-      const stored = await writtenState(sql, owner, scope);
-      const textOf = ({ json, eventId }: Omit<StateEntry, 'key'>) => JSON.stringify([json, eventId]);
-      const byKey = new Map(stored.map((entry) => [prefixed(scope, entry.key), textOf(entry)]));
-      const isKept = (key: string) => this.#run.rules.sharedState === 'keep' && byKey.has(key);
-      const fresh = entries.filter((entry) => byKey.get(entry.key) !== textOf(entry) && !isKept(entry.key));
-      if (fresh.length === 0) return;
-      await setState(sql, owner, encodedState(sql.texts, known, byScope(fresh)));
-      await recordChange(sql, { session: known, kind: 'state', seq: 0 });
-    });
-  }
+async function writeState(
+  sql: Sql,
+  { rules }: ImportRun,
+  scope: Scope,
+  owner: SessionKey,
+  entries: readonly StateEntry[],
+): Promise<void> {
+  const known = { ...owner, origin: '' };
+  const stored = await writtenState(sql, owner, scope);
+  const textOf = ({ json, eventId }: Omit<StateEntry, 'key'>) => JSON.stringify([json, eventId]);
+  const byKey = new Map(stored.map((entry) => [prefixed(scope, entry.key), textOf(entry)]));
+  const isKept = (key: string) => rules.sharedState === 'keep' && byKey.has(key);
+  const fresh = entries.filter((entry) => byKey.get(entry.key) !== textOf(entry) && !isKept(entry.key));
+  if (fresh.length === 0) return;
+  await setState(sql, owner, encodedState(sql.texts, known, byScope(fresh)));
+  await recordChange(sql, { session: known, kind: 'state', seq: 0 });
 }
 
 /** @returns the state of a record as it can be stored. @throws InvalidArgumentError, InvalidKeyError, UnserializableValueError. */

@@ -14,22 +14,18 @@ interface WatchedSession {
 export class WatchedSessions {
   readonly #database: Database;
   readonly #sessions = new Map<string, WatchedSession>();
-  #added = 0;
+  /** How many watchers have ever been added. */
+  added = 0;
 
   constructor(database: Database) {
     this.#database = database;
-  }
-
-  /** How many watchers have ever been added. */
-  get added(): number {
-    return this.#added;
   }
 
   add(key: SessionKey): WatchedSession {
     const session = this.#sessions.get(sessionIdentity(key)) ?? { key, watchers: 0, head: undefined };
     session.watchers++;
     this.#sessions.set(sessionIdentity(key), session);
-    this.#added++;
+    this.added++;
     return session;
   }
 
