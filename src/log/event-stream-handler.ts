@@ -63,7 +63,9 @@ export function createEventStreamHandler(
     const id = request.headers.get('last-event-id') ?? begins ?? '0';
     const closed = new AbortController();
     const signal = AbortSignal.any([closed.signal, request.signal, ...(stops ? [stops] : [])]);
-    const entriesAfter = (cursor: unknown) => log.session(key).watch(cursor as SessionLogCursor, {}, { signal });
+    // Reads the key now: the host's object may change later.
+    const session = log.session(key);
+    const entriesAfter = (cursor: unknown) => session.watch(cursor as SessionLogCursor, {}, { signal });
     // Before the response begins, so that another id than ours is refused: a browser does not connect again after that.
     const messages = messagesOf(entriesAfter, entriesAfter(decode(id)?.value ?? id), signal);
     const stream = streamOf(messages, { close: () => closed.abort(), authorizedMs, onError: report });

@@ -299,6 +299,27 @@ describe('the recipe for server-sent events', () => {
       expect((await answer({ authorize: noId })).status).toBe(404);
     });
 
+    test('reads once whose events a reader gets, also if it begins again', async () => {
+      const { appName, userId, id } = lent.session;
+      const ids = [id];
+      const authorize = () => ({
+        ...{ appName, userId },
+        get sessionId() {
+          return ids.shift() ?? 'another';
+        },
+      });
+      const { body } = await answer(
+        { authorize, authorizedMs: 10_000 },
+        new Request('http://localhost/?lastEventId=99'),
+      );
+      let text = '';
+      for await (const chunk of body!) {
+        text += Buffer.from(chunk as Uint8Array).toString();
+        if (text.includes('event: message')) break;
+      }
+      expect([...text.matchAll(/^event: (.*)$/gm)].map(([, type]) => type)).toEqual(['reset', 'message']);
+    });
+
     test('asks again whether a reader is allowed to read, after a time', async () => {
       const { body } = await answer({ authorizedMs: 50 });
       let text = '';
