@@ -225,7 +225,7 @@ export class DamagedMemoryError extends AdkMikroOrmError {
     readonly sessionId: string | undefined,
     what: string,
   ) {
-    super(`Memory ${memoryId} is damaged: ${what}. Forget it, and add it again.`);
+    super(`Memory ${memoryId} is damaged: ${what}. Add it again, which replaces it, or forget it.`);
   }
 }
 

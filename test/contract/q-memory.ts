@@ -649,6 +649,23 @@ memorySuite.own(
   },
 );
 
+memorySuite.own('Q12', 'a damaged memory that is added again, as its error says, is replaced', async (context) => {
+  const damages: DamagedMemoryError[] = [];
+  const { service, say, search, key } = memoryOf(context, { onDamage: (error) => damages.push(error) });
+  const add = [
+    () => say('s', 'a fox'),
+    () =>
+      service.addMemory({ ...key, sessionId: 's', memories: [{ id: 's0', content: { parts: [{ text: 'a fox' }] } }] }),
+  ];
+  for (const again of [add[0]!, ...add]) {
+    await again();
+    expect([await search('which fox'), damages.splice(0)]).toEqual([['a fox'], []]);
+    await context.query("update adk_memories set data = '{}' where app_name = ?", [context.app]);
+    expect(await service.listMemories({ ...key, limit: 1 })).toEqual([]);
+    expect(damages.splice(0)).toMatchObject([{ message: expect.stringContaining('Add it again, which replaces it') }]);
+  }
+});
+
 memorySuite.own(
   'Q13',
   'thoughts, calls, responses and partial events are not remembered, unless text says so',
