@@ -47,7 +47,8 @@ const LEASE = { ttlMs: 1_000 };
 /** A process runs about as many statements until it has answered a question. */
 const STATEMENTS = 61;
 
-/** How long the demo kills processes, in ms. */
+/** How often the demo kills a process at least, and for how long, in ms. */
+const DEMO_KILLS = 5;
 const DEMO_MS = 20_000;
 
 /** Draws the same numbers of statements in each run (Lehmer's generator). */
@@ -169,7 +170,7 @@ async function main(kills?: number): Promise<void> {
   const end = Date.now() + DEMO_MS;
   let i = 0;
   for (const killAt of randomStatements(48)) {
-    if (kills === undefined ? Date.now() > end : i === kills) break;
+    if (kills === undefined ? i >= DEMO_KILLS && Date.now() > end : i === kills) break;
     if (!(await ended(killAt))) throw new Error('A process has ended early.');
     i++;
     if (kills === undefined) print.note(`kill -9 after statement ${killAt}`);
