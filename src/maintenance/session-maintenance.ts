@@ -158,7 +158,7 @@ export class SessionMaintenance {
    * is deleted before it is read is left out.
    *
    * @throws DamagedSessionError from the loop, if a part of a session cannot be read; `repair` makes it readable.
-   * @throws DamagedArtifactError from the loop, if a version of an artifact cannot be read.
+   * @throws DamagedArtifactError, DamagedMemoryError from the loop, if a version of an artifact or a memory cannot be read.
    */
   exportSessions(options: OwnerOptions = {}): AsyncIterable<TransferRecord> {
     const checked = checkExport(options);
