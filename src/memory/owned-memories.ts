@@ -78,18 +78,19 @@ async function* memoryRecords(reading: Reading, owner: Owner): AsyncGenerator<Me
 /** @throws DamagedMemoryError if it cannot be read. */
 function recordOf(texts: StoredTexts, memory: MemoryRow): MemoryRecord {
   const plain = decodedMemory(texts, memory);
-  const content = plain instanceof Undecodable ? undefined : decode(plain.data)?.value;
-  if (plain instanceof Undecodable || !isRecord(content)) {
+  const data = plain instanceof Undecodable ? undefined : decode(plain.data)?.value;
+  // Without a content an import would refuse it.
+  if (plain instanceof Undecodable || !isRecord(data) || !isRecord(data['content'])) {
     const damage = plain instanceof Undecodable ? plain.encoding : 'changed';
     throw new DamagedMemoryError(memory.memoryId, memory.sessionId || undefined, `it is ${damage}`);
   }
-  const { words, model, embedding, data: _, ...rest } = plain;
+  const { words, model, embedding, ...rest } = plain;
   return {
     type: 'memory',
     ...given(rest),
     words: words.toString('base64'),
     ...(embedding && model !== undefined && { model, embedding: embedding.toString('base64') }),
-    data: content,
+    data,
   };
 }
 

@@ -26,6 +26,7 @@ import { qualityOf } from '../../bench/recall/quality.js';
 import { Database } from '../../src/database/calls/database.js';
 import { scriptedModel } from '../../src/testing/index.js';
 import { Suite, onServers, oncePerDialect, onSqlite, withConnections, type OwnContext } from './rule.js';
+import { read as entriesOf } from './log-tools.js';
 import { errorOf, expectCode, faulty, late, range, reversing, saying, until } from './tools.js';
 
 /** Tests of section Q: memory. */
@@ -663,6 +664,8 @@ memorySuite.own('Q12', 'a damaged memory that is added again, as its error says,
     await context.query("update adk_memories set data = '{}' where app_name = ?", [context.app]);
     expect(await service.listMemories({ ...key, limit: 1 })).toEqual([]);
     expect(damages.splice(0)).toMatchObject([{ message: expect.stringContaining('Add it again, which replaces it') }]);
+    const exported = new SessionMaintenance(context.orm.em).exportSessions({ appName: context.app });
+    await expectCode(entriesOf(exported), 'ADK_DAMAGED_MEMORY', 's0');
   }
 });
 
