@@ -1,6 +1,8 @@
 import { setTimeout } from 'node:timers/promises';
 import pg from 'pg';
 import { EventLog, MikroOrmSessionService } from '../../src/index.js';
+import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
+import type { ReservedConnection } from '../../src/database/orm/reserved-connection.js';
 import type { NotificationClient } from '../../src/model/options.js';
 import type { OwnStore } from '../support/harnesses/harness.js';
 import { examine } from '../../packages/studio/src/operations/doctor.js';
@@ -194,6 +196,48 @@ logPushSuite.own(
     const service = new MikroOrmSessionService(orm.em, { postgresql: { notify: true } });
     await Promise.all(range(10).map((i) => write(service, `${app} ${i}`, 'a')));
     expect(await recorded(() => setTimeout(50))).toEqual([]);
+  },
+  onPostgresql,
+);
+
+logPushSuite.own(
+  'G2',
+  'an append does not wait for a connection for its notification longer than an attempt may take',
+  async (context) => {
+    const store = await context.scratch();
+    const orm = await store.connect({ pool: { min: 0, max: 1 } });
+    const failed: unknown[] = [];
+    const service = new MikroOrmSessionService(orm.em, {
+      timeoutMs: 200,
+      onError: (error, { operation }) => failed.push({ operation, message: error instanceof Error && error.message }),
+      postgresql: { notify: true },
+    });
+    const session = await service.createSession({ ...ALICE, sessionId: 's' });
+    const connection = ormConnectionOf(orm.em);
+    const reserve = connection.reserve.bind(connection);
+    const reserved: ReservedConnection[] = [];
+    connection.reserve = async () => {
+      // Somebody else takes the only connection between the append and its notification.
+      if (reserved.length === 1) reserved.push(await reserve());
+      const own = await reserve();
+      reserved.push(own);
+      return own;
+    };
+    // Not when the pool gives up, a minute later.
+    const late = [{ operation: 'notify', message: 'The attempt took longer than timeoutMs' }];
+    try {
+      await service.appendEvent({ session, event: eventOf({ id: 'a' }) });
+      expect(failed).toEqual(late);
+    } finally {
+      connection.reserve = reserve;
+      reserved[1]?.release();
+    }
+    await service.appendEvent({ session, event: eventOf({ id: 'b' }) });
+    expect(failed).toEqual(late);
+    expect(await store.query('select event_id from adk_events order by seq')).toEqual([
+      { event_id: 'a' },
+      { event_id: 'b' },
+    ]);
   },
   onPostgresql,
 );

@@ -24,7 +24,7 @@ export type Bound = readonly [text: string, values: readonly unknown[]];
 
 /** A statement that may be sent at once with others. */
 export interface Statement {
-  /** With `?` for each of the values. */
+  /** With `?` for each of the values, and no other: names of tables that have one are refused. */
   text: string;
   values: readonly unknown[];
   /** Rows, or the number of rows that matched. Absent if nobody needs its result. */

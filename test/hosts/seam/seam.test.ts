@@ -5,6 +5,7 @@ import { AdkSession, adkEntities } from '../../../entities/index.js';
 import { Pipeline, type Statements } from '../../../src/database/calls/sql.js';
 import type { Dialect } from '../../../src/database/dialects/dialect.js';
 import type { Driver } from '../../../src/database/drivers/driver.js';
+import { driverOf } from '../../../src/database/drivers/driver-of.js';
 import { hasEnded } from '../../../src/database/orm/host-transaction.js';
 import type { Tables } from '../../../src/database/sql/tables.js';
 import { MikroOrmSessionService, migrate } from '../../../src/index.js';
@@ -30,6 +31,53 @@ describe('a result of an unexpected shape is an error', () => {
     for (const insertId of [2 ** 53, 2n ** 53n, Number.NaN, '', 'x', {}])
       await expect(change({ affectedRows: 1, insertId })).rejects.toThrow('where a number should be');
     await expect(change({ insertId: 7 })).rejects.toThrow('where a number should be');
+  });
+});
+
+describe('O7 a statement that MySQL cannot run as a prepared one', () => {
+  const context = { isInTransaction: false, mayPrepare: true, isForeign: false };
+
+  /** A driver whose server answers prepared statements with an error, if there is one. */
+  const refusing = (errors: (number | undefined)[]) => {
+    const sent: unknown[][] = [];
+    const driver = driverOf({
+      config: {},
+      execute: (
+        { sql, values }: { sql: string; values: unknown[] },
+        done: (error: unknown, rows?: object[]) => void,
+      ) => {
+        sent.push(['execute', sql, ...values]);
+        const errno = errors.shift();
+        done(errno === undefined ? null : Object.assign(new Error('refused'), { errno }), []);
+      },
+      query: ({ sql }: { sql: string }, done: (error: unknown, rows?: object[]) => void) => {
+        sent.push(['query', sql]);
+        done(null, []);
+      },
+      unprepare: ({ sql }: { sql: string }) => sent.push(['unprepare', sql]),
+    })!;
+    const send = () => driver.send({ text: 'select ?, ?', values: ['é', 1.5], wants: 'rows' }, context);
+    return { sent, send };
+  };
+  const execute = ['execute', 'select ?, ?', 'é', 1.5];
+
+  test.each([
+    ['has forgotten it', 1243],
+    ['has no room for it', 1461],
+    ['would have to prepare it again', 1615],
+    ['cannot prepare it', 1295],
+  ])('since the server %s is sent as text, and prepared anew the next time', async (_, errno) => {
+    const { sent, send } = refusing([errno]);
+    await send();
+    await send();
+    const asText = ['query', "select _utf8mb4 x'c3a9', 1.5"];
+    expect(sent).toEqual([execute, ['unprepare', 'select ?, ?'], asText, execute]);
+  });
+
+  test('for any other reason is not sent again', async () => {
+    const { sent, send } = refusing([1213]);
+    await expect(send()).rejects.toMatchObject({ errno: 1213 });
+    expect(sent).toEqual([execute]);
   });
 });
 
