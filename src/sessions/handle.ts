@@ -66,7 +66,7 @@ export function setRevision(handle: Session, history: History, seq: number): voi
   revisions.set(handle, revisionOf(history, { seq, eventCount: handle.events.length, isPartial, state }));
 }
 
-/** Each append makes one, so without spreads: docs/architecture.md says what they cost. */
+/** Each append makes one, without a spread: docs/architecture.md says why. */
 function revisionOf(history: History, read: Omit<Revision, keyof History>): Revision {
   const { incarnation, origin, lastChange, hasPendingCalls } = history;
   const { seq, eventCount, isPartial, state } = read;

@@ -148,10 +148,15 @@ async function find(
   const events = texts.filter(({ seq }, i) => seq !== texts[i - 1]?.seq);
   const session = { ...key, origin: head.origin };
   return {
-    ...head,
     first,
     state: mapTexts(state, (row) => stateValueOf(sql.texts, session, row)),
-    events: mapTexts(events, ({ text, ...event }) => ({ ...event, ...contentOf(sql.texts, session, event.id, text) })),
+    events: mapTexts(events, ({ seq, id, text, time }) => ({
+      seq,
+      id,
+      time,
+      ...contentOf(sql.texts, session, id, text),
+    })),
+    ...head,
   };
 }
 
@@ -167,7 +172,7 @@ function withGaps(found: FoundSession, first: number): ReadSession {
   const numbers = events.map(({ seq }) => seq);
   // A whole session, as most are, has an event for each number.
   const missing = numbers.length === lastSeq - first ? [] : gapsIn(numbers, first, lastSeq);
-  return { ...found, events, missing, uncounted: found.events.slice(events.length) };
+  return { missing, uncounted: found.events.slice(events.length), ...found, events };
 }
 
 /**

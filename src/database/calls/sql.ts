@@ -85,13 +85,6 @@ export class Statements {
     return this.#send(all, context, together);
   }
 
-  /** A statement as the host's `onQuery` changes it. */
-  #queried(statement: Statement): Statement {
-    const { text, values } = statement;
-    const queried = this.#config.get('onQuery')?.(text, [...values]) ?? text;
-    return queried === text ? statement : { ...statement, text: queried };
-  }
-
   /** @throws the error as MikroORM converts it. */
   async #send(
     all: readonly Statement[],
@@ -100,7 +93,12 @@ export class Statements {
   ): Promise<DriverResult[]> {
     if (isInProcess && now() - lastTurn >= MOST_MS) await (turning ??= turn());
     refuse?.();
-    const sent = this.#config.get('onQuery') ? all.map((each) => this.#queried(each)) : all;
+    const onQuery = this.#config.get('onQuery');
+    const queried = (statement: Statement) => {
+      const text = onQuery?.(statement.text, [...statement.values]) ?? statement.text;
+      return text === statement.text ? statement : { ...statement, text };
+    };
+    const sent = all.map(queried);
     for (const { sending } of sent) sending?.();
     const start = now();
     try {

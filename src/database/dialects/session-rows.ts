@@ -108,15 +108,23 @@ interface RowsText<Names extends string> {
   /** One row, compiled. */
   row: Named<Names>;
   end: string;
+  /** The statement for one row, as for most appends: drivers find a text that they know faster. */
+  alone: Named<Names>;
+}
+
+export function rowsText<const Row extends string>(start: string, row: Row, end = '') {
+  return { start, row: named(row), end, alone: named(`${start}${row}${end}`) };
 }
 
 /** The statements for rows: as few as the database allows. */
 export function statementsFor<Names extends string>(
   { limits }: Dialect,
-  { start, row, end }: RowsText<Names>,
+  { start, row, end, alone }: RowsText<Names>,
   rows: readonly (RowValues & Readonly<Record<Names, unknown>>)[],
-) {
-  if (rows.length === 0) return [];
+): Bound[] {
+  const [only] = rows;
+  if (!only) return [];
+  if (rows.length === 1) return [alone(only)];
   const statements: Bound[] = [];
   let text = '';
   let values: unknown[] = [];
@@ -180,32 +188,23 @@ export function stateRows(session: SessionKey, entries: readonly StateEntry[]): 
 }
 
 /** The statements that insert events and set state. */
-function insertsInto({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>) {
+const insertStatements = perTables(({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>) => {
   const state = (ownOnly: boolean) =>
     perScope((scope) => {
-      const keys = STATE_KEYS[scope];
-      return {
-        start: `${insertIntoState(tables, scope)} values `,
-        row: named(stateRow(scope)),
-        end: ` ${dialect.sql.onConflict(stateTable(tables, scope), keys, { ownOnly })}`,
-      };
+      const end = dialect.sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope], { ownOnly });
+      return rowsText(`${insertIntoState(tables, scope)} values `, stateRow(scope), ` ${end}`);
     });
-  const [appended, copied] = [named(eventRow(dialect.sql.now)), named(eventRow(':appendTime'))];
-  const row: Named = (event) => (event['appendTime'] === undefined ? appended : copied)(event);
-  return {
-    events: { start: `${insertIntoEvents(tables)} values `, row, end: '' },
-    state: state(false),
-    ownState: state(true),
-  };
-}
-
-const insertStatements = perTables(insertsInto);
+  const events = (appendTime: string) => rowsText(`${insertIntoEvents(tables)} values `, eventRow(appendTime));
+  return { events: events(dialect.sql.now), copies: events(':appendTime'), state: state(false), ownState: state(true) };
+});
 
 /** Inserts events with consecutive numbers, for the caller that holds the session's lock. */
 export function insertEvents(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): void {
   const whole = events.map((event) => (needsParts(sql, event.json) ? { ...event, json: null } : event));
   const rows = eventRows(session, firstSeq, whole);
-  for (const insert of statementsFor(sql.dialect, insertStatements(sql).events, rows)) sql.later(...insert);
+  const { events: appended, copies } = insertStatements(sql);
+  const areCopies = events[0]?.appendTime !== undefined;
+  for (const insert of statementsFor(sql.dialect, areCopies ? copies : appended, rows)) sql.later(...insert);
   for (const [i, { json }] of events.entries())
     if (needsParts(sql, json)) insertParts(sql, session, firstSeq + i, json);
 }

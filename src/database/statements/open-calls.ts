@@ -7,7 +7,7 @@ import { chunksOf } from '../../model/pages.js';
 import { MAX_SEQ } from '../../model/seq-ranges.js';
 import type { Sql } from '../dialects/dialect.js';
 import { perLock, readParts, underLock } from '../dialects/event-parts.js';
-import { statementsFor } from '../dialects/session-rows.js';
+import { rowsText, statementsFor } from '../dialects/session-rows.js';
 import { ownedAfter } from '../sql/keyset.js';
 import {
   SESSION_COLUMNS,
@@ -250,13 +250,10 @@ const statements = perTables(({ dialect, tables }: Sql) => {
     update: named(`update ${openCalls} set open_until = :openUntil, answered_from = :answeredFrom,
       waits_for = :waitsFor, name = :name, timestamp = :timestamp, data = :data where ${place} :before`),
     delete: named(`delete from ${openCalls} where ${place} :openUntil`),
-    insert: {
-      start: `insert into ${openCalls} (${SESSION_COLUMNS}, ${own}, data) values `,
-      row: named(
-        '(:app, :user, :session, :openUntil, :seq, :number, :answeredFrom, :waitsFor, :name, :timestamp, :data)',
-      ),
-      end: '',
-    },
+    insert: rowsText(
+      `insert into ${openCalls} (${SESSION_COLUMNS}, ${own}, data) values `,
+      '(:app, :user, :session, :openUntil, :seq, :number, :answeredFrom, :waitsFor, :name, :timestamp, :data)',
+    ),
     isOpenFor: `timestamp <= ${sql.now} - ?`,
     find: (where: string, order: string, end: string) => `
       select ${sessionColumnsOf('c')}, ${COLUMNS.map((column) => `c.${column}`).join(', ')}, call_json, origin, event_id, ${select.data} as event_json
