@@ -1,4 +1,7 @@
 import { createEvent } from '@google/adk';
+import { Links } from '../../packages/studio/src/links.js';
+import { Pairs, eventList } from '../../packages/studio/src/pages/event-view.js';
+import { Hues } from '../../packages/studio/src/pages/layout.js';
 import { turnsOf } from '../../packages/studio/src/waterfall.js';
 
 /** An event, and when it was stored, in ms after the beginning. */
@@ -88,4 +91,25 @@ test('of events that were stored long after they were made, only what their stam
   expect(shown([at(1, undefined, user('go')), at(20, undefined, said('done'))])).toEqual([
     { agent: [['model', 20, 20]] },
   ]);
+});
+
+test('a page that follows a session reads each event as often, however many came before', () => {
+  const session = { appName: 'app', userId: 'ada', sessionId: 's' };
+  const around = { links: new Links(''), session, hues: new Hues([]), isNewest: true, mayAnswer: true };
+  const pairs = new Pairs();
+  let reads = 0;
+  const readsOf = (count: number, from: number) => {
+    reads = 0;
+    for (let seq = from + 1; seq <= from + count; seq++) {
+      const { event } = at(seq, undefined, { ...said('yes'), usageMetadata: { promptTokenCount: 1 } });
+      Object.defineProperty(event, 'timestamp', { enumerable: true, get: () => (reads++, seq * 100) });
+      eventList([{ seq, event, appendTime: seq * 100 + 250 }], around, pairs);
+    }
+    return reads;
+  };
+  const first = readsOf(10, 0);
+  readsOf(100, 10);
+  expect(readsOf(10, 110)).toBeLessThan(first * 1.5);
+  // Its end is known better once the next event has come.
+  expect([pairs.modelMs(119), pairs.modelMs(120)]).toEqual([100, 250]);
 });

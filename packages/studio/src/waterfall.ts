@@ -3,7 +3,7 @@ import { isOpen } from '../../../src/conversation/calls.js';
 import type { EventPage } from '../../../src/index.js';
 import { recordOf } from '../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../src/model/turn.js';
-import { endsOf, laneName, stampOf } from './operations/durations.js';
+import { Ends, laneName, stampOf } from './operations/durations.js';
 import { Pairs } from './pages/event-view.js';
 
 type NumberedEvent = EventPage['events'][number];
@@ -49,7 +49,8 @@ export interface Turn {
 export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
   const pairs = new Pairs();
   pairs.add(events);
-  const ends = endsOf(events);
+  const ends = new Ends();
+  for (const each of events) ends.add(each);
   const turns: Turn[] = [];
   for (const numbered of events) {
     const { seq, event } = numbered;
@@ -66,7 +67,7 @@ export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
       turn.start = Math.min(turn.start, block.start);
       turn.end = Math.max(turn.end, block.end);
     }
-    turn.end = Math.max(turn.end, ends.get(seq) ?? 0);
+    turn.end = Math.max(turn.end, ends.of(seq) ?? 0);
   }
   for (const turn of turns) turn.shownUntil = shownUntil(turn);
   return turns;
@@ -88,18 +89,13 @@ function laneOf({ lanes }: Turn, name: string): Lane {
 
 const nameOf = (name: unknown) => (typeof name === 'string' ? name : '');
 
-function blocksOf(
-  { seq, event }: NumberedEvent,
-  pairs: Pairs,
-  ends: ReadonlyMap<number, number>,
-  now: number,
-): Block[] {
+function blocksOf({ seq, event }: NumberedEvent, pairs: Pairs, ends: Ends, now: number): Block[] {
   const { author, errorCode, usageMetadata } = recordOf(event);
   const parts = partsOf(event);
   const isModel =
     author !== 'user' && (usageMetadata || errorCode || parts.some((part) => part['functionResponse'] === undefined));
   if (!isModel) return [];
-  const end = ends.get(seq) ?? stampOf(event);
+  const end = ends.of(seq) ?? stampOf(event);
   const model: Block = {
     ...{ kind: 'model', seq, name: nameOf(author), start: stampOf(event), end },
     ...{ hasFailed: Boolean(errorCode), isOpen: false },
@@ -109,7 +105,7 @@ function blocksOf(
     const call = pairs.call(seq, nth);
     const answer = pairs.responsesTo(call).at(-1);
     const open = call === undefined || (call.isLongRunning ? isOpen(call) : answer === undefined);
-    const until = open ? now : answer ? (ends.get(answer.seq) ?? end) : end;
+    const until = open ? now : answer ? (ends.of(answer.seq) ?? end) : end;
     return {
       ...{ kind: call?.isLongRunning === true ? 'wait' : 'tool', seq, start: end, end: Math.max(end, until) },
       ...{ name: nameOf(recordOf(functionCall)['name']), answer: open ? undefined : answer?.seq },

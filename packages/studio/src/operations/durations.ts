@@ -49,25 +49,26 @@ export function laneName(event: object): string {
   return [branch, author].find((each): each is string => typeof each === 'string' && each !== '') ?? 'unknown';
 }
 
-/** @returns when each event had ended, by its number: the time of its append, if the events around it say that this fits. */
-export function endsOf(events: readonly (Appended & { seq: number })[]): Map<number, number> {
-  const lanes = new Map<string, (Appended & { seq: number })[]>();
-  for (const each of events) {
-    const name = laneName(each.event);
-    const lane = lanes.get(name);
-    if (lane) lane.push(each);
-    else lanes.set(name, [each]);
+/** When each event had ended: the time of its append, if the events around it say that this fits. */
+export class Ends {
+  readonly #ends = new Map<number, number>();
+  /** The newest event of each lane. */
+  readonly #newest = new Map<string, Appended & { seq: number }>();
+
+  /** Adds the next event, which also says more about the one before it. */
+  add(added: Appended & { seq: number }): void {
+    const lane = laneName(added.event);
+    const before = this.#newest.get(lane);
+    const end = before && endOf(before, stampOf(added.event));
+    if (before) this.#ends.set(before.seq, end ?? stampOf(before.event));
+    // Nothing follows the last one: it was stored late if the one before it was.
+    const isKnown = !before || end !== undefined;
+    this.#ends.set(added.seq, (isKnown ? endOf(added) : undefined) ?? stampOf(added.event));
+    this.#newest.set(lane, added);
   }
-  const ends = new Map<number, number>();
-  for (const lane of lanes.values()) {
-    let isKnown = true;
-    for (const [i, each] of lane.entries()) {
-      const following = lane[i + 1];
-      const end = endOf(each, following && stampOf(following.event));
-      // Nothing follows the last one: it was stored late if the one before it was.
-      if (following) isKnown = end !== undefined;
-      ends.set(each.seq, (isKnown ? end : undefined) ?? stampOf(each.event));
-    }
+
+  /** @param seq the number of an event. @returns in ms since 1970; undefined if the event was not added. */
+  of(seq: number): number | undefined {
+    return this.#ends.get(seq);
   }
-  return ends;
 }

@@ -1,6 +1,6 @@
 import { Calls, isOpen, type Call } from '../../../../src/conversation/calls.js';
 import { isFailedResponse } from '../../../../src/conversation/failed-response.js';
-import { endsOf, laneName, stampOf } from '../operations/durations.js';
+import { Ends, laneName, stampOf } from '../operations/durations.js';
 import { NO_TOKENS, addTokens, tokensOf } from '../operations/tokens.js';
 import type { SessionKey } from '../../../../src/index.js';
 import type { TokenCounts } from '../operations/tokens.js';
@@ -142,7 +142,7 @@ export class Pairs {
   #answered = new Map<unknown, Call>();
   #numbers = new Set<number>();
   readonly #entries = new Map<number, Entry>();
-  #ends: ReadonlyMap<number, number> | undefined;
+  readonly #ends = new Ends();
   /** What tools have answered since the last model's event, by agent or branch. */
   readonly #given = new Map<string, readonly unknown[]>();
   readonly #answersBefore = new Map<number, readonly unknown[]>();
@@ -150,12 +150,12 @@ export class Pairs {
   /** Adds the next events, which are shown. */
   add(entries: readonly Entry[]): void {
     this.#answered = new Map();
-    this.#ends = undefined;
     this.#numbers = new Set(entries.map(({ seq }) => seq));
     for (const entry of entries) {
       const { seq, event } = entry;
       if (!event) continue;
       this.#entries.set(seq, entry);
+      this.#ends.add(entry);
       const { made, responses, returned } = this.#calls.add(seq, event);
       this.#made.set(seq, made);
       const lane = laneName(event);
@@ -194,19 +194,14 @@ export class Pairs {
 
   /** @returns how long a call took until the event that answers it, in ms, as the waterfall shows it. */
   took(call: Call, answer: number): number | undefined {
-    const [made, answered] = [this.#endOf(call.seq), this.#endOf(answer)];
+    const [made, answered] = [this.#ends.of(call.seq), this.#ends.of(answer)];
     return made === undefined || answered === undefined ? undefined : Math.max(0, answered - made);
   }
 
   /** @returns how long the model took that made an event, in ms; undefined if nobody knows. */
   modelMs(seq: number): number | undefined {
-    const [event, end] = [this.#entries.get(seq)?.event, this.#endOf(seq)];
+    const [event, end] = [this.#entries.get(seq)?.event, this.#ends.of(seq)];
     return event && end !== undefined && end > stampOf(event) ? end - stampOf(event) : undefined;
-  }
-
-  #endOf(seq: number): number | undefined {
-    this.#ends ??= endsOf([...this.#entries.values()].flatMap((entry) => (entry.event ? entry : [])));
-    return this.#ends.get(seq);
   }
 
   /** @returns the values that tools gave to the model that made an event, in their answers just before it. */
