@@ -18,6 +18,7 @@ import {
   keyed,
   named,
   type Named,
+  type NamesIn,
 } from '../sql/tables.js';
 import type { AppendBatch, Dialect, DialectAppends, DialectSql, SessionLock, Sql, StoredEvent } from './dialect.js';
 import { insertParts, needsParts } from './event-parts.js';
@@ -112,7 +113,11 @@ interface RowsText<Names extends string> {
   alone: Named<Names>;
 }
 
-export function rowsText<const Row extends string>(start: string, row: Row, end = '') {
+export function rowsText<const Row extends string>(
+  start: string,
+  row: Row,
+  end = '',
+): RowsText<NamesIn<Row> | NamesIn<`${string}${Row}${string}`>> {
   return { start, row: named(row), end, alone: named(`${start}${row}${end}`) };
 }
 

@@ -187,7 +187,7 @@ type Word<Text extends string, Begun extends string = ''> = Text extends `${infe
   : Begun;
 
 /** The names in a text, as far as its type shows them. */
-type NamesIn<Text extends string> = Text extends `${string}:${infer Rest}`
+export type NamesIn<Text extends string> = Text extends `${string}:${infer Rest}`
   ? (Rest extends `:${string}` ? never : Word<Rest>) | NamesIn<Rest extends `:${infer Cast}` ? Cast : Rest>
   : never;
 
