@@ -953,7 +953,14 @@ describe.each(availableDatabases())('on %s', (name) => {
   test('says what was used, by app, user, model, agent and day, what it costs, and of which models that is unknown', async () => {
     const own = await open(name);
     const { service } = own;
-    const use = async (userId: string, author: string, modelVersion: string, prompt: number, days = 0) => {
+    const use = async (
+      userId: string,
+      author: string,
+      modelVersion: string,
+      prompt: number,
+      days = 0,
+      appName = 'shop',
+    ) => {
       const usageMetadata = {
         promptTokenCount: prompt,
         cachedContentTokenCount: 500_000,
@@ -961,7 +968,7 @@ describe.each(availableDatabases())('on %s', (name) => {
         thoughtsTokenCount: 3,
       };
       const timestamp = Date.now() - days * 86_400_000;
-      const key = { appName: 'shop', userId, sessionId: userId };
+      const key = { appName, userId, sessionId: userId };
       const session = (await service.getSession(key)) ?? (await service.createSession(key));
       await service.appendEvent({ session, event: createEvent({ author, modelVersion, timestamp, usageMetadata }) });
     };
@@ -992,6 +999,13 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await limited.get('/usage?by=user'))).not.toMatch(/bob|new/);
     expect((await limited.get('/usage?user=bob')).status).toBe(404);
     expect((await site.get('/usage?by=moon')).status).toBe(400);
+    // The chart's sum of a name has the name as long as it has sessions in one of its apps.
+    const chart = async () => (await text('/usage?by=user')).split('Tokens a day')[1];
+    await use('bob', 'helper', 'new', 1, 0, 'zoo');
+    await service.deleteSession({ appName: 'shop', userId: 'bob', sessionId: 'bob' });
+    expect(await chart()).toMatch(/ bob: .* a user without sessions shop .* bob zoo/);
+    await service.deleteSession({ appName: 'zoo', userId: 'bob', sessionId: 'bob' });
+    expect(await chart()).not.toContain('bob');
   });
 
   testOfPages('the first page is smaller than 100 kB, and each of a session of 2,005 events than 150 kB', async () => {

@@ -17,6 +17,7 @@ const BY: Readonly<Record<UsageOptions['by'], string>> = {
 const isBy = (text: string): text is UsageOptions['by'] => Object.hasOwn(BY, text);
 
 type Row = UsageRows['rows'][number];
+type Named = Pick<Row, 'appName' | 'group'>;
 
 /** Tokens of the last days and what they cost, as the command `usage` counts them. */
 export async function usagePage(visit: Visit): Promise<Response> {
@@ -38,7 +39,7 @@ export async function usagePage(visit: Visit): Promise<Response> {
   const { rows } = used;
   const total = sumUp(ofDays.rows, prices);
   // The counts outlive an erased user; the name must not.
-  const isGone = async (row: Row) => by === 'user' && !(await reading.hasSessions(row.appName, row.group));
+  const isGone = async (row: Named) => by === 'user' && !(await reading.hasSessions(row.appName, row.group));
   const sums = rows.map((row) => ({ ...row, sum: sumUp([row], prices) }));
   const order = (one: Sum, other: Sum) =>
     (other.cost ?? 0) - (one.cost ?? 0) || tokenSum(other) - tokenSum(one) || other.events - one.events;
@@ -131,10 +132,14 @@ function nameOf({ links }: Visit, by: UsageOptions['by'], { appName, group }: Ro
   return html`<a href="${hrefs[by]()}"><bdi>${group || NO_NAME}</bdi></a>`;
 }
 
-/** Tokens and cost of each day, by what the table is by. @param isGone of a user whose name must not be shown. */
+/**
+ * Tokens and cost of each day, by what the table is by: the same name in several apps is one series.
+ *
+ * @param isGone of a user whose name must not be shown.
+ */
 async function charts(
   rows: readonly Row[],
-  isGone: (row: Row) => Promise<boolean>,
+  isGone: (row: Named) => Promise<boolean>,
   { prices }: Visit,
   total: Sum,
 ): Promise<Html> {
@@ -151,8 +156,10 @@ async function charts(
   const tokens = [...seriesOf(tokenSum)].sort(([, one], [, other]) => sumOf(other) - sumOf(one));
   const names: string[] = [];
   for (const [group] of tokens.slice(0, MOST_SERIES)) {
-    const of = rows.find((row) => row.group === group);
-    names.push(of && (await isGone(of)) ? GONE : group || NO_NAME);
+    const apps = new Set(rows.flatMap((row) => (row.group === group ? row.appName : [])));
+    let isKnown = false;
+    for (const appName of apps) isKnown ||= !(await isGone({ appName, group }));
+    names.push(isKnown ? group || NO_NAME : GONE);
   }
   const named = (values: ReadonlyMap<string, Series['values']>): Series[] =>
     tokens.map(([group], i) => ({ name: names[i] ?? group, values: values.get(group) ?? new Map() }));
