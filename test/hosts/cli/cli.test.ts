@@ -531,7 +531,7 @@ describe.each(databases)('on %s', (name) => {
         name: 'adk_request_confirmation',
         args: {
           originalFunctionCall: { id: 'c', name: 'pay', args: { sum: 2 } },
-          toolConfirmation: { hint: 'It is final.\u001b' },
+          toolConfirmation: { hint: `It is final.\u001b${'!'.repeat(100)}` },
         },
       },
       no: { name: 'adk_request_confirmation', args: { originalFunctionCall: { id: 'd', name: 'pay', args: {} } } },
@@ -559,12 +559,12 @@ describe.each(databases)('on %s', (name) => {
       [['other', '{"days":1}'], 1, 'See: waiting --app support --user ada'],
     ] as const)
       expect(await answer(...args)).toMatchObject({ code, out: '', err: expect.stringContaining(advice) });
-    // Both say what is asked as a sentence.
+    // Both say what is asked as a sentence, with the beginning of a long hint.
     expect((await run(['waiting', '--app', 'support', '--url', url])).out).toMatch(
-      / asks +pay\? +\{"sum":2\} It is final\.\\u001b +yes$/m,
+      / asks +pay\? +\{"sum":2\} It is final\.\\u001b!{67}… +yes$/m,
     );
     expect((await run(['top', '--url', url])).out).toMatch(
-      /^pay\(\{"sum":2\}\)\? It is final\.\\u001b +\d+ \w+ ago +support/m,
+      /^pay\(\{"sum":2\}\)\? It is final\.\\u001b!{67}… +\d+ \w+ ago +support/m,
     );
     const stored = async () =>
       (await service.readEvents({ ...support, sessionId: 'asks' })).events.slice(5).map(({ event }) => event);

@@ -153,7 +153,7 @@ export const waiting: Work<[FindOpenCallsRequest]> = async ({ em, codec, termina
       userId,
       sessionId,
       tool === name ? name : `${tool}?`,
-      `${given} ${hint}`.trimEnd(),
+      `${given} ${shortened(hint, MOST_ARGUMENTS)}`.trimEnd(),
       id,
     ];
   });

@@ -14,7 +14,7 @@ const MOST = 12;
 /** The lines of a screen beside the rows of its three lists. */
 const OTHER_LINES = 9;
 
-/** How many characters of arguments and reasons are shown. */
+/** How many characters of arguments, hints and reasons are shown. */
 const SHOWN = 80;
 
 const ENTER = '\u001b[?1049h\u001b[?25l';
@@ -75,7 +75,7 @@ function screen(
   const asked = (name: string, args: unknown) => {
     const about = askedAbout(name, args);
     if (about?.tool === undefined) return called(name, args);
-    return `${called(about.tool, about.args)}? ${printable(about.hint ?? '')}`.trimEnd();
+    return `${called(about.tool, about.args)}? ${printable(shortened(about.hint ?? '', SHOWN))}`.trimEnd();
   };
   const key = ['app', 'user', 'session'];
   return [
