@@ -25,9 +25,11 @@ const [, , work, uri] = process.argv;
 const require = createRequire(path.resolve('agents/package.json'));
 const yaml = readFileSync('agents/services.yaml', 'utf8');
 const services = {};
+let closeServices;
 for (const [, scheme, type, from, name] of yaml.matchAll(/- scheme: (.*)\\n *type: (.*)\\n *class: '(.*)#(.*)'/g)) {
   if (!uri.startsWith(scheme + ':')) throw new Error(scheme);
-  const { [name]: Service } = await import(pathToFileURL(require.resolve(from)));
+  const { [name]: Service, ...others } = await import(pathToFileURL(require.resolve(from)));
+  ({ closeServices } = others);
   services[type] = new Service(work === 'write' ? { uri, agentsDir: 'agents' } : uri);
 }
 const { session: sessions, artifact: artifacts, memory: memories } = services;
@@ -43,7 +45,27 @@ const session = await sessions.getSession(key);
 const { memories: found } = await memories.searchMemory({ ...key, query: 'dog' });
 const file = await artifacts.loadArtifact({ ...key, filename: 'f' });
 console.log(JSON.stringify({ said: session.events[0].content.parts[0].text, file: file.text, found: found.length }));
-process.exit();
+// A pool that is left open would keep the process alive.
+await closeServices();
+`;
+
+/** Constructs each service with what it must refuse. */
+const REFUSED = `
+import { InvalidArgumentError } from 'adk-mikro-orm';
+import { ArtifactService, MemoryService, SessionService } from 'adk-mikro-orm-cli/services';
+
+const uri = 'sqlite:none.db';
+const codec = { name: 'x', encode: String, decode: String };
+const messages = [];
+for (const Service of [ArtifactService, MemoryService, SessionService])
+  for (const given of [undefined, null, 5, {}, { uri: 5 }, { uri, codec }, { uri, agentsDir: 'agents', sessions: {} }])
+    try {
+      new Service(given);
+      messages.push('not refused');
+    } catch (error) {
+      messages.push(error instanceof InvalidArgumentError ? error.message : String(error));
+    }
+console.log(JSON.stringify(messages));
 `;
 
 let root: string;
@@ -52,6 +74,7 @@ beforeAll(async () => {
   root = await installPackage();
   await mkdir(path.join(root, 'agents'));
   await writeFile(path.join(root, 'registry.mjs'), PROGRAM);
+  await writeFile(path.join(root, 'refused.mjs'), REFUSED);
 }, 900_000);
 
 afterAll(() => rm(root, { recursive: true }));
@@ -62,7 +85,8 @@ async function writeServices(scheme: string): Promise<void> {
   await writeFile(path.join(root, 'agents/services.yaml'), yaml.replaceAll('postgresql', scheme));
 }
 
-const program = (work: string, url: string) => run(process.execPath, ['registry.mjs', work, url], { cwd: root });
+const program = (work: string, url: string) =>
+  run(process.execPath, ['registry.mjs', work, url], { cwd: root, timeout: 100_000 });
 
 test.each(databasesOfUrls())(
   'U2 services.yaml makes the three services by their URI, on %s',
@@ -95,4 +119,15 @@ test('a service refuses a URI without a driver, without a file and without table
   await writeServices('sqlite');
   await refused('sqlite:none.db', /none\.db/);
   await refused('sqlite::memory:', /adk-mikro-orm migrate/);
+}, 240_000);
+
+test('a service refuses what is no URI, and options that it would ignore', async () => {
+  const { stdout } = await run(process.execPath, ['refused.mjs'], { cwd: root });
+  const messages = [
+    ...Array<string>(3).fill('The argument must be a URI, or an object with one.'),
+    ...Array<string>(2).fill('uri must be a string.'),
+    "The argument may not have 'codec'; known are uri, agentsDir.",
+    "The argument may not have 'sessions'; known are uri, agentsDir.",
+  ];
+  expect(JSON.parse(stdout)).toEqual([...messages, ...messages, ...messages]);
 }, 240_000);
