@@ -6,7 +6,7 @@ import { cpSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, write
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import ts from 'typescript';
-import { manifestOf, moduleFor, repository, sourceOf } from './packages.js';
+import { esmOf, manifestOf, moduleFor, repository, sourceOf } from './packages.js';
 
 const tsc = createRequire(import.meta.url).resolve('typescript/bin/tsc');
 const folder = path.relative(repository, process.cwd()) || '.';
@@ -30,9 +30,11 @@ const otherPackages = {
 
 const { exports = {}, bin = {} } = manifestOf(folder);
 const modules = Object.values(exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry]));
-const conditions = modules.map((entry) => entry.import);
+const conditions = modules.map(esmOf);
 const entries = conditions.map((entry) => sourceOf(entry.default));
-const required = modules.flatMap(({ require }) => (require ? [sourceOf(require.default)] : []));
+const required = modules.flatMap((entry) =>
+  'require' in entry && entry.require ? [sourceOf(entry.require.default)] : [],
+);
 // `internal` has no declarations: the packages that use it are checked with its sources.
 const typed = conditions.flatMap(({ types }) => (types === undefined ? [] : [sourceOf(types)]));
 const programs = Object.values(bin).map(sourceOf);

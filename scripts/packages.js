@@ -42,9 +42,9 @@ const ERRORS = 'src/model/errors.ts';
 export function entriesOf(folder, isPublic = false) {
   const { name, exports = {} } = manifestOf(folder);
   return Object.entries(exports).flatMap(([key, entry]) =>
-    typeof entry === 'string' || (isPublic && entry.import.types === undefined)
+    typeof entry === 'string' || (isPublic && esmOf(entry).types === undefined)
       ? []
-      : [[path.posix.join(name, key), path.posix.join(folder, sourceOf(entry.import.default))]],
+      : [[path.posix.join(name, key), path.posix.join(folder, sourceOf(esmOf(entry).default))]],
   );
 }
 
@@ -70,9 +70,17 @@ export function sourceOf(built) {
   return built.replace(/^\.\/dist\/(esm|cjs)\//, '').replace(/(\.d)?\.[jt]s$/, '.ts');
 }
 
+/** @typedef {{ types?: string, default: string }} Built */
+/** @typedef {Built | { import: Built, require?: { default: string } }} Exported A module has the one if it is not in CommonJS, too. */
+
+/** @param {Exported} entry */
+export function esmOf(entry) {
+  return 'import' in entry ? entry.import : entry;
+}
+
 /**
  * @param {string} folder
- * @returns {{ name: string, version: string, exports?: Record<string, string | { import: { types?: string, default: string }, require?: { default: string } }>, bin?: Record<string, string> }}
+ * @returns {{ name: string, version: string, exports?: Record<string, string | Exported>, bin?: Record<string, string> }}
  */
 export function manifestOf(folder) {
   /** @type {unknown} */
