@@ -319,13 +319,10 @@ export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Fo
   const { sql: pieces } = sql.dialect;
   const { memoryId, sessionId = '', before } = forgotten;
   const marksAny = memoryId === undefined || before !== undefined;
-  const isUnlocked = marksAny && pieces.underLock !== '';
-  // A projection may be handing memories to forks whose place the next statement has passed when it waits for those.
-  if (isUnlocked)
-    sql.later(
-      `select count(*) from ${memories} ${pieces.fromIndex('primary')} where ${where}${pieces.underLock}`,
-      values,
-    );
+  const locksRows = marksAny && pieces.underLock !== '';
+  const lock = `select count(*) from ${memories} ${pieces.fromIndex('primary')} where ${where}${pieces.underLock}`;
+  // While it waits, a projection may add memories of forks before the place that the next statement would have reached.
+  const locked = locksRows ? sql.all(lock, values) : undefined;
   const insert = `insert into ${forgottenMemories} (${MEMORY_COLUMNS}, create_time)`;
   const end = pieces.onSameKey(MEMORY_COLUMNS, ['create_time']);
   sql.later(
@@ -337,9 +334,10 @@ export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Fo
     sql.later(`${insert} values (?, ?, ?, ?, ${pieces.now}) ${end}`, memoryValues({ ...owner, sessionId, memoryId }));
   // Not those that somebody has added meanwhile: without a mark they would come back.
   const marked = `(session_id, memory_id) in (select session_id, memory_id from ${forgottenMemories} where ${WHERE_OWNER})`;
-  const text = `${pieces.deleteThrough(memories, 'primary')} where ${where}${isUnlocked ? ` and ${marked}` : ''}`;
-  const owned = isUnlocked ? [owner.appName, owner.userId] : [];
-  return (await sql.run(text, [...values, ...owned])).affectedRows;
+  const text = `${pieces.deleteThrough(memories, 'primary')} where ${where}${locksRows ? ` and ${marked}` : ''}`;
+  const owned = locksRows ? [owner.appName, owner.userId] : [];
+  const [{ affectedRows }] = await Promise.all([sql.run(text, [...values, ...owned]), locked]);
+  return affectedRows;
 }
 
 /** @returns how many memories `deleteMemories` would delete. */
