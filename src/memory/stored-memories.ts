@@ -292,5 +292,7 @@ export function importMark(sql: Sql, forgotten: ForgottenMemory): void {
   sql.later(later, [createTime, ...key, createTime]);
   sql.later(`delete from ${memories} where ${where} and create_time <= ?`, [...values, createTime]);
   const added = `select 1 from ${memories} ${pieces.fromIndex('primary')} where ${where}${pieces.underLock}`;
-  sql.later(`delete from ${forgottenMemories} where ${MEMORY_WHERE} and exists (${added})`, [...key, ...values]);
+  // Not a later one, which was there before.
+  const own = `${MEMORY_WHERE} and create_time = ?`;
+  sql.later(`delete from ${forgottenMemories} where ${own} and exists (${added})`, [...key, createTime, ...values]);
 }
