@@ -112,10 +112,8 @@ export class LogPoller {
     return {
       newest,
       poll: async () => {
-        // A running poll may have read less than the reader, and does not know a session that was added since.
-        this.#isPollDue = this.#polling !== undefined;
         await call.waitOrAbort(() =>
-          this.#poll().catch((error: unknown) => {
+          this.#pollAnew().catch((error: unknown) => {
             // The last watchers left and ended the poll, but this one has come since: poll again.
             if (error instanceof Aborted && this.#watchers.has(call)) return this.#poll();
             throw error;
@@ -160,6 +158,15 @@ export class LogPoller {
     for (const { report } of this.#watchers) report(error, operation);
   }
 
+  /** A running poll may have read less than the reader, and does not know a session that was added since. */
+  async #pollAnew(): Promise<void> {
+    if (this.#polling) {
+      this.#isPollDue = true;
+      await this.#polling.catch(() => undefined);
+    }
+    await this.#poll();
+  }
+
   #poll(): Promise<void> {
     // Detached from the caller: the poll serves all watchers.
     const poll = () => detached(() => this.#pollNow());
@@ -168,20 +175,20 @@ export class LogPoller {
 
   async #pollNow(): Promise<void> {
     clearTimeout(this.#timer);
+    this.#isPollDue = false;
     try {
-      do {
-        this.#isPollDue = false;
-        await this.#pollOnce();
-      } while (this.#isPollDue);
+      await this.#pollOnce();
     } catch (error) {
+      this.#isPollDue = false;
       if (error instanceof Aborted) throw error;
       this.#wasHeard = !this.#waiters.isEmpty;
       this.#waiters.reject(error);
       throw error;
     } finally {
-      // Without an `await` after the last test of #isPollDue: a later wake-up must begin a poll of its own.
       this.#polling = undefined;
-      this.#schedule();
+      // A poll each, so that whoever waits for one does not wait for all, however fast commits wake them.
+      if (this.#isPollDue) this.wake();
+      else this.#schedule();
     }
   }
 
