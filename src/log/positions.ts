@@ -35,6 +35,9 @@ const TAKES_NO_WRITES: ReadonlySet<Failure> = new Set([
 /** How long after a refused write the next one is tried, in ms: soon, since a failover may be over (contract O4). */
 const READ_ONLY_MS = 500;
 
+/** The same for an account without the right, in ms. */
+const NO_RIGHT_MS = 60_000;
+
 /** The idle writers, with their last positions; only those whose last commit is known. Shared, since each leaves two counters. */
 const idleWriters = perTables((): HistoryEnd[] => []);
 
@@ -100,9 +103,8 @@ export class Positions {
       if (!TAKES_NO_WRITES.has(failure)) throw error;
       if (known && outcome.lostAnswer === undefined) writers.push(known);
       if (this.#patience.mayWriteAt === -Infinity) report(error, 'assignPositions');
-      // An account without the right will not get it soon; a server may be read-only only during a failover.
-      this.#patience.mayWriteAt =
-        failure === 'notAllowed' || failure === 'refusedByPolicy' ? Infinity : now() + READ_ONLY_MS;
+      const lacksRight = failure === 'notAllowed' || failure === 'refusedByPolicy';
+      this.#patience.mayWriteAt = now() + (lacksRight ? NO_RIGHT_MS : READ_ONLY_MS);
       return head;
     }
   }
