@@ -244,7 +244,7 @@ export class LockedAppend {
     if (isSame) return false;
     const isNewest = existing.seq === lastSeq;
     const event = decodeEvent(existing.json);
-    if (event && this.#calls.options.onRewrittenEvent === 'reject') throw new EventConflictError(stored.id);
+    if (event && !this.#calls.mayRewrite(stored.id)) throw new EventConflictError(stored.id);
     const before = event?.actions?.stateDelta ?? {};
     const written = state.filter(
       ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,

@@ -28,14 +28,26 @@ export class SessionCalls {
   readonly leases: LeaseGuard;
   readonly announcer: Announcer;
   readonly queue: AppendQueue;
+  /** The ids of the events that the service's run continues with. */
+  readonly #resumed: ReadonlySet<string>;
 
-  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, { database, fence }: ServiceScope) {
+  constructor(
+    em: EntityManager,
+    options: MikroOrmSessionServiceOptions,
+    { database, fence, resumed = [] }: ServiceScope,
+  ) {
     const { onUnleasedAppend, postgresql } = options;
+    this.#resumed = new Set(resumed.map(({ id }) => id));
     this.options = options;
     this.database = database ?? new Database(em, options);
     this.queue = AppendQueue.of(this.database);
     this.leases = new LeaseGuard(onUnleasedAppend, fence);
     this.announcer = new Announcer(this.database, postgresql?.notify ?? false);
+  }
+
+  /** Whether an event that is stored with other content is replaced. */
+  mayRewrite(eventId: string): boolean {
+    return this.options.onRewrittenEvent !== 'reject' || this.#resumed.has(eventId);
   }
 
   /** Runs a call that reads. */

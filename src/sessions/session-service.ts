@@ -297,9 +297,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    */
   resuming(resumed: readonly Event[]): MikroOrmSessionService {
     const { database, leases, options } = this.#calls;
-    // Allows that one event to be rewritten.
-    const scope = { database, fence: leases.fence, resumed };
-    return new MikroOrmSessionService(this.#em, { ...options, onRewrittenEvent: 'replace' }, scope);
+    return new MikroOrmSessionService(this.#em, options, { database, fence: leases.fence, resumed });
   }
 
   /** @internal See `adkServices`. */

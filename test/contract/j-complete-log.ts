@@ -546,6 +546,26 @@ completeLogSuite.own(
 );
 
 completeLogSuite.own(
+  'J4',
+  'a run that continues with a stored event rewrites that one alone',
+  async ({ orm, create, fresh }) => {
+    const rejecting = new MikroOrmSessionService(orm.em, { onRewrittenEvent: 'reject' });
+    const session = await create();
+    const asked = eventOf({ id: 'e1', author: 'user', invocationId: 'first' });
+    const said = eventOf({ id: 'e2', author: 'agent' });
+    await rejecting.appendEvents({ session, events: [asked, said] });
+    const running = rejecting.resuming([asked]);
+    await running.appendEvent({ session, event: eventOf({ author: 'user', invocationId: 'second' }) });
+    const other = eventOf({ ...said, author: 'another' });
+    await expectCode(running.appendEvent({ session, event: other }), 'ADK_EVENT_CONFLICT');
+    expect((await fresh(session)).events.map(({ id, invocationId, author }) => [id, invocationId, author])).toEqual([
+      ['e1', 'second', 'user'],
+      ['e2', said.invocationId, 'agent'],
+    ]);
+  },
+);
+
+completeLogSuite.own(
   'J3',
   'recording a change does not wait for other sessions that are being written',
   async ({ app, orm, peer, create, append }) => {
