@@ -9,10 +9,11 @@ import { stateThen } from '../sessions/past.js';
 import { readAfter } from '../sessions/session-reader.js';
 import { storedSession, type StoredSession } from '../database/statements/stored-session.js';
 import { eventsByNumber } from '../log/logged-events.js';
-import { decode, decodeEvent, recordOf } from '../model/json.js';
-import type { SessionKey } from '../model/keys.js';
+import { decode, decodeEvent } from '../model/json.js';
+import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { MaintenanceResult } from '../model/results.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
+import { summaryOf } from '../model/turn.js';
 import type { StateEntry } from '../model/state.js';
 import { onlySkipped, type Deletion, type DeletionRun, type BatchCounts, type Task } from './deletion-run.js';
 import { dropFirst, numbersBefore } from './first-events.js';
@@ -38,6 +39,8 @@ class FirstEvents implements Deletion {
   readonly #run: DeletionRun;
   readonly #options: TrimOptions;
   readonly #now: number;
+  /** Of the sessions that are being trimmed. */
+  readonly #shown = new Map<string, Shown>();
 
   /** @param now by the database's clock, in ms. */
   constructor(run: DeletionRun, options: TrimOptions, now: number) {
@@ -68,8 +71,19 @@ class FirstEvents implements Deletion {
       if (firstKept > firstSeq) firstKept = Math.min((await read(first)) ?? firstKept, firstKept);
     };
     if (!dropOpenCalls) await stopBefore((sql) => firstOpenCall(sql, key));
-    if (keepSummary) await stopBefore((sql) => firstShown(sql, session));
+    if (keepSummary) await stopBefore((sql) => this.#firstShown(sql, session));
     return firstKept > firstSeq ? firstKept : undefined;
+  }
+
+  /** Reads what has come since it was asked last: the session is locked, and there may be many transactions. */
+  async #firstShown(sql: Sql, session: StoredSession): Promise<number | undefined> {
+    const { incarnation, firstSeq, lastSeq } = session;
+    const id = sessionIdentity(session.key);
+    const known = this.#shown.get(id);
+    const { upTo, first } = known?.incarnation === incarnation ? known : { upTo: firstSeq - 1, first: undefined };
+    const newest = { incarnation, upTo: lastSeq, first: (await firstShown(sql, session, upTo)) ?? first };
+    this.#shown.set(id, newest);
+    return newest.first;
   }
 
   delete(sql: Sql, { session, events }: Task): Promise<BatchCounts> {
@@ -120,6 +134,7 @@ class FirstEvents implements Deletion {
     if (!dropped) return nothing;
     const { key, origin, lastSeq } = locked;
     const { firstSeq, numbers, isOver } = dropped;
+    if (isOver) this.#shown.delete(sessionIdentity(key));
     const then = await stateThen(sql, locked, firstSeq - 1);
     const state = then.isWhole ? then.state : await withWritten(sql, key, firstSeq, then.state);
     await recordTrim(sql, { session: { ...key, origin }, seq: lastSeq }, firstSeq, state);
@@ -132,19 +147,28 @@ class FirstEvents implements Deletion {
 /** How many events are read at a time, from the newest on. */
 const PAGE = 100;
 
-/** @returns the first event that a model is shown beside the newest summary, or that summary; undefined without a summary. */
+/** Where the events begin that a model is shown, as of a session's event. */
+interface Shown {
+  incarnation: string;
+  upTo: number;
+  first: number | undefined;
+}
+
+/**
+ * @param since the number of an event; only later ones are read.
+ * @returns the first event that a model is shown beside the newest summary, or that summary; undefined without a summary.
+ */
 async function firstShown(
   sql: Sql,
-  { key, incarnation, firstSeq, lastSeq }: StoredSession,
+  { key, incarnation, lastSeq }: StoredSession,
+  since: number,
 ): Promise<number | undefined> {
-  for (let upTo = lastSeq; upTo >= firstSeq; upTo -= PAGE) {
-    const after = Math.max(upTo - PAGE, firstSeq - 1);
+  for (let upTo = lastSeq; upTo > since; upTo -= PAGE) {
+    const after = Math.max(upTo - PAGE, since);
     const { events } = await eventsByNumber(sql, key, { incarnation, after, upTo, limit: PAGE });
     for (const { seq, json } of events.reverse()) {
-      const { actions, isCompacted, endTime } = recordOf(decodeEvent(json));
-      // ADK 2.0 writes a summary into its event, later releases into `actions`.
-      const { endTimestamp = isCompacted && endTime } = recordOf(recordOf(actions)['compaction']);
-      if (typeof endTimestamp === 'number') return (await firstLaterThan(sql, key, endTimestamp, seq)) ?? seq;
+      const endTime = summaryOf(decodeEvent(json))?.endTime;
+      if (typeof endTime === 'number') return (await firstLaterThan(sql, key, endTime, seq)) ?? seq;
     }
   }
   return undefined;

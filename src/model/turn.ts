@@ -1,4 +1,4 @@
-import { isRecord } from './json.js';
+import { isRecord, recordOf } from './json.js';
 
 /** An event from any program: its properties may have any type. */
 export interface LooseEvent {
@@ -31,4 +31,17 @@ export function partsOf({ content }: LooseEvent): Record<string, unknown>[] {
 export function beginsTurn(event: LooseEvent): boolean {
   const parts = event.author === 'user' ? partsOf(event) : [];
   return parts.length > 0 && !parts.some(({ functionResponse }) => isRecord(functionResponse));
+}
+
+/**
+ * @returns what an agent's compaction has summed up, and until which `timestamp` of events; undefined if the event is no summary. ADK
+ *   2.0 writes it into the event, later releases into `actions`.
+ */
+export function summaryOf(event: unknown): { startTime: unknown; endTime: unknown; content: unknown } | undefined {
+  const { actions, isCompacted, startTime, endTime, compactedContent } = recordOf(event);
+  const { compaction } = recordOf(actions);
+  if (isCompacted === true) return { startTime, endTime, content: compactedContent };
+  if (!isRecord(compaction)) return undefined;
+  const { startTimestamp, endTimestamp, compactedContent: content } = compaction;
+  return { startTime: startTimestamp, endTime: endTimestamp, content };
 }

@@ -6,7 +6,7 @@ import type { SessionKey } from '../../../../src/index.js';
 import type { TokenCounts } from '../operations/tokens.js';
 import { IMAGES } from '../../../../src/http/file.js';
 import { isRecord, recordOf } from '../../../../src/model/json.js';
-import { beginsTurn, partsOf } from '../../../../src/model/turn.js';
+import { beginsTurn, partsOf, summaryOf } from '../../../../src/model/turn.js';
 import { bytes, counted, number, shortened, textOrJson } from '../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
@@ -305,17 +305,14 @@ class EventView {
     return html`<p><a href="${this.#link('/event', { seq: this.#seq })}">${text}</a></p>`;
   }
 
-  /** A summary that the model gets in place of older events: ADK 2.0 writes it into the event, later releases into `actions`. */
+  /** A summary that the model gets in place of older events. */
   #compaction(event: Loose): Html[] {
-    const newer = recordOf(event['actions'])['compaction'];
-    if (event['isCompacted'] !== true && !isRecord(newer)) return [];
-    const { startTimestamp, endTimestamp, compactedContent } = recordOf(newer);
-    const { startTime = startTimestamp, endTime = endTimestamp } = event;
-    const summary = textOf(event['compactedContent']) ?? textIn(compactedContent);
-    const span = html`${time(numberOf(startTime))} to ${time(numberOf(endTime))}`;
+    const summary = summaryOf(event);
+    if (!summary) return [];
+    const span = html`${time(numberOf(summary.startTime))} to ${time(numberOf(summary.endTime))}`;
     return [
       html`<p class="note">Compaction: for the model this replaces the events from ${span}.</p>`,
-      this.#written(summary),
+      this.#written(textOf(summary.content) ?? textIn(summary.content)),
     ];
   }
 
