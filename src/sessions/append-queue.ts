@@ -60,7 +60,6 @@ interface Member {
 interface WriteOptions {
   /** Whether it is written together with others. */
   isShared: boolean;
-  signal: AbortSignal | undefined;
 }
 
 /**
@@ -163,7 +162,7 @@ export class AppendQueue {
     const attempted = async (attempt: Attempt): Promise<number | undefined> => {
       const member: Member = { batch, attempt, isAsking: false };
       try {
-        await this.#attempt(database, member, { isShared, signal: options.signal });
+        await this.#attempt(database, member, { isShared });
       } finally {
         // After a failed statement each batch is tried alone, since one of them may end the connection each time. After a failed
         // transaction that is not needed: each batch had a savepoint.
@@ -180,8 +179,8 @@ export class AppendQueue {
   /** Writes a batch, if it is shared with others that wait for a connection; or waits until one of those has written it. */
   async #attempt(database: Database, member: Member, options: WriteOptions): Promise<void> {
     const { connections } = database;
-    const { isShared, signal } = options;
-    const deadline = new Deadline(connections, signal);
+    const { isShared } = options;
+    const deadline = new Deadline(connections);
     const waited = database.observed?.waiting('connection');
     try {
       // The batches that have asked for a connection have room for this one.
