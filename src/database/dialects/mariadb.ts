@@ -115,8 +115,8 @@ function blockOf(statements: readonly Statement[]): string {
   const [{ prefix = '' } = {}] = statements.filter((each) => each.prefix);
   let text = `${prefix}begin not atomic\n`;
   for (const { text: own, wants, begins } of statements) {
-    // In a block, `begin` would begin another one. The host's `onQuery` may end a text with `;` or a comment.
-    text += `${begins ? 'start transaction' : own.replace(/;\s*$/, '')}${own.includes('--') ? '\n' : ''};\n`;
+    // In a block, `begin` would begin another one. The host's `onQuery` may end a text with `;`, or with a comment.
+    text += `${begins ? 'start transaction' : own.replace(/;\s*$/, '')}${/--|#/.test(own) ? '\n' : ''};\n`;
     if (wants === 'change') text += 'select row_count() as affected_rows, last_insert_id() as insert_id;\n';
   }
   return `${text}end`;
