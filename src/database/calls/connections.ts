@@ -173,7 +173,7 @@ export class Connections {
     // Citus takes as long to plan a statement as to run it.
     const preparesAll = mayPrepare && distributed !== undefined;
     const settings = beginning && this.#settings();
-    // Every call does this, and spreads of objects take a thirtieth of an append.
+    // Every call does this: docs/architecture.md says what new properties after a spread cost.
     const context: SqlContext = {
       isInTransaction,
       isInProcess,

@@ -83,8 +83,8 @@ export class Database {
     if (tablesOf(em) !== tables) {
       throw new InvalidArgumentError(
         'The EntityManager that withEntityManager was given has other tables than the service: it is of another MikroORM, or of ' +
-          'another schema. Nothing was read or written. Make a service with an EntityManager of that schema, ' +
-          "new MikroOrmSessionService(orm.em.fork({ schema: '…' })), and join the transaction with that.",
+          'another schema. Nothing was read or written. Make the service with an EntityManager of that schema, ' +
+          "orm.em.fork({ schema: '…' }), and join the transaction with that service.",
       );
     }
     return new Database(em, this.#options, { tables, joins: true });
