@@ -1,8 +1,8 @@
 /**
  * Money that moves once. `npm run demo` runs it after the first demo.
  *
- * An agent moves money between two accounts, which are rows of the host's own table. Its process is killed again and again, each
- * time after a random statement. The next process tells the model what has happened, and the model decides what to repeat.
+ * An agent moves money between two accounts, which are rows of the host's own table. Its process is killed after a
+ * random statement, again and again. The next process tells the model what has happened, and the model decides what to repeat.
  */
 import {
   FunctionTool,

@@ -35,7 +35,7 @@ const TAKES_NO_WRITES: ReadonlySet<Failure> = new Set([
 /** How long after a refused write the next one is tried, in ms: soon, since a failover may be over (contract O4). */
 const READ_ONLY_MS = 500;
 
-/** The same for an account without the right, in ms. */
+/** How long after a write that the account may not do the next one is tried, in ms: somebody may grant the right. */
 const NO_RIGHT_MS = 60_000;
 
 /** The idle writers, with their last positions; only those whose last commit is known. Shared, since each leaves two counters. */

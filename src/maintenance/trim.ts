@@ -75,7 +75,7 @@ class FirstEvents implements Deletion {
     return firstKept > firstSeq ? firstKept : undefined;
   }
 
-  /** Reads what has come since it was asked last: the session is locked, and there may be many transactions. */
+  /** Reads only events that were added since its last call: each transaction calls it, under the session's lock. */
   async #firstShown(sql: Sql, session: StoredSession): Promise<number | undefined> {
     const { incarnation, firstSeq, lastSeq } = session;
     const id = sessionIdentity(session.key);

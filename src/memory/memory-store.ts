@@ -321,7 +321,7 @@ export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Fo
   const marksAny = memoryId === undefined || before !== undefined;
   const locksRows = marksAny && pieces.underLock !== '';
   const lock = `select count(*) from ${memories} ${pieces.fromIndex('primary')} where ${where}${pieces.underLock}`;
-  // While it waits, a projection may add memories of forks before the place that the next statement would have reached.
+  // While this waits for a row, a projection may add a fork's memory where the scan has passed. The next statement finds it.
   const locked = locksRows ? sql.all(lock, values) : undefined;
   const insert = `insert into ${forgottenMemories} (${MEMORY_COLUMNS}, create_time)`;
   const end = pieces.onSameKey(MEMORY_COLUMNS, ['create_time']);

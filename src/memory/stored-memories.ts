@@ -114,7 +114,7 @@ export function memoriesWithVectors(sql: Sql, keys: readonly MemoryKey[]): Promi
 export async function passOn(sql: Sql, session: SessionKey, condition: string, ...values: number[]): Promise<void> {
   const { memories } = sql.tables;
   const { sql: pieces } = sql.dialect;
-  // With a lock, so that `forget` waits for what they become.
+  // Locks the rows, so that `forget` waits until their copies are written.
   const rows = await sql.all(
     `select memory_id from ${memories} ${pieces.fromIndex('primary')} where ${SESSION_WHERE} and ${condition}${pieces.underLock}`,
     [...sessionValues(session), ...values],
@@ -292,7 +292,7 @@ export function importMark(sql: Sql, forgotten: ForgottenMemory): void {
   sql.later(later, [createTime, ...key, createTime]);
   sql.later(`delete from ${memories} where ${where} and create_time <= ?`, [...values, createTime]);
   const added = `select 1 from ${memories} ${pieces.fromIndex('primary')} where ${where}${pieces.underLock}`;
-  // Not a later one, which was there before.
+  // Leaves a stored mark that is later than the imported one.
   const own = `${MEMORY_WHERE} and create_time = ?`;
   sql.later(`delete from ${forgottenMemories} where ${own} and exists (${added})`, [...key, createTime, ...values]);
 }

@@ -603,7 +603,7 @@ outcomeSuite.own('H6', 'the journal stores no second record of what exactlyOnce 
   await run(session, { agent: clerk(model(), tools), sessionService, message });
   await run(session, { agent: clerk(model(calling('charge', 'other', 'later')), tools), sessionService });
 
-  // What a tool returns besides, or writes afterwards, is known to the journal alone.
+  // The journal stores a result only if the tool returned or wrote more than `exactlyOnce` has stored.
   expect(journaled(await fresh(session)).map(({ id, result, actions }) => [id, result, actions.stateDelta])).toEqual([
     ['of confirmed', { receipt: 11 }, {}],
     ['of charge', { receipt: 12 }, {}],

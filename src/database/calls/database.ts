@@ -51,7 +51,7 @@ export class Database {
   constructor(em: EntityManager, options: DatabaseOptions = {}, { tables, joins = false }: DatabaseScope = {}) {
     refuseOther(em);
     this.#em = em;
-    // Now, not in the first call, when the `EntityManager` may have another schema.
+    // Read here: at the first call the `EntityManager` may have another schema.
     this.tables = tables ?? (options.isForeign ? NO_TABLES : tablesOf(em));
     this.connections = new Connections(em, options, this.tables, (error) =>
       this.report(error, { operation: 'rollback', key: {} }),

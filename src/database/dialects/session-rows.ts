@@ -109,7 +109,7 @@ interface RowsText<Names extends string> {
   /** One row, compiled. */
   row: Named<Names>;
   end: string;
-  /** The statement for one row, as for most appends: drivers find a text that they know faster. */
+  /** The whole statement for a single row, which most appends use: its text is always the same, and drivers keep it prepared. */
   alone: Named<Names>;
 }
 

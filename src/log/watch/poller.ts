@@ -186,7 +186,7 @@ export class LogPoller {
       throw error;
     } finally {
       this.#polling = undefined;
-      // A poll each, so that whoever waits for one does not wait for all, however fast commits wake them.
+      // Begins a new poll, so that a reader waits for one poll only, however often commits make another one due.
       if (this.#isPollDue) this.wake();
       else this.#schedule();
     }
