@@ -213,7 +213,7 @@ export class Calls {
     if (loose.author === 'user') this.#hear(seq, loose, parts);
     this.#awaitRun(event);
     effects.made = [...callsOf(loose).map((call, number) => this.#make({ seq, number }, event, call)), ...missing];
-    for (const call of this.#changed) if (!isUnsettled(call)) this.#settle(call);
+    for (const call of this.#changed) if (call.isLongRunning && !isUnsettled(call)) this.#settle(call);
     this.#changed = [];
     return effects;
   }
@@ -335,13 +335,17 @@ export class Calls {
     this.#closed.push(call);
   }
 
-  #make(place: Omit<Place, 'branch'>, event: Event, { id, name, args }: Record<string, unknown>): Call {
+  #make({ seq, number }: Place, event: Event, { id, name, args }: Record<string, unknown>): Call {
     const { author, branch, longRunningToolIds, nodeInfo, invocationId }: LooseEvent = event;
     const call: Call = {
-      ...place,
+      seq,
+      number,
+      id: textOf(id) ?? '',
+      name: textOf(name) ?? '',
+      args: isRecord(args) ? args : {},
+      timestamp: event.timestamp,
+      event,
       ...(textOf(branch) && { branch: String(branch) }),
-      ...{ id: textOf(id) ?? '', name: textOf(name) ?? '', args: isRecord(args) ? args : {} },
-      ...{ timestamp: event.timestamp, event },
       isLongRunning: author !== 'user' && !!id && Array.isArray(longRunningToolIds) && longRunningToolIds.includes(id),
     };
     if (!call.isLongRunning) return this.#keep(call);
@@ -360,7 +364,7 @@ export class Calls {
     };
     if (asked) asked.question = asking;
     // In a branch, ADK gives an answer to the newest call with its id, so an earlier call can never be answered.
-    const isReplaced = (each: Call) => each.seq !== call.seq && mayWait(each);
+    const isReplaced = (each: Call) => each.seq !== seq && mayWait(each);
     for (const replaced of this.#unsettledById.inBranch(call.id, call.branch).filter(isReplaced)) {
       for (const lists of [this.#made, this.#open, this.#longRunning]) lists.delete(call.id, replaced);
       for (const calls of [this.#rows, this.#raised, this.#unrun]) calls.delete(replaced);

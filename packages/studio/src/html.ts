@@ -22,7 +22,9 @@ export type Content = Html | string | number | undefined | false | readonly Cont
 
 /** Makes markup from a template: its values are escaped unless they are markup. */
 export function html(strings: TemplateStringsArray, ...values: readonly Content[]): Html {
-  return new Html(strings.map((text, i) => text + markupOf(values[i])).join(''));
+  let text = '';
+  for (const [i, piece] of strings.entries()) text += piece + markupOf(values[i]);
+  return new Html(text);
 }
 
 function markupOf(value: Content): string {

@@ -3,7 +3,7 @@ import { isOpen } from '../../../src/conversation/calls.js';
 import type { EventPage } from '../../../src/index.js';
 import { recordOf } from '../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../src/model/turn.js';
-import { Ends, laneName, stampOf } from './operations/durations.js';
+import { laneName, stampOf } from './operations/durations.js';
 import { Pairs } from './pages/event-view.js';
 
 type NumberedEvent = EventPage['events'][number];
@@ -49,8 +49,6 @@ export interface Turn {
 export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
   const pairs = new Pairs();
   pairs.add(events);
-  const ends = new Ends();
-  for (const each of events) ends.add(each);
   const turns: Turn[] = [];
   for (const numbered of events) {
     const { seq, event } = numbered;
@@ -60,14 +58,14 @@ export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
       turn = { first: numbered, lanes: [], start: timestamp, end: timestamp, shownUntil: timestamp };
       turns.push(turn);
     }
-    for (const block of blocksOf(numbered, pairs, ends, now)) {
+    for (const block of blocksOf(numbered, pairs, now)) {
       // A response may come in a later turn: a wait reaches into it.
       const lane = laneOf(turn, laneName(event));
       lane.blocks.push(block);
       turn.start = Math.min(turn.start, block.start);
       turn.end = Math.max(turn.end, block.end);
     }
-    turn.end = Math.max(turn.end, ends.of(seq) ?? 0);
+    turn.end = Math.max(turn.end, pairs.endOf(seq) ?? 0);
   }
   for (const turn of turns) turn.shownUntil = shownUntil(turn);
   return turns;
@@ -89,27 +87,31 @@ function laneOf({ lanes }: Turn, name: string): Lane {
 
 const nameOf = (name: unknown) => (typeof name === 'string' ? name : '');
 
-function blocksOf({ seq, event }: NumberedEvent, pairs: Pairs, ends: Ends, now: number): Block[] {
+function blocksOf({ seq, event }: NumberedEvent, pairs: Pairs, now: number): Block[] {
   const { author, errorCode, usageMetadata } = recordOf(event);
   const parts = partsOf(event);
   const isModel =
     author !== 'user' && (usageMetadata || errorCode || parts.some((part) => part['functionResponse'] === undefined));
   if (!isModel) return [];
-  const end = ends.of(seq) ?? stampOf(event);
-  const model: Block = {
-    ...{ kind: 'model', seq, name: nameOf(author), start: stampOf(event), end },
-    ...{ hasFailed: Boolean(errorCode), isOpen: false },
-  };
+  const start = stampOf(event);
+  const end = pairs.endOf(seq) ?? start;
+  const hasFailed = Boolean(errorCode);
+  const model: Block = { kind: 'model', seq, name: nameOf(author), start, end, hasFailed, isOpen: false };
   const calls = parts.filter((part) => part['functionCall'] !== undefined);
   const tools = calls.map(({ functionCall }, nth): Block => {
     const call = pairs.call(seq, nth);
     const answer = pairs.responsesTo(call).at(-1);
     const open = call === undefined || (call.isLongRunning ? isOpen(call) : answer === undefined);
-    const until = open ? now : answer ? (ends.of(answer.seq) ?? end) : end;
+    const until = open ? now : answer ? (pairs.endOf(answer.seq) ?? end) : end;
     return {
-      ...{ kind: call?.isLongRunning === true ? 'wait' : 'tool', seq, start: end, end: Math.max(end, until) },
-      ...{ name: nameOf(recordOf(functionCall)['name']), answer: open ? undefined : answer?.seq },
-      ...{ hasFailed: !open && isFailedResponse(answer?.response), isOpen: open },
+      kind: call?.isLongRunning === true ? 'wait' : 'tool',
+      seq,
+      answer: open ? undefined : answer?.seq,
+      name: nameOf(recordOf(functionCall)['name']),
+      start: end,
+      end: Math.max(end, until),
+      hasFailed: !open && isFailedResponse(answer?.response),
+      isOpen: open,
     };
   });
   return [model, ...tools];

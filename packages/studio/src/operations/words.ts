@@ -34,7 +34,9 @@ export function repairCommand(owner: readonly string[]): string {
   return owner.some((name) => name.startsWith('-')) ? `repair --dry-run -- ${names}` : `repair ${names} --dry-run`;
 }
 
-export const number = (value: number): string => value.toLocaleString('en', { maximumFractionDigits: 1 });
+const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+
+export const number = (value: number): string => NUMBERS.format(value);
 
 /** A sum in the currency of the host's prices. */
 export const money = (amount: number): string =>

@@ -198,6 +198,11 @@ export class Pairs {
     return made === undefined || answered === undefined ? undefined : Math.max(0, answered - made);
   }
 
+  /** @returns when an event had ended, in ms since 1970, as the waterfall shows it. */
+  endOf(seq: number): number | undefined {
+    return this.#ends.of(seq);
+  }
+
   /** @returns how long the model took that made an event, in ms; undefined if nobody knows. */
   modelMs(seq: number): number | undefined {
     const [event, end] = [this.#entries.get(seq)?.event, this.#ends.of(seq)];
