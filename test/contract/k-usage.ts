@@ -127,33 +127,40 @@ usageSuite.own('K8', 'usage sums up tokens and calls by day, user, model and age
     await expectCode(usageOf(log, { ...refused, ...wrong }), 'ADK_INVALID_ARGUMENT');
 });
 
-usageSuite.own('K8', 'usage adds up how long models took, by the times of the appends', async (context) => {
+usageSuite.own('K8', 'usage adds up how long models took, as the pages of a session show it', async (context) => {
   const { create, service, orm, app, query } = context;
   const session = await create();
+  const told: [from: number, until: number | null, author?: string][] = [
+    [0, 1_500.25],
+    [5_000, 7_000],
+    // It was stored after the agent had gone on.
+    [20_000, 26_000],
+    // The clock of its process was ahead, and the other one comes from a store that does not keep this time.
+    [24_000, 20_000],
+    [30_000, null],
+    // Copied from another store: no request to a model takes days.
+    [40_000, 38_361_600_000, 'expert'],
+    // What follows says that this one was stored when it was made.
+    [100_000, 102_000],
+    [110_000, 111_000],
+  ];
   await service.appendEvents({
     session,
     events: [
-      counted(NOON, 1),
-      counted(NOON, 1),
-      // The clock of its process was ahead, and the other one comes from a store that does not keep this time.
-      counted(NOON + 9_000, 1),
-      counted(NOON, 1),
-      // Copied from another store: no request to a model takes days.
-      counted(NOON, 1),
-      saying('Go.', { author: 'user', timestamp: NOON }),
+      ...told.map(([from, , author = 'clerk']) => counted(NOON + from, 1, { author })),
+      saying('Go.', { author: 'user', timestamp: NOON + 200_000 }),
     ],
   });
-  for (const [i, time] of [
-    NOON + 1_500,
-    NOON + 2_000.25,
-    NOON + 8_000,
-    null,
-    NOON + 38_361_600_000,
-    NOON + 9_000,
-  ].entries())
-    await query('update adk_events set append_time = ? where app_name = ? and seq = ?', [time, app, i + 1]);
+  for (const [i, [, until]] of told.entries())
+    await query('update adk_events set append_time = ? where app_name = ? and seq = ?', [
+      until === null ? null : NOON + until,
+      ...[app, i + 1],
+    ]);
   const { rows } = await usageOf(new EventLog(orm.em), {
-    ...{ appName: app, from: '2026-11-03', to: '2026-11-03', by: 'app' },
+    ...{ appName: app, from: '2026-11-03', to: '2026-11-03', by: 'agent' },
   });
-  expect(rows).toMatchObject([{ modelMs: 3_500.25, events: 6 }]);
+  expect(rows.map(({ group, modelMs, events }) => [group, modelMs, events])).toEqual([
+    ['clerk', 1_500.25 + 2_000 + 4_000 + 2_000 + 1_000, 7],
+    ['expert', 0, 1],
+  ]);
 });

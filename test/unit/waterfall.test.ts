@@ -2,6 +2,7 @@ import { createEvent } from '@google/adk';
 import { Links } from '../../packages/studio/src/links.js';
 import { Pairs, eventList } from '../../packages/studio/src/pages/event-view.js';
 import { Hues } from '../../packages/studio/src/pages/layout.js';
+import { ModelTimes } from '../../packages/studio/src/operations/durations.js';
 import { turnsOf } from '../../packages/studio/src/waterfall.js';
 
 /** An event, and when it was stored, in ms after the beginning. */
@@ -112,4 +113,29 @@ test('a page that follows a session reads each event as often, however many came
   expect(readsOf(10, 110)).toBeLessThan(first * 1.5);
   // Its end is known better once the next event has come.
   expect([pairs.modelMs(119), pairs.modelMs(120)]).toEqual([100, 250]);
+});
+
+test('usage adds up what the events of a session say', () => {
+  const used = { ...said('yes'), usageMetadata: { promptTokenCount: 1 } };
+  const events = numbered([
+    at(1, 1, user('go')),
+    at(20, 3_000, used),
+    // Appended by a batch, after the agent had gone on.
+    at(4_000, 9_000, used),
+    at(5_000, 9_000, used),
+    at(10_000, 3_000_000, used),
+    at(20_000, 3_000_000, used),
+    at(4_000_000, undefined, used),
+    at(4_100_000, 4_100_250, used),
+    at(4_200_000, 4_200_100, { ...used, branch: 'side' }),
+    at(4_300_000, 4_300_400, used),
+  ]);
+  const pairs = new Pairs();
+  pairs.add(events);
+  const each = events.map(({ seq }) => pairs.modelMs(seq) ?? 0);
+  expect(each).toEqual([0, 2_980, 1_000, 4_000, 0, 2_980_000, 0, 250, 100, 400]);
+  const sums = new Map<number, number>();
+  const times = new ModelTimes((seq: number, ms) => sums.set(seq, (sums.get(seq) ?? 0) + ms));
+  for (const event of events) times.follow({ appName: 'a', userId: 'u', sessionId: 's' }, event, event.seq);
+  expect(events.map(({ seq }) => sums.get(seq) ?? 0)).toEqual(each);
 });

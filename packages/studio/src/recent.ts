@@ -5,7 +5,8 @@ import { recordOf } from '../../../src/model/json.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import { partsOf } from '../../../src/model/turn.js';
 import { tokenSum } from './operations/prices.js';
-import { addCounted, countedOf, type Counted } from './operations/usage.js';
+import { ModelTimes } from './operations/durations.js';
+import { addCounted, countedOf, timeOf, type Counted } from './operations/usage.js';
 import { textOrJson } from './operations/words.js';
 import { broughtAt } from './browsing.js';
 import type { StudioScope } from './guard.js';
@@ -82,6 +83,7 @@ export class Recent {
   #cursor: LogCursor | number | undefined;
   /** By what `Counted` has names for. */
   #counts = new Parts<Counted>();
+  #modelTimes = this.#newTimes();
   #sessions = new Parts<SessionCounts>();
   /** By user, the oldest first. */
   #failures = new Map<string, Failure[]>();
@@ -160,6 +162,7 @@ export class Recent {
       if (!(error instanceof LogWentBackError)) throw error;
       this.#cursor = undefined;
       this.#counts = new Parts();
+      this.#modelTimes = this.#newTimes();
       this.#sessions = new Parts();
       this.#failures.clear();
       return false;
@@ -168,15 +171,29 @@ export class Recent {
     return count < AT_ONCE;
   }
 
+  #newTimes() {
+    return new ModelTimes(({ part, counted }: { part: number; counted: Counted }, ms) =>
+      this.#count(part, timeOf(counted, ms)),
+    );
+  }
+
+  #count(part: number, counted: Counted): void {
+    const { appName, userId, agent, model } = counted;
+    // A name has no NUL.
+    const id = [appName, userId, agent, model].join('\0');
+    this.#counts.add(part, id, { ...counted }, (sum) => addCounted(sum, counted));
+  }
+
   #add(entry: LogEntry): void {
     const { appName, userId, sessionId, seq, event } = entry;
     const [counted, time] = [countedOf(entry), this.span.timeOf(entry)];
-    if (!counted || time === undefined) return;
+    if (!counted || !event || time === undefined) return;
     const part = this.#partOf(time);
     if (part < this.#oldest()) return;
     // A name has no NUL.
     const owner = `${appName}\0${userId}`;
-    this.#counts.add(part, `${owner}\0${counted.agent}\0${counted.model}`, counted, (sum) => addCounted(sum, counted));
+    this.#count(part, counted);
+    this.#modelTimes.follow(entry, { ...entry, event }, { part, counted });
     const { keepsFailures, keepsSessions } = this.span;
     const session = { appName, userId, sessionId };
     const found = keepsFailures || keepsSessions ? failuresIn(recordOf(event)) : [];

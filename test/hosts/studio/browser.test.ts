@@ -257,7 +257,12 @@ describeInChromium('the studio in Chromium', (browser) => {
     {
       question: 'Where does the time go?',
       clicks: [session('Refund of order 17'), link('Time')],
-      answer: ['.lane svg .tool', '.lane svg .failed', '.turn :text("tools 8 s in 2")'],
+      answer: [
+        '.lane svg .tool',
+        '.lane svg .failed',
+        '.turn :text("tools 8 s in 2")',
+        '.turn :text("models for an unknown time in 5")',
+      ],
     },
     {
       question: 'What did two branches do in parallel?',

@@ -23,7 +23,7 @@ h2 { font-size: 1.05rem; }
 h3 { font-size: 0.8125rem; margin: 1.1rem 0 0.35rem; }
 h4 { font-size: 0.75rem; color: var(--dim); font-weight: 600; margin: 0.5rem 0 0.2rem; }
 ol, ul { padding: 0; list-style: none; }
-a { color: var(--accent); text-underline-offset: 0.15em; text-decoration-thickness: 1px; }
+a { color: var(--accent); text-underline-offset: 0.22em; text-decoration-thickness: 1px; }
 a.quiet { color: inherit; text-decoration-color: var(--line); }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; border-radius: 4px; }
 main:focus { outline: none; }
@@ -88,7 +88,7 @@ label input, label select, label textarea { font-weight: 400; font-size: 0.9rem;
 .dense th, .dense td { padding-inline: 0.5rem; } .dense td { min-width: 6rem; } .dense tbody th { min-width: 10rem; } .dense .number .id { white-space: normal; } #apps td[data-label="Tokens"] { min-width: 14rem; }
 .thumb { width: 2.5rem; height: 2.5rem; object-fit: cover; vertical-align: middle; margin-right: 0.6rem; border-radius: 6px; border: 1px solid var(--line); }
 .list + p, .list + .block { margin-top: 0.8rem; } .note:has(+ .list), .dim:has(+ .cards), .turns > .note { margin-bottom: 0.8rem; }
-.list .chip { margin: 0.2rem 0.3rem 0 0; }
+.list .chip { margin: 0.2rem 0.3rem 0 0; } .list a.dim { white-space: nowrap; }
 
 .chip { display: inline-block; border-radius: 999px; padding: 0.05rem 0.6rem; font-size: 0.75rem; line-height: 1.5; background: var(--soft); color: var(--text); overflow-wrap: anywhere; }
 .chip.quiet { background: none; color: var(--dim); padding: 0.05rem 0; }
@@ -111,7 +111,7 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .state dd > code { display: block; overflow-wrap: anywhere; white-space: pre-wrap; max-height: 9rem; overflow: hidden; }
 .state .by { display: block; font-size: 0.75rem; margin-top: 0.1rem; overflow-wrap: anywhere; }
 .state .current, .list .current { background: var(--accent-soft); }
-.values { table-layout: fixed; } .values thead th:first-child { width: 24%; } .values thead th:last-child { width: 28%; } .values td code { white-space: pre-wrap; overflow-wrap: anywhere; }
+.values { table-layout: fixed; } .values thead th:first-child { width: 24%; } .values thead th:last-child { width: 32%; } .values td code { white-space: pre-wrap; overflow-wrap: anywhere; }
 
 .bar { position: sticky; top: 3.5rem; z-index: 2; display: flex; align-items: center; gap: 0.2rem 1rem; flex-wrap: wrap; background: var(--page); border-bottom: 1px solid var(--line); padding: 0.4rem 0; margin-bottom: 1rem; }
 .bar strong { max-width: 22rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
@@ -272,7 +272,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 }
 @media (max-width: 40rem) {
   main { padding: 1.1rem 0.9rem 3rem; }
-  .top { position: static; flex-wrap: wrap; gap: 0 0.6rem; padding: 0 0.9rem; height: auto; min-height: 3.5rem; } .top nav { flex-wrap: wrap; gap: 0; } .top nav a { padding-inline: 0.5rem; }
+  .top { position: static; flex-wrap: wrap; gap: 0 0.6rem; padding: 0 0.9rem; height: auto; min-height: 3.5rem; } .top nav { flex-wrap: wrap; gap: 0; } .top nav a { padding-inline: 0.45rem; font-size: 0.875rem; }
   .event.user { max-width: 94%; }
   .depth-1, .depth-2, .depth-3 { margin-left: 0.75rem; width: calc(100% - 0.75rem); }
   .timeline ol { flex-basis: 100%; order: -1; }

@@ -1,4 +1,6 @@
-import { recordOf } from '../../../../src/model/json.js';
+import type { SessionKey } from '../../../../src/index.js';
+import { isRecord, recordOf } from '../../../../src/model/json.js';
+import { sessionIdentity } from '../../../../src/model/keys.js';
 
 /** How much the clocks of the application and of the database may differ, in ms. */
 const CLOCKS_MS = 60_000;
@@ -37,17 +39,60 @@ function endOf({ event, appendTime }: Appended, next = Infinity): number | undef
   return Math.max(stamp, Math.min(appendTime, following));
 }
 
-/** @returns how long the model took that made an event, in ms; undefined if nobody knows. */
-export function modelMs(appended: Appended): number | undefined {
-  const end = endOf(appended);
-  return end === undefined ? undefined : end - stampOf(appended.event);
-}
-
 /** @returns the branch of an event, or its author. */
 export function laneName(event: object): string {
   const { branch, author } = recordOf(event);
   return [branch, author].find((each): each is string => typeof each === 'string' && each !== '') ?? 'unknown';
 }
+
+/**
+ * @param before the event before it in its lane, which it says more about.
+ * @returns when both had ended, in ms since 1970; undefined if nobody knows.
+ */
+function endsOf(
+  before: Appended | undefined,
+  added: Appended,
+): { before: number | undefined; own: number | undefined } {
+  const end = before && endOf(before, stampOf(added.event));
+  // Nothing follows the last one: it was stored late if the one before it was.
+  return { before: end, own: !before || end !== undefined ? endOf(added) : undefined };
+}
+
+/** Of how many lanes the newest event is kept. */
+const MOST_LANES = 1_000;
+
+/**
+ * How long the models of many sessions took, as the pages of each session show it.
+ *
+ * @typeParam To what a time is added to.
+ */
+export class ModelTimes<To> {
+  /** The newest event of each lane, without its content, and what was added for it if a model made it. */
+  readonly #newest = new Map<string, Appended & { to: To; ms: number | undefined }>();
+
+  /** @param add adds a time; less than nothing if an event took less than it seemed, as the next one of its lane says. */
+  constructor(readonly add: (to: To, ms: number) => void) {}
+
+  /** The next event of a session. */
+  follow(session: SessionKey, { event, appendTime }: Appended, to: To): void {
+    // A name has no NUL.
+    const lane = `${sessionIdentity(session)}\0${laneName(event)}`;
+    const before = this.#newest.get(lane);
+    const { timestamp, author, usageMetadata } = recordOf(event);
+    const brief: Appended = { event: { timestamp, author }, appendTime };
+    const ends = endsOf(before, brief);
+    if (before?.ms !== undefined) this.add(before.to, msUntil(ends.before, before) - before.ms);
+    const ms = isRecord(usageMetadata) ? msUntil(ends.own, brief) : undefined;
+    if (ms !== undefined) this.add(to, ms);
+    // The lanes that are continued last are forgotten last.
+    this.#newest.delete(lane);
+    this.#newest.set(lane, { ...brief, to, ms });
+    const [oldest] = this.#newest.keys();
+    if (oldest !== undefined && this.#newest.size > MOST_LANES) this.#newest.delete(oldest);
+  }
+}
+
+const msUntil = (end: number | undefined, { event }: Appended) => (end === undefined ? 0 : end - stampOf(event));
 
 /** When each event had ended: the time of its append, if the events around it say that this fits. */
 export class Ends {
@@ -59,11 +104,9 @@ export class Ends {
   add(added: Appended & { seq: number }): void {
     const lane = laneName(added.event);
     const before = this.#newest.get(lane);
-    const end = before && endOf(before, stampOf(added.event));
-    if (before) this.#ends.set(before.seq, end ?? stampOf(before.event));
-    // Nothing follows the last one: it was stored late if the one before it was.
-    const isKnown = !before || end !== undefined;
-    this.#ends.set(added.seq, (isKnown ? endOf(added) : undefined) ?? stampOf(added.event));
+    const ends = endsOf(before, added);
+    if (before) this.#ends.set(before.seq, ends.before ?? stampOf(before.event));
+    this.#ends.set(added.seq, ends.own ?? stampOf(added.event));
     this.#newest.set(lane, added);
   }
 

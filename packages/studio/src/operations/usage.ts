@@ -4,7 +4,7 @@ import { anything, condition, isDate, object, oneOf, rule } from '../../../../sr
 import { given } from '../../../../src/model/json.js';
 import { checkKeys, partialKey } from '../../../../src/model/keys.js';
 import { dayOf, isDay } from './days.js';
-import { modelMs } from './durations.js';
+import { ModelTimes } from './durations.js';
 import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from './tokens.js';
 
 /** Whose events to count, of which days, and what to group them by. */
@@ -44,8 +44,9 @@ export interface Usage {
     outputTokens: number;
     thoughtsTokens: number;
     /**
-     * How long the models took, in ms: from the `timestamp` of their events to the appends, as far as the clocks of process and database
-     * agree. Events without `appendTime`, and those that were stored later than any request takes, are left out.
+     * How long the models took, in ms: from the `timestamp` of their events to the appends, but not beyond the next event of the same
+     * agent, as far as the clocks of process and database agree. Events without `appendTime`, and those that were stored long after they
+     * were made, are left out.
      */
     modelMs: number;
     /** The tokens by model, the empty text for events that name none: models have prices of their own. */
@@ -70,17 +71,24 @@ export interface Counted extends TokenCounts {
   modelMs: number;
 }
 
-/** @returns undefined if the event could not be read or has no time: another program may have stored it. */
-export function countedOf(entry: Pick<LogEntry, 'appName' | 'userId' | 'event' | 'appendTime'>): Counted | undefined {
-  const { appName, userId, event, appendTime } = entry;
+/** @returns undefined if the event could not be read or has no time: another program may have stored it. `ModelTimes` has its `modelMs`. */
+export function countedOf({
+  appName,
+  userId,
+  event,
+}: Pick<LogEntry, 'appName' | 'userId' | 'event'>): Counted | undefined {
   if (event === undefined || !isDate(event.timestamp)) return undefined;
-  const tokens = tokensOf(event);
   return {
     ...{ appName, userId, day: dayOf(event.timestamp), agent: textOf(event.author), model: textOf(event.modelVersion) },
-    ...{ events: 1, toolCalls: callsOf(event).length, ...(tokens ?? NO_TOKENS) },
-    modelMs: (tokens && modelMs({ event, appendTime })) ?? 0,
+    ...{ events: 1, toolCalls: callsOf(event).length, modelMs: 0, ...(tokensOf(event) ?? NO_TOKENS) },
   };
 }
+
+/** The time of the model that made an event, to be added where the event was counted. */
+export const timeOf = (counted: Counted, modelMs: number): Counted => ({
+  ...counted,
+  ...{ events: 0, toolCalls: 0, ...NO_TOKENS, modelMs },
+});
 
 export function addCounted(sum: Omit<Counted, 'appName' | 'userId' | 'day' | 'agent' | 'model'>, more: typeof sum) {
   sum.events += more.events;
@@ -153,12 +161,20 @@ export async function usageOf(log: EventLog, options: UsageOptions): Promise<Usa
   checkKeys(partialKey(owner));
   const first = Date.parse(from);
   const rows = new UsageRows(by);
+  const add = (counted: Counted) => {
+    if (counted.day >= from && counted.day <= to) rows.add(counted);
+  };
+  const times = new ModelTimes((counted: Counted, ms) => add(timeOf(counted, ms)));
   let unreadable = 0;
   for await (const entry of log.since(0, { ...owner, afterTimestamp: first - 1 })) {
     if (entry.copied) continue;
-    const counted = countedOf(entry);
-    if (!counted) unreadable++;
-    else if (counted.day >= from && counted.day <= to) rows.add(counted);
+    const [counted, { event }] = [countedOf(entry), entry];
+    if (!counted || !event) {
+      unreadable++;
+      continue;
+    }
+    add(counted);
+    times.follow(entry, { ...entry, event }, counted);
   }
   return { rows: rows.rows, unreadable };
 }

@@ -76,7 +76,7 @@ export async function answerFields(visit: Visit): Promise<Html> {
       application runs this session next; it may do so at once.
     </p>
     <div class="actions">
-      ${buttons}<a class="quiet" href="${visit.links.ofSession('/session', visit.session)}">Cancel</a>
+      ${buttons}<a class="button" href="${visit.links.ofSession('/session', visit.session)}">Cancel</a>
     </div>`;
 }
 

@@ -152,7 +152,7 @@ function eventsOf(
     ${
       entries.length === 0 &&
       (deletedAt === undefined
-        ? empty('No events', 'This conversation has not begun.')
+        ? empty('No events', 'This conversation has not begun. What is said appears here at once.')
         : empty('Deleted', 'Its events are shown when it has been restored.'))
     }
     ${isNewest && html`<div id="waiting">${waitingCalls(visit, entries)}</div>`}`;

@@ -6,7 +6,7 @@ import { html, type Html } from '../html.js';
 import { PAGE } from '../reading.js';
 import { notFound, type Visit } from '../visit.js';
 import { LARGEST_IMAGE } from './event-view.js';
-import { ago, empty, firstOf, nextLink, page, table } from './layout.js';
+import { ago, codeOf, empty, firstOf, nextLink, page, table } from './layout.js';
 import { sessionBar } from './session-head.js';
 
 interface ShownFile {
@@ -30,18 +30,23 @@ export async function filesPage(visit: Visit): Promise<Response> {
     Type: ({ mimeType, size }) => mimeType ?? (size === undefined ? 'a reference' : ''),
     '#Size': ({ size }) => size !== undefined && bytes(size),
     '#Saved': ({ createTime }) => ago(createTime),
-    Versions:
+    '#Versions':
       filename === null &&
       (({ filename, version }) =>
         html`<a href="${links.ofSession('/files', key, { file: filename })}">${version + 1}</a>`),
   };
-  const none = empty('No files', 'Neither the session nor its user has artifacts here.');
+  const none = empty(
+    'No files',
+    'What an agent saves with ',
+    codeOf('saveArtifact'),
+    ' for this session or its user appears here.',
+  );
   const body = html`${await sessionBar(visit, session, '/files')}
     <h1>${filename === null ? 'Files' : html`Versions of <bdi>${filename}</bdi>`}</h1>
     ${table(files, columns, none)}
     ${nextLink(next === undefined ? undefined : links.ofSession('/files', key, { after: next }))}`;
   const crumbs = [
-    { text: key.sessionId, href: links.ofSession('/session', key) },
+    { text: key.userId, href: links.sessions(key.appName, key.userId) },
     ...(filename === null ? [] : [{ text: 'Files', href: links.ofSession('/files', key) }]),
   ];
   return page(visit, { title: filename ?? 'Files', appName: key.appName, crumbs, body });

@@ -7,7 +7,7 @@ import { html } from '../html.js';
 import { PAGE } from '../reading.js';
 import type { Visit } from '../visit.js';
 import { changed } from './changes.js';
-import { ago, empty, field, firstOf, nextLink, page, searchForm, table } from './layout.js';
+import { ago, codeOf, empty, field, firstOf, nextLink, page, searchForm, table } from './layout.js';
 
 export const FORGET = '/forget';
 
@@ -51,7 +51,7 @@ export async function memoryPage(visit: Visit): Promise<Response> {
   };
   const none = isSearch
     ? empty('Nothing found', 'No memory contains any of these words.')
-    : empty('No memories', 'Agents remember nothing here.');
+    : empty('No memories', 'What your application adds with ', codeOf('addSessionToMemory'), ' appears here.');
   const body = html`<div class="heading">
       <h1>Memory of ${userId === undefined ? html`all users of <bdi>${appName}</bdi>` : html`<bdi>${userId}</bdi>`}</h1>
       ${visit.mayChange && memories.length > 0 && html`<div class="actions"><a class="button" href="${forgetLink(visit)}">Forget all</a></div>`}

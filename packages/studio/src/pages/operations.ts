@@ -10,7 +10,7 @@ import { bytes, counted, number } from '../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import { notFound, type Visit } from '../visit.js';
-import { ago, card, chip, empty, lastedSince, page, table, time } from './layout.js';
+import { ago, card, chip, codeOf, empty, lastedSince, page, table, time } from './layout.js';
 
 /** How many leases are shown, and how many damaged events and values of a session. */
 const MOST = 100;
@@ -37,7 +37,7 @@ function operationsPage(visit: Visit, title: string, body: Html): Response {
 export async function leasesPage(visit: Visit): Promise<Response> {
   const { reading, scope, links } = visit;
   const leases = await reading.heldLeases(scope, MOST);
-  const none = empty('No lease is held', 'No session is being run with a lease.');
+  const none = empty('No lease is held', 'No session is being run with a lease. ', codeOf('runTurn'), ' takes one.');
   const list = table(
     leases,
     {

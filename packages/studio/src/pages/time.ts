@@ -77,7 +77,9 @@ function turnView(turn: Turn, hues: Hues, { isOpen, room }: { isOpen: boolean; r
   const sum = (kind: Block['kind'], what: string) => {
     const of = blocks.filter((block) => block.kind === kind);
     const ms = of.reduce((total, block) => total + block.end - block.start, 0);
-    return of.length > 0 && html`<span>${what} ${lasted(ms)} <span class="dim">in ${number(of.length)}</span></span>`;
+    const unknown = of.filter(isUnknown).length;
+    const how = unknown < of.length ? `${lasted(ms)}${unknown > 0 ? ' or more' : ''}` : 'for an unknown time';
+    return of.length > 0 && html`<span>${what} ${how} <span class="dim">in ${number(of.length)}</span></span>`;
   };
   const failed = blocks.filter(({ hasFailed }) => hasFailed).length;
   const [said] = partsOf(first.event).flatMap(({ text }) => (typeof text === 'string' ? text : []));
@@ -151,10 +153,15 @@ function picture({ lanes, start, shownUntil }: Turn, hues: Hues): Html {
 /** How many rows a lane has at most. */
 const MOST_ROWS = 8;
 
+/** Whether nobody knows how long it took: a model takes some time. Its event may have come without the time of its append. */
+const isUnknown = ({ kind, start, end }: Block) => kind === 'model' && start === end;
+
+const lengthOf = (block: Block) => (isUnknown(block) ? 'of unknown length' : lasted(block.end - block.start));
+
 const kindOf = ({ kind, hasFailed }: Block) => (hasFailed ? 'failed' : kind);
 
-const titleOf = ({ kind, name, start, end, hasFailed, isOpen }: Block) =>
-  `${kind === 'model' ? 'model of ' : ''}${shortened(name, SHOWN_OF_NAME)} ${lasted(end - start)}${hasFailed ? ', failed' : ''}${isOpen ? ', no answer yet' : ''}`;
+const titleOf = (block: Block) =>
+  `${block.kind === 'model' ? 'model of ' : ''}${shortened(block.name, SHOWN_OF_NAME)} ${lengthOf(block)}${block.hasFailed ? ', failed' : ''}${block.isOpen ? ', no answer yet' : ''}`;
 
 /** The blocks as text, in brief markup: a session may have thousands. */
 function blockList(lanes: readonly Lane[], hues: Hues, room: number): Content {
@@ -164,13 +171,14 @@ function blockList(lanes: readonly Lane[], hues: Hues, room: number): Content {
   const lines: { of: number; lane: string; pieces: Html[] }[] = [];
   let [length, left] = [0, blocks.length];
   for (const { lane, block } of blocks) {
-    const { kind, seq, name, start, end, answer, hasFailed, isOpen } = block;
+    const { kind, seq, name, answer, hasFailed, isOpen } = block;
     const mark = isOpen ? '…' : hasFailed ? '✗' : '✓';
     const last = lines.at(-1);
+    const took = isUnknown(block) ? '' : ` ${lengthOf(block)}`;
     const line = kind !== 'model' && last?.of === seq ? last : undefined;
     const piece = line
-      ? html`, ${shortened(name, SHOWN_OF_NAME)} ${mark} ${lasted(end - start)}${answer !== undefined && ` #${answer}`}`
-      : html`<button name="at" value=${seq}>#${seq}</button> ${shortened(name, SHOWN_OF_NAME)} ${lasted(end - start)}`;
+      ? html`, ${shortened(name, SHOWN_OF_NAME)} ${mark}${took}${answer !== undefined && ` #${answer}`}`
+      : html`<button name="at" value=${seq}>#${seq}</button> ${shortened(name, SHOWN_OF_NAME)}${took}`;
     length += piece.bytes + BYTES_OF_LINE;
     if (length > room / 2) break;
     if (line) line.pieces.push(piece);
