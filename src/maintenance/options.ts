@@ -87,8 +87,8 @@ export interface TrimOptions extends BatchOptions {
   /** Also deletes events whose calls wait for a person; false by default: the first of them stays, with all events after it. */
   dropOpenCalls?: boolean;
   /**
-   * Keeps the newest summary of an agent's compaction, and all events that a model is shown beside it; false by default. The events
-   * are read from the newest back to the summary.
+   * Keeps the newest summary of an agent's compaction, and all events that a model is shown beside it; true by default. If an agent
+   * no longer writes summaries, its session keeps everything since the last one, unless this is false.
    */
   keepSummary?: boolean;
 }

@@ -2,7 +2,7 @@ import { Calls, callsIn, type LongRunningCall } from '../conversation/calls.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import { recordTrim } from '../database/statements/changes.js';
 import { databaseTime } from '../database/statements/clock.js';
-import { firstLaterThan, seqOfEvent } from '../database/statements/events.js';
+import { firstLaterThan, lastWithWords, seqOfEvent } from '../database/statements/events.js';
 import { firstOpenCall, openCallsOf, setOpenCalls } from '../database/statements/open-calls.js';
 import { writtenState } from '../database/statements/state.js';
 import { stateThen } from '../sessions/past.js';
@@ -63,7 +63,7 @@ class FirstEvents implements Deletion {
   async #firstKept(session: StoredSession, before: number, read: Run): Promise<number | undefined> {
     const { key, firstSeq, lastSeq, deletedAt } = session;
     if (deletedAt !== undefined) return undefined;
-    const { keepLast, eventsOlderThan = 0, dropOpenCalls, keepSummary } = this.#options;
+    const { keepLast, eventsOlderThan = 0, dropOpenCalls, keepSummary = true } = this.#options;
     const later = (sql: Sql) => firstLaterThan(sql, key, this.#now - eventsOlderThan, before);
     const wanted = keepLast === undefined ? await read(later) : lastSeq - keepLast + 1;
     let firstKept = Math.min(wanted ?? before, before);
@@ -147,6 +147,9 @@ class FirstEvents implements Deletion {
 /** How many events are read at a time, from the newest on. */
 const PAGE = 100;
 
+/** A text with none of them is no summary. The last one is of encoded texts, which are read. */
+const SUMMARY_WORDS = ['"isCompacted"', '"compaction"', '"adk-codec"'];
+
 /** Where the events begin that a model is shown, as of a session's event. */
 interface Shown {
   incarnation: string;
@@ -163,13 +166,16 @@ async function firstShown(
   { key, incarnation, lastSeq }: StoredSession,
   since: number,
 ): Promise<number | undefined> {
-  for (let upTo = lastSeq; upTo > since; upTo -= PAGE) {
+  for (let end = lastSeq; end > since;) {
+    const upTo = await lastWithWords(sql, key, SUMMARY_WORDS, { after: since, upTo: end });
+    if (upTo === undefined) return undefined;
     const after = Math.max(upTo - PAGE, since);
     const { events } = await eventsByNumber(sql, key, { incarnation, after, upTo, limit: PAGE });
     for (const { seq, json } of events.reverse()) {
       const endTime = summaryOf(decodeEvent(json))?.endTime;
       if (typeof endTime === 'number') return (await firstLaterThan(sql, key, endTime, seq)) ?? seq;
     }
+    end = after;
   }
   return undefined;
 }

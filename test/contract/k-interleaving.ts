@@ -7,6 +7,7 @@ import {
   type ImportOptions,
   type TrimOptions,
 } from '../../src/index.js';
+import type { Codec } from '../../src/model/codec.js';
 import type { SessionKey } from '../../src/model/keys.js';
 import { scriptedModel } from '../../src/testing/index.js';
 import { expectFold, idsIn, read, upTo } from './log-tools.js';
@@ -310,27 +311,31 @@ interleavingSuite.own('K2', 'a trim changes nothing of what a model is shown of 
 
 interleavingSuite.own(
   'K2',
-  'with keepSummary a trim stops before what the newest summary leaves to be shown',
-  async (context) => {
-    const { app, orm, service, query } = context;
-    const maintenance = new SessionMaintenance(orm.em);
-    const first = async (userId: string, options: TrimOptions) => {
-      const result = await maintenance.trim({ appName: app, userId, ...options });
-      const [row] = await query<{ seq: number }>(
-        'select min(seq) as seq from adk_events where app_name = ? and user_id = ?',
-        [app, userId],
-      );
-      return [result.done.events, row?.seq];
-    };
-    for (const [userId, sumUp] of [
-      ['2.0', (end: number) => ({ isCompacted: true, startTime: 10, endTime: end })],
-      ['later', (end: number) => ({ actions: { compaction: { startTimestamp: 10, endTimestamp: end } } })],
+  'a trim stops before what the newest summary leaves to be shown, unless the call gives it up',
+  async ({ app, orm, query }) => {
+    const said = (from: number, to: number) =>
+      upTo(to)
+        .slice(from - 1)
+        .map((n) => saying(`said ${n}`, { timestamp: 10 * n }));
+    const in20 = (end: number) => ({ isCompacted: true, startTime: 10, endTime: end });
+    const later = (end: number) => ({ actions: { compaction: { startTimestamp: 10, endTimestamp: end } } });
+    const codec: Codec = { name: 'hides', encode: (data) => ({ data }), decode: ({ data }) => data };
+    for (const [userId, sumUp, options] of [
+      ['2.0', in20, {}],
+      ['later', later, {}],
+      ['encoded', later, { codec }],
     ] as const) {
+      const service = new MikroOrmSessionService(orm.em, options);
+      const maintenance = new SessionMaintenance(orm.em, options);
+      const first = async (trim: TrimOptions) => {
+        const result = await maintenance.trim({ appName: app, userId, ...trim });
+        const [row] = await query<{ seq: number }>(
+          'select min(seq) as seq from adk_events where app_name = ? and user_id = ?',
+          [app, userId],
+        );
+        return [result.done.events, row?.seq];
+      };
       const session = await service.createSession({ appName: app, userId });
-      const said = (from: number, to: number) =>
-        upTo(to)
-          .slice(from - 1)
-          .map((n) => saying(`said ${n}`, { timestamp: 10 * n }));
       const summary = (at: number, end: number) => {
         const { actions, ...event } = createEvent({ author: 'system', timestamp: 10 * at });
         return { ...event, actions, ...sumUp(end) } as Event;
@@ -338,13 +343,29 @@ interleavingSuite.own(
       // More events than are read at a time; the older summary has the number 7, the newer one 12.
       const events = [...said(1, 6), summary(7, 40), ...said(8, 11), summary(12, 90), ...said(13, 250)];
       await service.appendEvents({ session, events });
-      expect(await first(userId, { keepLast: 3, keepSummary: true, dryRun: true })).toEqual([9, 1]);
-      expect(await first(userId, { keepLast: 248, keepSummary: true })).toEqual([2, 3]);
-      expect(await first(userId, { keepLast: 3, keepSummary: true })).toEqual([7, 10]);
-      expect(await first(userId, { eventsOlderThan: 0, keepSummary: true })).toEqual([0, 10]);
-      expect(await first(userId, { keepLast: 3 })).toEqual([238, 248]);
-      expect(await first(userId, { keepLast: 1, keepSummary: true })).toEqual([2, 250]);
+      expect(await first({ keepLast: 3, dryRun: true })).toEqual([9, 1]);
+      expect(await first({ keepLast: 248 })).toEqual([2, 3]);
+      expect(await first({ keepLast: 3 })).toEqual([7, 10]);
+      expect(await first({ eventsOlderThan: 0 })).toEqual([0, 10]);
+      expect(await first({ keepLast: 3, keepSummary: false })).toEqual([238, 248]);
+      expect(await first({ keepLast: 1 })).toEqual([2, 250]);
     }
+  },
+);
+
+interleavingSuite.own(
+  'K2',
+  'a trim sends as many statements for a long session as for a short one',
+  async ({ app, orm, service, create, recorded }) => {
+    const maintenance = new SessionMaintenance(orm.em);
+    const counts: number[] = [];
+    for (const length of [3, 250]) {
+      const session = await create({ userId: `${length}` });
+      await service.appendEvents({ session, events: upTo(length).map((n) => saying(`a "compaction" of ${n}`)) });
+      const trim = () => maintenance.trim({ appName: app, userId: session.userId, keepLast: 1, dryRun: true });
+      counts.push((await recorded(trim)).length);
+    }
+    expect(counts[1]).toBe(counts[0]);
   },
 );
 

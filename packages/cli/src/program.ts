@@ -197,7 +197,10 @@ function program(): Command {
     .option('--keep-last <n>', 'keep the newest n events', wholeNumber)
     .option('--events-older-than <time>', 'drop those that are older, such as 90d', duration)
     .option('--drop-open-calls', 'also events with calls that wait for a person, and those after them')
-    .option('--keep-summary', "keep the newest summary of an agent's compaction, and what a model is shown beside it")
+    .option(
+      '--no-keep-summary',
+      "also the newest summary of an agent's compaction, and what a model is shown beside it",
+    )
     .action(action(async () => (await import('./commands/remove.js')).trim));
 
   batches(

@@ -66,6 +66,17 @@ export async function firstLaterThan(
   return row && numberOf(row.seq);
 }
 
+/** @returns the number of the last event in a range whose text has one of three words, or is in parts. */
+export async function lastWithWords(
+  sql: Sql,
+  session: SessionKey,
+  words: readonly string[],
+  { after, upTo }: { after: number; upTo: number },
+): Promise<number | undefined> {
+  const [row] = await sql.all(statements(sql).selectLastWithWords, [...sessionValues(session), after, upTo, ...words]);
+  return row && numberOf(row.seq);
+}
+
 /** Deletes the events after a number, for the caller that holds the session's lock. */
 export async function deleteEventsAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
   sql.later(...statements(sql).deleteAfter({ ...keyed(session), seq }));
@@ -184,6 +195,9 @@ const statements = perTables(({ dialect, tables }: Sql) => {
     selectLater: named(`select seq ${found} and seq < :before and timestamp > :timestamp order by seq limit 1`),
     selectById: one('event_id'),
     selectByNumber: one('seq'),
+    selectLastWithWords: `select seq from ${events} where ${SESSION_WHERE} and seq > ? and seq <= ?
+      and (data is null or ${Array.from({ length: 3 }, () => dialect.sql.contains('data')).join(' or ')})
+      order by seq desc limit 1`,
     selectTimes: `select seq, timestamp as at from ${events} where ${SESSION_WHERE} order by seq`,
     selectSuperseded: named(`select seq, superseded ${found} and seq <= :upTo
       and superseded is not null and seq >= :from and ${isFromNumber('', ':session', ':from')}`),
