@@ -108,7 +108,9 @@ function outsideOfCode(markdown: string, change: (text: string) => string): stri
 
 /** Makes TypeDoc's pages for every entry that users of the service import. */
 function reference(): void {
-  const entries = ['.', 'packages/import', 'packages/studio'].flatMap((folder) => entriesOf(folder, true));
+  const entries = ['.', 'packages/http', 'packages/import', 'packages/studio'].flatMap((folder) =>
+    entriesOf(folder, true),
+  );
   const files = entries.map(([, file]) => path.join('..', file));
   execFileSync(path.join(SITE, 'node_modules/.bin/typedoc'), files, { cwd: SITE, stdio: 'inherit' });
   for (const file of readdirSync(path.join(PAGES, 'reference'), { recursive: true, encoding: 'utf8' })) {

@@ -34,7 +34,6 @@ export { EventLog, type CompleteEventLog, type EventLogOptions, type SessionLog 
 export type { LogFilter, SessionLogFilter } from './log/filters.js';
 export type { CompleteLogEntry, LogChange, LogEntry, SessionLogEntry, SessionLogCursor } from './log/entries.js';
 export type { LogCursor } from './model/log-history.js';
-export { createEventStreamHandler } from './log/event-stream-handler.js';
 export { SessionProjection, type SessionProjectionOptions } from './log/session-projection.js';
 export type { ToolCall } from './conversation/calls.js';
 export { toMessages, type EventPage, type Message, type MessageToolCall } from './conversation/messages.js';
@@ -74,7 +73,6 @@ export {
   type SaveStreamRequest,
   type ArtifactSummary,
 } from './artifacts/artifact-service.js';
-export { createArtifactHandler, type ArtifactHandlerOptions } from './artifacts/artifact-handler.js';
 export {
   MikroOrmMemoryService,
   type AddEventsToMemoryRequest,

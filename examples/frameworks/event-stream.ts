@@ -1,4 +1,5 @@
-import { createEventStreamHandler, type EventLog, type SessionKey } from 'adk-mikro-orm';
+import type { EventLog, SessionKey } from 'adk-mikro-orm';
+import { createEventStreamHandler } from 'adk-mikro-orm-http';
 
 /** Fires when the process must end: streams end, and browsers reconnect to another process. */
 export const stopping = new AbortController();

@@ -3,7 +3,7 @@
  *
  * @module adk-mikro-orm-studio/internal
  */
-export { listenerOf } from '../../../src/http/listener.js';
+export { listenerOf } from '../../http/src/listener.js';
 export { askedAbout, isConfirmation, responseIn, storeAnswer } from './operations/answer.js';
 export { examine, type Finding } from './operations/doctor.js';
 export { storedEncodings } from './operations/health.js';

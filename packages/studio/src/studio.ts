@@ -11,7 +11,7 @@ import {
   SessionNotFoundError,
 } from '../../../src/index.js';
 import { CODEC_OPTIONS, TOOL_APPS } from '../../../src/model/options.js';
-import { listenerOf } from '../../../src/http/listener.js';
+import { listenerOf } from '../../http/src/listener.js';
 import { assetAt } from './assets/assets.js';
 import { Refusal, checkHost, checkScope, formCookie, hostsOf, newFormCookie } from './guard.js';
 import { Links } from './links.js';

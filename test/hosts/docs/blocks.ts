@@ -7,6 +7,7 @@ import type { Given } from './given.js';
 /** The modules that a reader imports, and their sources in this repository. */
 const OWN_MODULES: Record<string, string> = {
   'adk-mikro-orm': 'src/index',
+  'adk-mikro-orm-http': 'packages/http/src/index',
   'adk-mikro-orm-import': 'packages/import/src/index',
   'adk-mikro-orm/testing': 'src/testing/index',
   'adk-session-contract': 'packages/session-contract/src/index',

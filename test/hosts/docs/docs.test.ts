@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { AdkEvent, AdkProjection, AdkSession, AdkUserState, adkEntities } from '../../../entities/index.js';
 import * as api from '../../../src/index.js';
+import type { createArtifactHandler } from '../../../packages/http/src/index.js';
 import type { Studio } from '../../../packages/studio/src/index.js';
 import type { Codec } from '../../../src/codecs/index.js';
 import { testSessionService } from '../../../src/testing/index.js';
@@ -131,7 +132,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(stored).toMatchObject({ mimeType: 'application/pdf', size: PLAN.length });
   },
   'docs/artifacts.md Serve them by HTTP': async (_given, { files, address }) => {
-    const { fetch } = files as ReturnType<typeof api.createArtifactHandler>;
+    const { fetch } = files as ReturnType<typeof createArtifactHandler>;
     const statusFor = async (authorization: string) =>
       (await fetch(new Request(`http://localhost${address as string}`, { headers: { authorization } }))).status;
     expect([await statusFor('Bearer of-bob'), await statusFor('Bearer of-ada')]).toEqual([403, 404]);

@@ -4,7 +4,8 @@ import { get, type IncomingMessage, type Server, type ServerResponse } from 'nod
 import type { AddressInfo } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import { AdkEvent } from '../../../entities/index.js';
-import { adkServices, createEventStreamHandler } from '../../../src/index.js';
+import { createEventStreamHandler } from '../../../packages/http/src/index.js';
+import { adkServices } from '../../../src/index.js';
 import * as clock from '../../../src/model/clock.js';
 import { until } from '../../contract/tools.js';
 import { connection, idsOf, take, type Frame } from '../../support/event-source.js';

@@ -3,11 +3,13 @@ export const appOn = (driver: 'sqlite' | 'better-sqlite') => `
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/${driver}';
 import {
-  AdkMikroOrmError, adkEntities, ValueTooLargeError, InvalidKeyError, migrate, MikroOrmSessionService, SchemaError,
+  AdkMikroOrmError, adkEntities, ValueTooLargeError, InvalidKeyError, migrate, MikroOrmArtifactService,
+  MikroOrmSessionService, SchemaError,
   AlreadyExistsError, SessionNotFoundError, StaleSessionError, UnserializableValueError,
 } from 'adk-mikro-orm';
 import { adkEntities as sameEntities, AdkSession } from 'adk-mikro-orm/entities';
 import { compression, encryption, type Codec } from 'adk-mikro-orm/codecs';
+import { createArtifactHandler } from 'adk-mikro-orm-http';
 import { importFrom } from 'adk-mikro-orm-import';
 import { adkMigrations } from 'adk-mikro-orm/migrations';
 import { createStudio } from 'adk-mikro-orm-studio';
@@ -33,7 +35,11 @@ async function main(): Promise<void> {
 
   const stored = await service.getSession({ appName: 'shop', userId: 'alice', sessionId: session.id });
   const page = await createStudio(orm.em).fetch(new Request('http://localhost/sessions?app=shop'));
+  const files = createArtifactHandler(new MikroOrmArtifactService(orm.em), { authorize: () => true });
+  // An error of the other package is known.
+  const query = 'appName=shop&userId=alice&filename=a.txt&sessionId=' + 'x'.repeat(1000);
   console.log(JSON.stringify({
+    file: (await files.fetch(new Request('http://localhost/?' + query))).status,
     studio: page.status === 200 && (await page.text()).includes('alice'),
     text: stored?.events[0]?.content?.parts?.[0]?.text,
     state: stored?.state,
@@ -50,6 +56,7 @@ void main();
 `;
 
 export const PRINTED = {
+  file: 404,
   studio: true,
   text: 'hello',
   state: { 'user:name': 'Alice' },

@@ -34,7 +34,7 @@ beforeAll(async () => {
   tarball = await packPackage();
   const { stdout } = await run('tar', ['-tzf', tarball]);
   files = [...stdout.matchAll(/^package\/(.+)$/gm)].map(([, file = '']) => file);
-  await unpackPackages(project, ['.', 'packages/import', 'packages/studio']);
+  await unpackPackages(project, ['.', 'packages/http', 'packages/import', 'packages/studio']);
   for (const name of INSTALLED) {
     const link = path.join(project, 'node_modules', name);
     await mkdir(path.dirname(link), { recursive: true });

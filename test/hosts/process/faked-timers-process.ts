@@ -1,12 +1,7 @@
 import { createEvent } from '@google/adk';
 import { mock } from 'node:test';
-import {
-  EventLog,
-  SessionLeases,
-  SessionMaintenance,
-  adkServices,
-  createEventStreamHandler,
-} from '../../../src/index.js';
+import { createEventStreamHandler } from '../../../packages/http/src/index.js';
+import { EventLog, SessionLeases, SessionMaintenance, adkServices } from '../../../src/index.js';
 import { openOrm, type Database } from '../../faults/processes/open-orm.js';
 
 // A CommonJS module, as it is for hosts that are. There a named import reads its module again at each use, so it gets fakes.

@@ -24,8 +24,15 @@ export type Snapshot = 'snapshot from before our package' | 'no snapshot yet' | 
 /** Where the host keeps its own migrations. */
 export type Home = 'list' | 'folder';
 
-/** What a user installs with the command line. */
-export const PACKAGES = ['.', 'packages/cli', 'packages/import', 'packages/session-contract', 'packages/studio'];
+/** What a user installs, with the command line. */
+export const PACKAGES = [
+  '.',
+  'packages/cli',
+  'packages/http',
+  'packages/import',
+  'packages/session-contract',
+  'packages/studio',
+];
 
 const ENTITY = (columns: string) => `
 import { defineEntity, p } from '@mikro-orm/core';
@@ -39,7 +46,7 @@ const NO_ENTITY = 'export const Ticket = [];';
  */
 export async function packPackage(folder = '.'): Promise<string> {
   // Removed at the end of the run.
-  const tarball = path.join(databaseFolder(), `${runPrefix()}${path.basename(path.resolve(repository, folder))}.tgz`);
+  const tarball = path.join(databaseFolder(), `${runPrefix()}${folder.replace('/', '-')}.tgz`);
   if (existsSync(tarball)) return tarball;
   const root = await mkdtemp(path.join(databaseFolder(), `${runPrefix()}pack-`));
   // Packed in a copy: the build begins by removing `dist`, and other tests build, too.

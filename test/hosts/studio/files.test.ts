@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { buffer } from 'node:stream/consumers';
-import { MikroOrmArtifactService, createArtifactHandler, type ArtifactHandlerOptions } from '../../../src/index.js';
+import { createArtifactHandler, type ArtifactHandlerOptions } from '../../../packages/http/src/index.js';
+import { MikroOrmArtifactService } from '../../../src/index.js';
 import { availableDatabases } from '../../support/servers.js';
 import { Served, linksOf, query, shown, type Site } from './served.js';
 

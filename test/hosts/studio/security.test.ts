@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { AdkSession } from '../../../entities/index.js';
 import { EventLog, adkServices } from '../../../src/index.js';
 import { createStudio } from '../../../packages/studio/src/index.js';
-import { listenerOf } from '../../../src/http/listener.js';
+import { listenerOf } from '../../../packages/http/src/listener.js';
 import { tokenDoor } from '../../../packages/studio/src/token.js';
 import { KEY, tellStory } from './conversation.js';
 import { Served, linksOf, openerForTests, query, shown, type Answer } from './served.js';

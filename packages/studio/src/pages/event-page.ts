@@ -1,7 +1,7 @@
 import { decode, isRecord, recordOf } from '../../../../src/model/json.js';
 import { INTERNAL_PREFIX, withoutInternalMetadata } from '../../../../src/model/internal-metadata.js';
 import { partsOf } from '../../../../src/model/turn.js';
-import { fileHeaders } from '../../../../src/http/file.js';
+import { fileHeaders } from '../../../http/src/file.js';
 import { bytes, textOrJson } from '../operations/words.js';
 import { Refusal, SECURITY_HEADERS } from '../guard.js';
 import { html } from '../html.js';

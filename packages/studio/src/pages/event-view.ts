@@ -4,7 +4,7 @@ import { Ends, laneName, stampOf } from '../operations/durations.js';
 import { NO_TOKENS, addTokens, tokensOf } from '../operations/tokens.js';
 import type { SessionKey } from '../../../../src/index.js';
 import type { TokenCounts } from '../operations/tokens.js';
-import { IMAGES } from '../../../../src/http/file.js';
+import { IMAGES } from '../../../http/src/file.js';
 import { isRecord, recordOf } from '../../../../src/model/json.js';
 import { beginsTurn, partsOf, summaryOf } from '../../../../src/model/turn.js';
 import { bytes, counted, number, shortened, textOrJson } from '../operations/words.js';

@@ -1,5 +1,5 @@
-import { IMAGES } from '../../../../src/http/file.js';
-import { fileResponse } from '../../../../src/http/file-response.js';
+import { IMAGES } from '../../../http/src/file.js';
+import { fileResponse } from '../../../http/src/file-response.js';
 import { bytes } from '../operations/words.js';
 import { Refusal } from '../guard.js';
 import { html, type Html } from '../html.js';

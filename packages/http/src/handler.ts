@@ -1,4 +1,4 @@
-import { AdkMikroOrmError } from '../model/errors.js';
+import { AdkMikroOrmError } from '../../../src/index.js';
 import { NOTHING_TO_SHOW, listenerOf } from './listener.js';
 
 /** A response without content. */

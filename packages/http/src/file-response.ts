@@ -1,4 +1,4 @@
-import { storedName } from '../model/artifact-name.js';
+import { storedName } from '../../../src/model/artifact-name.js';
 import { fileHeaders } from './file.js';
 import { NOTHING_TO_SHOW } from './listener.js';
 

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import { Readable } from 'node:stream';
 import { types } from 'node:util';
-import { isRecord } from '../model/json.js';
+import { isRecord } from '../../../src/model/json.js';
 
 /** The longest form, in bytes. */
 const MOST = 65_536;

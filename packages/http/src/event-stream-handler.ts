@@ -1,14 +1,19 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { handlerOf, refusal } from '../http/handler.js';
-import { NOTHING_TO_SHOW } from '../http/listener.js';
-import { aDuration, aFunction, anAbortSignal, object } from '../model/arguments.js';
-import { InvalidArgumentError, InvalidKeyError, LogWentBackError } from '../model/errors.js';
-import { clearInterval, clearTimeout, setInterval, setTimeout } from '../model/clock.js';
-import { callHost } from '../model/host-callbacks.js';
-import { decode } from '../model/json.js';
-import type { SessionKey } from '../model/keys.js';
-import type { SessionLogCursor, SessionLogEntry } from './entries.js';
-import type { EventLog } from './event-log.js';
+import {
+  InvalidArgumentError,
+  InvalidKeyError,
+  LogWentBackError,
+  type EventLog,
+  type SessionKey,
+  type SessionLogCursor,
+  type SessionLogEntry,
+} from '../../../src/index.js';
+import { aDuration, aFunction, anAbortSignal, object } from '../../../src/model/arguments.js';
+import { clearInterval, clearTimeout, setInterval, setTimeout } from '../../../src/model/clock.js';
+import { callHost } from '../../../src/model/host-callbacks.js';
+import { decode } from '../../../src/model/json.js';
+import { handlerOf, refusal } from './handler.js';
+import { NOTHING_TO_SHOW } from './listener.js';
 
 const checkOptions = object<Parameters<typeof createEventStreamHandler>[1]>(
   { authorize: aFunction, authorizedMs: aDuration, onError: aFunction, signal: anAbortSignal },

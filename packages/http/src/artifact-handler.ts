@@ -1,12 +1,17 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
-import { fileResponse } from '../http/file-response.js';
-import { handlerOf, refusal } from '../http/handler.js';
-import { NOTHING_TO_SHOW } from '../http/listener.js';
-import { aFunction, object } from '../model/arguments.js';
-import { ArtifactTooLargeError, InvalidArgumentError, InvalidKeyError } from '../model/errors.js';
-import { callHost } from '../model/host-callbacks.js';
-import type { ArtifactAddress, MikroOrmArtifactService } from './artifact-service.js';
+import {
+  ArtifactTooLargeError,
+  InvalidArgumentError,
+  InvalidKeyError,
+  type ArtifactAddress,
+  type MikroOrmArtifactService,
+} from '../../../src/index.js';
+import { aFunction, object } from '../../../src/model/arguments.js';
+import { callHost } from '../../../src/model/host-callbacks.js';
+import { fileResponse } from './file-response.js';
+import { handlerOf, refusal } from './handler.js';
+import { NOTHING_TO_SHOW } from './listener.js';
 
 export interface ArtifactHandlerOptions {
   /** Whether the sender of a request may read the file. Called for each request, before anything is read. Only `true` allows it. */
