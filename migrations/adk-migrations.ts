@@ -2,13 +2,14 @@ import type { Migration } from '@mikro-orm/migrations';
 import { TRAITS, type DialectName } from '../entities/dialect-name.js';
 import type { AdkEntityOptions } from '../entities/index.js';
 import { DEFAULT_PREFIX, checkEntityOptions } from '../entities/naming.js';
+import { DIALECTS } from '../src/database/dialects/resolve.js';
+import { refuseConnection } from '../src/database/dialects/settings.js';
 import { refuseWildcard } from '../src/database/sql/tables.js';
 import { oneOf } from '../src/model/arguments.js';
 import { SchemaError } from '../src/model/errors.js';
 import * as mariadb from './mariadb.js';
 import * as mysql from './mysql.js';
 import * as postgresql from './postgresql.js';
-import { refuseDroppingConfig } from './refuse-config.js';
 import * as sqlite from './sqlite.js';
 import { adkTables, checkTables, locationFor, refuseDifferent, type Query } from './tables.js';
 
@@ -34,8 +35,8 @@ const checkDialect = oneOf(...Object.keys(MIGRATIONS));
 
 /**
  * The migrations of this package, for `migrations: { migrationsList: [...adkMigrations('postgresql'), ...yours] }` and
- * `extensions: [AdkMigrator]`. Each throws `SchemaError` before it changes anything, if the next `migration:create` would drop the
- * tables, or tables with the same names are another program's.
+ * `extensions: [AdkMigrator]`. Each throws `SchemaError` before it changes anything if tables with the same names are another
+ * program's.
  *
  * @param dialect the database they are for.
  * @param options where the tables live; the same as for `adkEntities`. A schema that does not exist is created, and
@@ -86,7 +87,9 @@ function located(
     }
 
     override async up(): Promise<void> {
-      refuseDroppingConfig(this.config, this.driver.getMetadata(), options);
+      // A MySQL server behind the driver of MariaDB would not know the collation, and not say why. On SQLite foreign keys are off here.
+      const read = (sql: string) => this.execute(sql) as Promise<object[]>;
+      if (dialect !== 'sqlite') await refuseConnection(DIALECTS[dialect].connections, read);
       if (isFirst) await this.#refuseStrangers();
       // PostgreSQL requires the right to create schemas even if this one exists, so look first.
       if (this.#schema && !(await this.#hasSchema(this.#schema))) {

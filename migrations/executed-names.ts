@@ -1,5 +1,6 @@
 import { TableNotFoundException, type EntityManager, type Transaction } from '@mikro-orm/core';
 import { TRAITS, supportedDialect } from '../entities/dialect-name.js';
+import { textOf } from '../src/database/sql/tables.js';
 import { driverCodeOf } from '../src/model/errors.js';
 
 /**
@@ -20,7 +21,7 @@ export async function executedNames(em: EntityManager, transaction?: Transaction
   try {
     const rows = await driver.execute(`select name from ${table} order by id`, [], 'all', transaction);
     // Like MikroORM, whose earlier versions recorded the names of files.
-    return rows.map(({ name }) => name.replace(/\.[jt]s$/, ''));
+    return rows.map(({ name }) => textOf(name).replace(/\.[jt]s$/, ''));
   } catch (error) {
     // On MySQL and MariaDB a schema is a database, which may be missing, too.
     if (error instanceof TableNotFoundException || driverCodeOf(error) === 'ER_BAD_DB_ERROR') return [];
@@ -30,5 +31,5 @@ export async function executedNames(em: EntityManager, transaction?: Transaction
 
 /** The member of MikroORM's drivers for SQL that is used. */
 interface ExecutingDriver {
-  execute(text: string, values: unknown[], method: 'all', context?: Transaction): Promise<{ name: string }[]>;
+  execute(text: string, values: unknown[], method: 'all', context?: Transaction): Promise<{ name: unknown }[]>;
 }

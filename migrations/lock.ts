@@ -19,12 +19,6 @@ export const TRANSACTION_LOCKS = {
   mariadb: undefined,
 } as const satisfies Record<DialectName, readonly string[] | undefined>;
 
-/** Statements to run before the transaction. */
-export const BEFORE_MIGRATIONS: Readonly<Partial<Record<DialectName, string>>> = {
-  // SQLite refuses this inside a transaction. The file keeps the mode.
-  sqlite: 'pragma journal_mode = wal',
-};
-
 /** How long the lease of a killed process makes others wait; less than their limit. */
 const LEASE_MS = 30_000;
 const WAIT_MS = 60_000;

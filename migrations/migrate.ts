@@ -1,11 +1,9 @@
-import { Utils, type Connection, type MikroORM } from '@mikro-orm/core';
+import { Utils, type MikroORM } from '@mikro-orm/core';
 import type { Migration } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
 import { refuseOther } from '../src/database/orm/orm-connection.js';
-import { changedValues } from '../src/database/sql/tables.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
 import { InvalidArgumentError, SchemaError, driverCodeOf } from '../src/model/errors.js';
-import { BEFORE_MIGRATIONS } from './lock.js';
 import { PendingMigrations, patiently } from './pending.js';
 import { isObject } from '../src/model/json.js';
 
@@ -18,8 +16,7 @@ import { isObject } from '../src/model/json.js';
  * @throws InvalidArgumentError if `orm` is not a MikroORM.
  * @throws SchemaError if `adkEntities()` is not among the entities, `@mikro-orm/migrations` is not installed, the driver is not the one
  *   for the server, the connection has a setting that is refused, another process has been migrating for a minute, tables with the same
- *   names have other columns (then nothing was changed), tables that were made before are gone, or with this config the next
- *   `migration:create` would drop the tables.
+ *   names have other columns (then nothing was changed), or tables that were made before are gone.
  * @throws the driver's own error, with SQL, if a statement fails: it belongs in the host's log.
  * @throws InsideTransactionError inside a transaction of the same ORM.
  */
@@ -29,22 +26,19 @@ export async function migrate(orm: MikroORM): Promise<void> {
   refuseOther(em);
   const dialect = supportedDialect(em.getPlatform());
   refuseInside(em);
-  const { MigrationStorage, adkMigrations, refuseDroppingConfig, tables } = await loadMigrations();
+  const { MigrationStorage, adkMigrations, tables } = await loadMigrations();
   const options = tables.locationOf(orm.getMetadata());
-  refuseDroppingConfig(orm.config, orm.getMetadata(), options);
 
   // Refuses names before it opens: a PGlite that no statement has used is not closed with its ORM, and keeps the process alive.
   const { connections } = new Database(em);
   await connections.orm.open();
   await connections.refuseSettings();
-  const connection = em.getConnection();
-  await refuseChangedRows(connection);
+  // Not in the transaction: SQLite refuses there to put the file into WAL mode.
+  await patiently(async () => connections.prepare(false));
   const driver = em.getDriver() as ConstructorParameters<typeof Migration>[0];
   const storage = new MigrationStorage(driver, orm.config.get('migrations'));
   const all = adkMigrations(dialect, options);
   const pending = new PendingMigrations(em, dialect, storage, all);
-  const first = BEFORE_MIGRATIONS[dialect];
-  if (first) await patiently(() => connection.execute(first));
   // Before the transaction: it needs a connection, and the pool may have only one.
   await pending.prepare();
 
@@ -53,21 +47,6 @@ export async function migrate(orm: MikroORM): Promise<void> {
   const findings = await tables.findingsOf(em);
   tables.refuseGone(findings, orm.config, names);
   tables.refuseDifferent(findings);
-}
-
-/** A text that a parser which reads JSON or trims would change. */
-const TEXT = ' "A7" ';
-
-/**
- * MikroORM reads its list of executed migrations with the host's settings of the driver. If they change texts, migrations would run
- * again.
- *
- * @throws SchemaError if the driver's settings change rows or texts.
- */
-async function refuseChangedRows(connection: Connection): Promise<void> {
-  const [row] = (await connection.execute(`select '${TEXT}' as text`)) as unknown[];
-  const text: unknown = isObject(row) && 'text' in row ? row.text : undefined;
-  if (text !== TEXT) throw changedValues('the text that was selected', text);
 }
 
 /** @throws InvalidArgumentError for anything but an ORM, such as an `EntityManager` or a promise. */
@@ -81,9 +60,8 @@ async function loadMigrations() {
   try {
     const { MigrationStorage } = await import('@mikro-orm/migrations');
     const { adkMigrations } = await import('./index.js');
-    const { refuseDroppingConfig } = await import('./refuse-config.js');
     const tables = await import('./tables.js');
-    return { MigrationStorage, adkMigrations, refuseDroppingConfig, tables };
+    return { MigrationStorage, adkMigrations, tables };
   } catch (cause) {
     const version = Utils.getORMVersion();
     const code = driverCodeOf(cause);

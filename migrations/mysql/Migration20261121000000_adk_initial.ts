@@ -1,14 +1,11 @@
 import { Migration } from '@mikro-orm/migrations';
 import { creating, dropping, type TableDialect } from '../initial-tables.js';
-import { requireServer } from '../require-server.js';
 
 /** All tables. The migration of MariaDB is made from this one. */
 export class Migration20261121000000_adk_initial extends Migration {
-  protected readonly server: 'mysql' | 'mariadb' = 'mysql';
   protected readonly collation: string = 'utf8mb4_0900_bin';
 
-  override async up(): Promise<void> {
-    await requireServer(this, this.server);
+  override up(): void {
     for (const sql of creating(this.#dialect)) this.addSql(sql);
   }
 

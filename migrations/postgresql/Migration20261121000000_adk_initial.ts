@@ -1,7 +1,6 @@
 import { Migration } from '@mikro-orm/migrations';
 import { creating, dropping, type TableDialect } from '../initial-tables.js';
 import { TRANSACTION_LOCKS } from '../lock.js';
-import { requireServer } from '../require-server.js';
 
 const POSTGRESQL: TableDialect = {
   types: {
@@ -20,7 +19,6 @@ const BYTES = { adk_artifact_versions: ['data'], adk_artifact_parts: ['data'], a
 /** All tables. */
 export class Migration20261121000000_adk_initial extends Migration {
   override async up(): Promise<void> {
-    await requireServer(this, 'postgresql');
     // Two `create table if not exists` of one table at once can fail with a unique violation in the catalog.
     for (const sql of TRANSACTION_LOCKS.postgresql) await this.execute(sql);
     for (const sql of creating(POSTGRESQL)) this.addSql(sql);

@@ -6,7 +6,7 @@ import { mysql } from './mysql.js';
 import { postgresql } from './postgresql.js';
 import { sqlite } from './sqlite.js';
 
-const DIALECTS = { sqlite, postgresql, mysql, mariadb };
+export const DIALECTS = { sqlite, postgresql, mysql, mariadb };
 
 /** @throws SchemaError for a database that is not supported. */
 export function resolveDialect(platform: Platform): Dialect {

@@ -67,7 +67,7 @@ for (const name of databases)
     });
 
     test('F2 migrate works on a pool of one connection', async () => {
-      const orm = await openHost(await emptyDatabase(name), { pool: { min: 0, max: 1 } });
+      const orm = await openHost(await emptyDatabase(name), { pool: { min: 1, max: 1 } });
       await migrate(orm);
       expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
     });

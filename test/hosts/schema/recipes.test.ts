@@ -159,7 +159,8 @@ describe.each(databases)('a host on %s', (name) => {
     expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
     expect(await pendingMigrations(orm)).toEqual([]);
 
-    await orm.migrator.down();
+    // MikroORM 7 reverts nothing by itself: the last recorded migration is not in the folder.
+    await orm.migrator.down({ migrations: [path.basename(file)] });
     expect(await tablesWith('note', orm, name)).toEqual([]);
     expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
     await migrate(orm);
