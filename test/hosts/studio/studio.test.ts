@@ -513,6 +513,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       .getConnection()
       .execute('delete from adk_events where session_id = ? and seq in (100, 101)', ['long']);
     expect(shown(await site.get(path))).toContain('Events 100 to 101 cannot be read');
+    expect(shown(await site.get(path.replace('/session', '/time')))).toContain('2 events of 1 to 120 cannot be read');
   });
 
   // Characters that are long in markup or in UTF-8.

@@ -1,3 +1,5 @@
+import { given } from '../../../../src/model/json.js';
+import { rangeIn } from '../../../../src/model/pages.js';
 import { partsOf } from '../../../../src/model/turn.js';
 import { counted, number, shortened } from '../operations/words.js';
 import { Html, html, type Content } from '../html.js';
@@ -23,10 +25,10 @@ export async function timePage(visit: Visit): Promise<Response> {
   const session = await reading.session(key);
   if (!session || session.deletedAt !== undefined) throw notFound();
   const before = visit.number('before');
-  const { events, firstSeq } = await reading.service.readEvents(key, {
-    limit: MOST_EVENTS,
-    ...(before !== undefined && { before }),
-  });
+  const request = { limit: MOST_EVENTS, ...given({ before }) };
+  const { events, firstSeq, lastSeq } = await reading.service.readEvents(key, request);
+  const { from, upTo } = rangeIn({ firstSeq, lastSeq }, request);
+  const unreadable = upTo - from + 1 - events.length;
   const turns = turnsOf(events, Date.now()).toReversed();
   const hues = new Hues(turns.flatMap(({ lanes }) => lanes.map(({ name }) => agentOf(name))));
   let bytes = 0;
@@ -38,7 +40,7 @@ export async function timePage(visit: Visit): Promise<Response> {
     if (bytes > LARGEST) break;
     views.push(view);
   }
-  const oldest = turns[views.length - 1]?.first.seq ?? 0;
+  const oldest = turns[views.length - 1]?.first.seq ?? from;
   const body = html`${await sessionBar(visit, session, '/time')}
     <h1 class="hidden">Time</h1>
     <form class="turns" action="${links.to('/session')}">
@@ -52,7 +54,16 @@ export async function timePage(visit: Visit): Promise<Response> {
         <span class="legend tool">tool</span> <span class="legend wait">waits</span>
         <span class="legend failed">failed</span>
       </p>
-      ${HATCH} ${views} ${turns.length === 0 && empty('No events', 'This conversation has not begun.')}
+      ${
+        unreadable > 0 &&
+        html`<p class="note">
+          ${counted(unreadable, 'event')} of ${number(from)} to ${number(upTo)} cannot be read, and
+          ${unreadable === 1 ? 'is' : 'are'} not in the picture.
+          <a href="${links.ofSession('/repair', key)}">See what is damaged</a>
+        </p>`
+      }
+      ${HATCH} ${views}
+      ${turns.length === 0 && unreadable === 0 && empty('No events', 'This conversation has not begun.')}
     </form>
     ${
       oldest > firstSeq &&
