@@ -215,7 +215,7 @@ function program(): Command {
 
   memory(command('memory', 'what agents remember of a user', "memory search support ada 'Which allergies?'"));
 
-  leases(command('leases', 'who runs which session', 'leases list --app support'));
+  leases(command('leases', 'who runs which session', 'leases --app support'));
 
   command('export', 'writes sessions and state as lines of JSON', 'export --app support support.jsonl')
     .argument('[file]', 'the standard output by default')
@@ -333,7 +333,7 @@ function memory(memory: Command): void {
 
 function leases(leases: Command): void {
   leases
-    .command('list')
+    .command('list', { isDefault: true })
     .description('lists the leases that somebody holds, the oldest first')
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user')

@@ -1,5 +1,5 @@
 import { MikroOrmSessionService, type OpenCall } from '../../../../src/index.js';
-import { isConfirmation, responseIn, storeAnswer } from '../../../studio/src/internal.js';
+import { askedAbout, isConfirmation, responseIn, storeAnswer } from '../../../studio/src/internal.js';
 import { quoted } from '../../../studio/src/operations/words.js';
 import { Unfinished, UsageError } from '../errors.js';
 import type { Work } from '../run.js';
@@ -26,15 +26,16 @@ export const answer: Work<Args> = async (
       `No call ${quoted(id)} of this session waits for a person. See: waiting --app ${quoted(appName)} --user ${quoted(userId)}`,
     );
   const { name, args = {} } = call;
+  const { tool = name } = askedAbout(name, args) ?? {};
   const isDecided = approve === true || reject === true;
   if (isConfirmation({ name }) !== isDecided)
     throw new UsageError(
       isDecided
         ? `${name} is not a confirmation: answer it with a JSON object, such as '{"answer":"yes"}'.`
-        : `${name} is a confirmation: say --approve or --reject.`,
+        : `Whether ${quoted(tool)} may run is a question: say --approve or --reject.`,
     );
   await storeAnswer(service, key, { id, name, args }, { response, isApproved: approve });
   await terminal.result({ ...key, id }, () => [
-    `Answered ${quoted(name)}. The agent continues when your application runs this session next.`,
+    `${approve ? 'Approved' : reject ? 'Rejected' : 'Answered'} ${quoted(tool)}. The agent continues when your application runs this session next.`,
   ]);
 };

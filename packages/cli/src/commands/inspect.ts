@@ -112,9 +112,12 @@ export const list: Work<[ListFlags]> = async (context, options) => {
     ...[userId, sessionId, eventCount],
     ...amounts.map((each) => (each === 'size' ? { amount: bytes(measured.size ?? 0) } : (measured.tokens ?? 0))),
     { time: lastUpdateTime },
-    [title ?? '', ...Object.entries(labels).map(([name, value]) => `${name}=${value}`)].join(' ').trim(),
+    title ?? '',
+    Object.entries(labels)
+      .map(([name, value]) => `${name}=${value}`)
+      .join(' '),
   ]);
-  const head = ['user', 'session', 'events', ...amounts, 'last update', 'title'];
+  const head = ['user', 'session', 'events', ...amounts, 'last update', 'title', 'labels'];
   await terminal.result(page, () => terminal.table([head, ...rows]));
   if (rows.length === 0) await noteEmpty({ em, terminal }, options, 'No session matches.');
   noteNext(terminal, page);
@@ -235,6 +238,27 @@ export const tail: Work<[LogFilter & TailFlags]> = async (
     throw new UsageError('--until has passed: also say --since.');
   const isLimited = filter.appName !== undefined || filter.userId !== undefined;
   if (isLimited && (await countOf({ em }, filter)).done.sessions === 0) await noteEmpty({ em, terminal }, filter);
+  let shown = '';
+  const emit = (entry: LogEntry | LogChange) => {
+    const { appName, userId, sessionId, seq } = entry;
+    // A change of the app's or the user's state has no session.
+    const names = [appName, userId, sessionId].filter((each) => each !== '').map(printable);
+    // Named again when another one has come between.
+    const key = names.join(' / ') === shown ? [] : [terminal.dim(names.join(' / '))];
+    const result = (value: unknown, lines: readonly string[]) => {
+      if (lines.length > 0) shown = names.join(' / ');
+      return terminal.result(value, () => [...(lines.length > 0 ? key : []), ...lines]);
+    };
+    if (entry.change) {
+      // `eraseUser` leaves an entry without state, for readers that keep the app's.
+      const isEmpty = entry.change === 'state' && Object.keys(entry.state).length + entry.removed.length === 0;
+      return result(entry, isEmpty ? [] : [changeLine(terminal, entry)]);
+    }
+    const { event, error } = entry;
+    if (event) return result(entry, eventLines(terminal, seq, event, full));
+    const message = error?.message ?? '';
+    return result({ ...entry, error: error?.message }, [terminal.red(`${seq}  ${printable(message)}`)]);
+  };
   const events = new EventLog(em, codec);
   const log = events.complete();
   const read = new Database(em).reader('tail');
@@ -244,32 +268,14 @@ export const tail: Work<[LogFilter & TailFlags]> = async (
     const last = await positionBefore(events, until, read);
     for await (const entry of log.since(cursor, filter)) {
       if (signal.aborted || entry.cursor.position > last) return;
-      await emit(terminal, entry, full);
+      await emit(entry);
     }
     return;
   }
   const ends = until === undefined ? [] : [AbortSignal.timeout(Math.min(until - now, LONGEST_TIMER_MS))];
   const watching = AbortSignal.any([signal, ...ends]);
-  for await (const entry of log.watch(cursor, filter, { signal: watching })) await emit(terminal, entry, full);
+  for await (const entry of log.watch(cursor, filter, { signal: watching })) await emit(entry);
 };
 
 /** Node.js has no longer timers: 24 days. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
-
-function emit(terminal: Context['terminal'], entry: LogEntry | LogChange, isFull?: boolean): Promise<void> {
-  const { appName, userId, sessionId, seq } = entry;
-  // A change of the app's or the user's state has no session.
-  const names = [appName, userId, sessionId].filter((each) => each !== '');
-  const key = terminal.dim(names.map(printable).join(' / '));
-  if (entry.change) {
-    // `eraseUser` leaves an entry without state, for readers that keep the app's.
-    const isEmpty = entry.change === 'state' && Object.keys(entry.state).length + entry.removed.length === 0;
-    return terminal.result(entry, () => (isEmpty ? [] : [key, changeLine(terminal, entry)]));
-  }
-  const { event, error } = entry;
-  if (event) return terminal.result(entry, () => [key, ...eventLines(terminal, seq, event, isFull)]);
-  return terminal.result({ ...entry, error: error?.message }, () => [
-    key,
-    terminal.red(`${seq}  ${printable(error?.message ?? '')}`),
-  ]);
-}

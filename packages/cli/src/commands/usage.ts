@@ -30,7 +30,7 @@ export const usage: Work<[UsageFlags]> = async ({ em, codec, terminal }, { price
   await terminal.result({ rows: priced, sum, unreadable }, () =>
     terminal.table([
       [...head, ...(prices ? ['cost'] : [])],
-      ...priced.map((row) => [...[row.appName, row.group].slice(0, names.length), ...cells(row)]),
+      ...priced.map((row) => [...[row.appName, row.group || '–'].slice(0, names.length), ...cells(row)]),
       ...(rows.length > 1 ? [[...['sum', ''].slice(0, names.length), ...cells(sum)]] : []),
     ]),
   );
@@ -42,4 +42,5 @@ export const usage: Work<[UsageFlags]> = async ({ em, codec, terminal }, { price
     );
 };
 
-const seconds = (ms: number) => `${number(ms / 1_000)} s`;
+/** Nobody knows it of events that came without the times of their appends. */
+const seconds = (ms: number) => (ms > 0 ? `${number(ms / 1_000)} s` : '–');
