@@ -205,10 +205,9 @@ function sparkline(counts: readonly number[] = [], href: string): Content {
 
 /** @returns a function that gives the title of each of these sessions. */
 export async function titlesOf({ reading }: Visit, keys: readonly SessionKey[]) {
-  const titles = new Map<string, string | null | undefined>();
-  for (const key of keys) {
-    const id = sessionIdentity(key);
-    if (!titles.has(id)) titles.set(id, (await reading.session(key))?.title);
-  }
+  const each = new Map(keys.map((key) => [sessionIdentity(key), key]));
+  const titles = new Map(
+    await Promise.all([...each].map(async ([id, key]) => [id, (await reading.session(key))?.title] as const)),
+  );
   return (key: SessionKey) => titles.get(sessionIdentity(key));
 }
