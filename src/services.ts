@@ -11,13 +11,12 @@ import { EventLog, type EventLogOptions } from './log/event-log.js';
 import type { MaintenanceOptions } from './maintenance/options.js';
 import { SessionMaintenance } from './maintenance/session-maintenance.js';
 import { MEMORY_OPTIONS, MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from './memory/memory-service.js';
-import { aDuration, objects } from './model/arguments.js';
+import { aDuration, object, objects } from './model/arguments.js';
 import { InvalidArgumentError } from './model/errors.js';
 import {
   COMMON_OPTIONS,
   SESSION_OPTIONS,
   checkPostgresql,
-  serviceOptions,
   type CommonOptions,
   type MikroOrmSessionServiceOptions,
   type PostgresqlOptions,
@@ -37,15 +36,15 @@ export interface AdkServicesOptions extends Omit<CommonOptions, 'postgresql'> {
   log?: Pick<EventLogOptions, 'pollIntervalMs'>;
 }
 
-const checkOptions = serviceOptions<AdkServicesOptions>({
+const checkOptions = object<AdkServicesOptions>({
   ...COMMON_OPTIONS,
   postgresql: checkPostgresql,
   owned: objects,
-  sessions: serviceOptions(SESSION_OPTIONS),
-  artifacts: serviceOptions(ARTIFACT_OPTIONS),
-  memory: serviceOptions(MEMORY_OPTIONS),
-  leases: serviceOptions({ ttlMs: aDuration }),
-  log: serviceOptions({ pollIntervalMs: aDuration }),
+  sessions: object(SESSION_OPTIONS),
+  artifacts: object(ARTIFACT_OPTIONS),
+  memory: object(MEMORY_OPTIONS),
+  leases: object({ ttlMs: aDuration }),
+  log: object({ pollIntervalMs: aDuration }),
 });
 
 /** The services on one database. */

@@ -29,7 +29,7 @@ import {
 import { DamagedArtifactError, InvalidKeyError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { isObject } from '../model/json.js';
-import { COMMON_OPTIONS, serviceOptions, type CommonOptions } from '../model/options.js';
+import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 import {
   PART_BYTES,
   fileOf,
@@ -141,7 +141,7 @@ export const ARTIFACT_OPTIONS: Checks<Omit<MikroOrmArtifactServiceOptions, keyof
   maxBytes: aWholeNumber,
 };
 
-const checkOptions = serviceOptions<MikroOrmArtifactServiceOptions>({ ...COMMON_OPTIONS, ...ARTIFACT_OPTIONS });
+const checkOptions = object<MikroOrmArtifactServiceOptions>({ ...COMMON_OPTIONS, ...ARTIFACT_OPTIONS });
 
 const MAX_BYTES = 104_857_600;
 

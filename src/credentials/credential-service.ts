@@ -9,7 +9,7 @@ import { Undecodable, namesKey } from '../model/stored-texts.js';
 import { CodecError, InvalidArgumentError } from '../model/errors.js';
 import { decode, encode } from '../model/json.js';
 import { checkKeys } from '../model/keys.js';
-import { COMMON_OPTIONS, serviceOptions, type CommonOptions } from '../model/options.js';
+import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 
 /** The key of a credential. */
 interface CredentialAddress {
@@ -19,7 +19,7 @@ interface CredentialAddress {
   credentialKey: string;
 }
 
-const checkOptions = serviceOptions(COMMON_OPTIONS);
+const checkOptions = object(COMMON_OPTIONS);
 
 const checkAddress = object<CredentialAddress>({ appName: anything, userId: anything, credentialKey: anything });
 

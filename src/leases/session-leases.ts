@@ -18,7 +18,7 @@ import {
 import { now } from '../model/clock.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, isLonger, isStorable, type SessionKey } from '../model/keys.js';
-import { SERVICE_OPTIONS, serviceOptions, type MikroOrmSessionServiceOptions } from '../model/options.js';
+import { SERVICE_OPTIONS, type MikroOrmSessionServiceOptions } from '../model/options.js';
 import type { Fence } from '../sessions/lease-guard.js';
 import { pause } from '../model/signals.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
@@ -50,7 +50,7 @@ const RENEWALS_PER_TTL = 6;
 const MAX_POLL_MS = 250;
 const MAX_HOLDER_LENGTH = 255;
 
-const checkOptions = serviceOptions<SessionLeasesOptions>({ ...SERVICE_OPTIONS, ttlMs: aDuration });
+const checkOptions = object<SessionLeasesOptions>({ ...SERVICE_OPTIONS, ttlMs: aDuration });
 
 const aHolder = rule(
   `a string of 1 to ${MAX_HOLDER_LENGTH} characters, without NUL and halves of surrogate pairs`,

@@ -3,7 +3,7 @@ import { Database } from '../database/calls/database.js';
 import { aDuration, anAbortSignal, object, type Checks } from '../model/arguments.js';
 import { checkedSessionKey, partialKey, type SessionKey } from '../model/keys.js';
 import type { CompleteLogPosition, LogCursor } from '../model/log-history.js';
-import { LISTENING_OPTIONS, serviceOptions, type CommonOptions, type PostgresqlOptions } from '../model/options.js';
+import { LISTENING_OPTIONS, type CommonOptions, type PostgresqlOptions } from '../model/options.js';
 import { completeLog } from './complete-log.js';
 import { readerCursorOf, sessionPositionOf } from './cursors.js';
 import type { CompleteLogEntry, LogEntry, SessionLogCursor, SessionLogEntry } from './entries.js';
@@ -25,7 +25,7 @@ export const LOG_OPTIONS: Checks<EventLogOptions> = {
   ...LISTENING_OPTIONS,
 };
 
-const checkOptions = serviceOptions(LOG_OPTIONS);
+const checkOptions = object(LOG_OPTIONS);
 
 export const checkWatchOptions = object<{ signal?: AbortSignal }>({ signal: anAbortSignal });
 

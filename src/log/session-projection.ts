@@ -3,11 +3,11 @@ import { Aborted } from '../database/calls/connection.js';
 import { Database } from '../database/calls/database.js';
 import { FromWork, asThrown } from '../database/calls/public-error.js';
 import { advanceProjection, createProjection, readProjections, type StoredProjection } from './stored-projections.js';
-import { aFunction, anything, condition } from '../model/arguments.js';
+import { aFunction, anything, condition, object } from '../model/arguments.js';
 import { LogWentBackError } from '../model/errors.js';
 import { checkKeys, partialKey } from '../model/keys.js';
 import type { LogCursor } from '../model/log-history.js';
-import { serviceOptions, type ErrorContext } from '../model/options.js';
+import type { ErrorContext } from '../model/options.js';
 import { completePages } from './complete-log.js';
 import { readerCursorOf } from './cursors.js';
 import type { CompleteLogEntry } from './entries.js';
@@ -35,7 +35,7 @@ export interface SessionProjectionOptions<Em extends EntityManager = EntityManag
 
 type Prepare = (entries: readonly CompleteLogEntry[]) => Promise<void>;
 
-const checkOptions = serviceOptions<SessionProjectionOptions>(
+const checkOptions = object<SessionProjectionOptions>(
   { ...LOG_OPTIONS, name: anything, filter: condition(anything), apply: aFunction, clear: aFunction },
   'apply',
   'clear',

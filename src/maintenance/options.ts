@@ -14,7 +14,7 @@ import {
 } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, partialKey, type SessionKey } from '../model/keys.js';
-import { COMMON_OPTIONS, TOOL_APPS, serviceOptions, type CommonOptions } from '../model/options.js';
+import { COMMON_OPTIONS, TOOL_APPS, type CommonOptions } from '../model/options.js';
 import type { MaintenanceResult } from '../model/results.js';
 
 /** Options of `SessionMaintenance`. */
@@ -187,7 +187,7 @@ function optionsOf<Options extends Partial<SessionKey>>(
   };
 }
 
-export const checkOptions = serviceOptions<MaintenanceOptions>({
+export const checkOptions = object<MaintenanceOptions>({
   ...COMMON_OPTIONS,
   toolApps: TOOL_APPS,
   owned: objects,

@@ -30,13 +30,7 @@ import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
 import { decodeEvent, encode } from '../model/json.js';
 import { callHost } from '../model/host-callbacks.js';
 import { checkKeys, partialKey, type SessionKey } from '../model/keys.js';
-import {
-  LISTENING_OPTIONS,
-  serviceOptions,
-  type CommonOptions,
-  type PostgresqlOptions,
-  type ErrorContext,
-} from '../model/options.js';
+import { LISTENING_OPTIONS, type CommonOptions, type PostgresqlOptions, type ErrorContext } from '../model/options.js';
 import { pagesOf } from '../model/pages.js';
 import { aContent, checkedMemoryKey, encodedMemory, memoryIdentity } from './stored-memories.js';
 import { Embedder, anEmbedding, storedVectors, type MemoryEmbedding } from './embedding.js';
@@ -172,7 +166,7 @@ export const MEMORY_OPTIONS: Checks<Omit<MikroOrmMemoryServiceOptions, keyof Com
   onDamage: aFunction,
 };
 
-const checkOptions = serviceOptions<MikroOrmMemoryServiceOptions>({ ...LISTENING_OPTIONS, ...MEMORY_OPTIONS });
+const checkOptions = object<MikroOrmMemoryServiceOptions>({ ...LISTENING_OPTIONS, ...MEMORY_OPTIONS });
 
 /** The values are checked by `checkKeys`. */
 const owner = { appName: anything, userId: condition(anything) };

@@ -1,8 +1,8 @@
 import { aBoolean, aCount, aFunction, aTimeout, aWait, copied, object, oneOf, rule, type Checks } from './arguments.js';
 import type { Codec } from './codec.js';
-import { InvalidArgumentError, type DamagedSessionError } from './errors.js';
+import type { DamagedSessionError } from './errors.js';
 import { isKey, type SessionKey } from './keys.js';
-import { isObject, isRecord } from './json.js';
+import { isObject } from './json.js';
 
 /** The second argument of `onError`. */
 export interface ErrorContext {
@@ -185,7 +185,7 @@ export const COMMON_OPTIONS: Checks<CommonOptions> = {
     ...{ attempts: aCount, forMs: aWait, baseDelayMs: aWait, maxDelayMs: aWait },
   }),
   timeoutMs: aTimeout,
-  postgresql: serviceOptions(POSTGRESQL),
+  postgresql: object(POSTGRESQL),
   onError: aFunction,
   telemetry: aBoolean,
   ...CODEC_OPTIONS,
@@ -198,10 +198,10 @@ export const TOOL_APPS = copied(
 
 export const LISTENING_OPTIONS: Checks<CommonOptions> = {
   ...COMMON_OPTIONS,
-  postgresql: serviceOptions({ ...POSTGRESQL, listen: aFunction }),
+  postgresql: object({ ...POSTGRESQL, listen: aFunction }),
 };
 
-export const checkPostgresql = serviceOptions<PostgresqlOptions>({
+export const checkPostgresql = object<PostgresqlOptions>({
   ...POSTGRESQL,
   notify: aBoolean,
   listen: aFunction,
@@ -223,39 +223,7 @@ export const SESSION_OPTIONS: Checks<Omit<MikroOrmSessionServiceOptions, keyof C
 export const SERVICE_OPTIONS: Checks<MikroOrmSessionServiceOptions> = {
   ...SESSION_OPTIONS,
   ...COMMON_OPTIONS,
-  postgresql: serviceOptions({ ...POSTGRESQL, notify: aBoolean }),
+  postgresql: object({ ...POSTGRESQL, notify: aBoolean }),
 };
 
-const OF_SESSIONS = 'sessions (MikroOrmSessionService, SessionLeases)';
-const OF_MEMORY = 'memory (MikroOrmMemoryService)';
-
-/** Whose options these are, as an option of `adkServices` and as classes. */
-const OWNERS: ReadonlyMap<string, string> = new Map([
-  ...Object.keys(SESSION_OPTIONS).map((option): [string, string] => [option, OF_SESSIONS]),
-  ...['limit', 'maxCharacters', 'text', 'embed'].map((option): [string, string] => [option, OF_MEMORY]),
-  ['toolApps', 'sessions (MikroOrmSessionService, SessionLeases, SessionMaintenance)'],
-  ['onDamage', `${OF_SESSIONS} and ${OF_MEMORY}`],
-  ['ttlMs', `leases (SessionLeases) and ${OF_MEMORY}`],
-  ['pollIntervalMs', 'log (EventLog, SessionProjection)'],
-  ['canonicalUri', 'artifacts (MikroOrmArtifactService)'],
-  ['maxBytes', 'artifacts (MikroOrmArtifactService)'],
-  ['notify', 'postgresql of MikroOrmSessionService and SessionLeases'],
-  ['listen', 'postgresql of EventLog, SessionProjection and MikroOrmMemoryService'],
-]);
-
-/**
- * Checks the options of a service, as `object` does. If an option is another service's, the error says whose: otherwise a caller
- * would believe that it had an effect.
- */
-export function serviceOptions<T extends object>(checks: Checks<T>, ...required: readonly (keyof T)[]) {
-  const check = object(checks, ...required);
-  return (value: unknown, name: string): T => {
-    for (const key in isRecord(value) ? value : {}) {
-      const owner = Object.hasOwn(checks, key) ? undefined : OWNERS.get(key);
-      if (owner) throw new InvalidArgumentError(`${name} may not have '${key}', which is an option of ${owner}.`);
-    }
-    return check(value, name);
-  };
-}
-
-export const checkServiceOptions = serviceOptions(SERVICE_OPTIONS);
+export const checkServiceOptions = object(SERVICE_OPTIONS);
