@@ -74,7 +74,7 @@ export async function heldLeases(
   limit: number,
 ): Promise<(StoredLease & SessionKey)[]> {
   const { where, values } = allOf(ifGiven('app_name = ?', appName), ifGiven('user_id = ?', userId), [
-    `lease_holder is not null and lease_expires > ${sql.dialect.sql.now} and status = 'active'`,
+    `not ${leaseIsFree(sql.dialect.sql)} and status = 'active'`,
   ]);
   const rows = await sql.all<LeaseRow & SessionKeyRow>(
     `select ${SESSION_COLUMNS}, ${leaseColumns(sql)} from ${sql.tables.sessions} where ${where} order by lease_since, lease_token limit ?`,

@@ -15,16 +15,16 @@ import {
   type RecordedChange,
 } from '../database/statements/changes.js';
 import { encodedEvent, eventTimes, replaceEvent, supersededKeys } from '../database/statements/events.js';
-import { currentLease } from '../database/statements/leases.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
 import { damagedChanges } from '../sessions/read.js';
+import { LeaseGuard } from '../sessions/lease-guard.js';
 import { readSession } from '../sessions/session-reader.js';
 import { writtenState } from '../database/statements/state.js';
 import { lockSession, setBounds } from '../database/statements/sessions.js';
 import type { SessionHead } from '../database/statements/stored-session.js';
 import { type KnownSession } from '../model/codec.js';
 import type { Undecodable } from '../model/stored-texts.js';
-import { CodecError, LeaseHeldError, SessionNotFoundError, type Damage } from '../model/errors.js';
+import { CodecError, SessionNotFoundError, type Damage } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';
@@ -112,8 +112,7 @@ export async function repair(
 ): Promise<RepairedSession> {
   return write(async (sql) => {
     if (!(await lockSession(sql, key))) throw new SessionNotFoundError(key.sessionId);
-    const lease = options.includeLeased ? undefined : await currentLease(sql, key, { underLock: true });
-    if (lease?.isHeld) throw new LeaseHeldError(key.sessionId, lease.holder, lease.expiresAt);
+    await new LeaseGuard('allow', undefined).check(sql, key, { refusesHeld: !options.includeLeased });
     const found = await readDamage(sql, key);
     const { values, taken } = await takenOut(sql, found);
     if (!options.dryRun) await mend(sql, { ...found, values });

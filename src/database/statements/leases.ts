@@ -1,6 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Sql } from '../dialects/dialect.js';
-import { SESSION_WHERE, numberOf, sessionValues, textOf, type Row } from '../sql/tables.js';
+import { leaseIsFree } from '../dialects/session-rows.js';
+import { SESSION_WHERE, booleanOf, numberOf, sessionValues, textOf, type Row } from '../sql/tables.js';
 
 /** The lease in a session's row. */
 export interface StoredLease {
@@ -14,7 +15,7 @@ export interface StoredLease {
   isHeld: boolean;
 }
 
-export type LeaseRow = Row<'lease_holder' | 'lease_token' | 'expires' | 'since' | 'now'>;
+export type LeaseRow = Row<'lease_holder' | 'lease_token' | 'expires' | 'since' | 'held'>;
 
 /**
  * @param options.underLock reads the newest version of the row, for a caller that holds the session's lock.
@@ -34,10 +35,10 @@ export async function currentLease(
 }
 
 export const leaseColumns = ({ dialect }: Sql) =>
-  `lease_holder, lease_token, lease_expires as expires, lease_since as since, ${dialect.sql.now} as now`;
+  `lease_holder, lease_token, lease_expires as expires, lease_since as since, not ${leaseIsFree(dialect.sql)} as held`;
 
 export function leaseOf(row: LeaseRow): StoredLease {
   const [since, expiresAt] = [numberOf(row.since), numberOf(row.expires)];
-  const isHeld = expiresAt > numberOf(row.now);
+  const isHeld = booleanOf(row.held);
   return { holder: textOf(row.lease_holder), token: numberOf(row.lease_token), since, expiresAt, isHeld };
 }

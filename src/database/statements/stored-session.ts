@@ -1,6 +1,7 @@
 import type { ForkedFrom, SessionKey } from '../../model/keys.js';
 import type { Sql } from '../dialects/dialect.js';
 import { underLock } from '../dialects/event-parts.js';
+import { leaseIsFree } from '../dialects/session-rows.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -88,7 +89,7 @@ const storedSessionColumns = perTables(
     dialect,
   }: Sql) => `${SESSION_COLUMNS}, incarnation, origin, status, first_seq, last_seq, last_change, has_pending_calls, create_time as created,
     last_update_time as updated, deleted_at as deleted, touched_at as touched, ${FORK_COLUMNS}, title,
-    ${tables.select.labels} as labels_json, (lease_expires is not null and lease_expires > ${dialect.sql.now}) as leased`,
+    ${tables.select.labels} as labels_json, not ${leaseIsFree(dialect.sql)} as leased`,
 );
 
 function storedSessionOf(row: StoredSessionRow): StoredSession {
