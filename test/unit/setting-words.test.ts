@@ -1,7 +1,7 @@
-import { inWordsOf } from '../../packages/cli/src/words.js';
+import { inWordsOf, inWordsOfUrl } from '../../packages/cli/src/words.js';
 import { AlreadyExistsError, DatabaseError, StaleSessionError, UserNotErasedError } from '../../src/index.js';
 import { FAILURES } from '../../src/model/failures.js';
-import { SETTINGS, inWordsOfUrl } from '../../src/model/setting-words.js';
+import { SETTINGS } from '../../src/model/setting-words.js';
 
 test('no message for a caller with a URL names a config', () => {
   for (const words of Object.values(SETTINGS)) expect(inWordsOfUrl(`Look ${words}, please.`)).not.toContain(words);

@@ -1,4 +1,4 @@
-import { inWordsOfUrl } from '../../../src/model/setting-words.js';
+import { SETTINGS } from '../../../src/model/setting-words.js';
 
 /** What the package says to programmers, and what it means to somebody who runs a command. */
 const WORDS: readonly (readonly [ofPackage: string, ofCommands: string])[] = [
@@ -26,6 +26,16 @@ const WORDS: readonly (readonly [ofPackage: string, ofCommands: string])[] = [
 ];
 
 /** If there is a URL, there is no config. */
+const SETTINGS_OF_URL: typeof WORDS = [
+  [SETTINGS.database, 'the name of the database in --url'],
+  [SETTINGS.pool, 'the pool of your services'],
+  [SETTINGS.driverOptions, '--url'],
+  [SETTINGS.tablePrefix, '--config instead of --url'],
+  [SETTINGS.migrate, 'npx adk-mikro-orm migrate --url …, or call migrate(orm)'],
+  // Last: others end with it.
+  [SETTINGS.config, 'in --url'],
+];
+
 const WORDS_OF_URL: typeof WORDS = [
   [
     'Its entity must be in your config of MikroORM.',
@@ -35,6 +45,9 @@ const WORDS_OF_URL: typeof WORDS = [
 
 const replaced = (message: string, words: typeof WORDS) =>
   words.reduce((text, [ours, theirs]) => text.replaceAll(ours, theirs), message);
+
+/** @returns a message of the package in the words of a caller who has given a URL. */
+export const inWordsOfUrl = (message: string): string => replaced(message, SETTINGS_OF_URL);
 
 /** Makes a message or advice of the package speak of commands, and of `--url` instead of a config if that was given. */
 export function inWordsOf({ url }: { url?: string | undefined }, message: string): string {
