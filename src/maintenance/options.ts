@@ -16,6 +16,7 @@ import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, partialKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, TOOL_APPS, type CommonOptions } from '../model/options.js';
 import type { MaintenanceResult } from '../model/results.js';
+import type { Owner } from '../owned/owned-rows.js';
 
 /** Options of `SessionMaintenance`. */
 export interface MaintenanceOptions extends CommonOptions {
@@ -119,13 +120,6 @@ export interface OwnerOptions {
   userId?: string;
 }
 
-/** The owner of state: a user, or an app. */
-export interface StateOwner {
-  appName: string;
-  /** Without it, the state of the app. */
-  userId?: string;
-}
-
 export interface ImportOptions {
   /** How many events one transaction writes at most; 500 by default, up to 10,000. */
   batchSize?: number;
@@ -193,7 +187,7 @@ export const checkOptions = object<MaintenanceOptions>({
   owned: objects,
 });
 export const checkImport = object<ImportOptions>(IMPORT_OPTIONS);
-export const checkStateOwner = optionsOf<StateOwner>('repair', OWNER, ({ appName }) => checkKeys({ appName }));
+export const checkStateOwner = optionsOf<Owner>('repair', OWNER, ({ appName }) => checkKeys({ appName }));
 export const checkRepair = object<Pick<BatchOptions, 'dryRun' | 'includeLeased'>>({
   dryRun: aBoolean,
   includeLeased: aBoolean,

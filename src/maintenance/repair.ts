@@ -16,7 +16,7 @@ import {
 } from '../database/statements/changes.js';
 import { encodedEvent, eventTimes, replaceEvent, supersededKeys } from '../database/statements/events.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
-import { damagedChanges } from '../sessions/read.js';
+import { damagedChanges, readableEvents } from '../sessions/read.js';
 import { LeaseGuard } from '../sessions/lease-guard.js';
 import { readSession } from '../sessions/session-reader.js';
 import { writtenState } from '../database/statements/state.js';
@@ -28,9 +28,10 @@ import { CodecError, SessionNotFoundError, type Damage } from '../model/errors.j
 import { decode, decodeEvent } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';
-import { MAX_SEQ, gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
+import { MAX_SEQ, gapsIn, type SeqRange } from '../model/seq-ranges.js';
 import { byScope, prefixed, type StateEntries, type StateEntry } from '../model/state.js';
-import type { BatchOptions, StateOwner } from './options.js';
+import type { Owner } from '../owned/owned-rows.js';
+import type { BatchOptions } from './options.js';
 import { deleteEvent, deleteValue, rawChange, rawEvent, rawValue } from './raw-rows.js';
 
 /** What `repair` found and removed. If all lists are empty, the session was not damaged. */
@@ -120,15 +121,15 @@ export async function repair(
   });
 }
 
-/** Repairs the state of a user or of an app, of which no session need be left. @throws CodecError as `repair`. */
+/** Repairs the state of a user or, without one, of an app. No session need be left. @throws CodecError as `repair`. */
 export async function repairState(
-  owner: StateOwner,
+  { appName, userId }: Owner,
   { dryRun }: Pick<BatchOptions, 'dryRun' | 'includeLeased'>,
   write: Run,
 ): Promise<RepairedSession> {
-  const session = { userId: '', sessionId: '', origin: '', ...owner };
+  const session = { appName, userId: userId ?? '', sessionId: '', origin: '' };
   return write(async (sql) => {
-    const state = await writtenState(sql, session, owner.userId === undefined ? 'app' : 'user');
+    const state = await writtenState(sql, session, userId === undefined ? 'app' : 'user');
     const damaged = state.filter(({ json }) => !decode(json));
     const { values, stateValues } = await takenValues(sql, session, damaged);
     if (!dryRun) await removeValues(sql, { session, seq: 0 }, values);
@@ -166,7 +167,9 @@ async function readDamage(sql: Sql, key: SessionKey): Promise<Damaged> {
     before: books.firstSeq > books.lastSeq ? state.session : pastState(past, readable, books.firstSeq - 1),
     state,
     calls: callsIn(kept),
-    damage: damageIn(read, rows, unreadable, changes),
+    damage: [...damagedChanges(changes), ...(readableEvents(read).damaged?.events ?? [])].sort(
+      (a, b) => a.from - b.from,
+    ),
   };
 }
 
@@ -193,22 +196,6 @@ function booksOf(head: SessionHead, rows: Damaged['rows'], unreadable: Damaged['
   const newFirst = Math.max(head.firstSeq, firstGood);
   const filled = gaps.filter(({ from, to }) => from > newFirst && to <= newLast);
   return { firstSeq: newFirst, lastSeq: newLast, gaps: filled };
-}
-
-function damageIn(
-  { firstSeq, lastSeq }: SessionHead,
-  rows: Damaged['rows'],
-  unreadable: Damaged['unreadable'],
-  changes: readonly RecordedChange[],
-): Damage['events'][number][] {
-  const numbers = rows.map(({ seq }) => seq);
-  const ranges: [Damage['events'][number]['problem'], readonly SeqRange[]][] = [
-    ['missing', gapsIn(numbers, firstSeq - 1, lastSeq)],
-    ['unreadable', rangesOf([...unreadable.keys()].filter((seq) => seq <= lastSeq))],
-    ['uncounted', rangesOf(numbers.filter((seq) => seq > lastSeq))],
-  ];
-  const damage = ranges.flatMap(([problem, all]) => all.map((range) => ({ ...range, problem })));
-  return [...damagedChanges(changes), ...damage].sort((a, b) => a.from - b.from);
 }
 
 /**
