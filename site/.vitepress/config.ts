@@ -52,8 +52,16 @@ export default defineConfig({
       options: {
         miniSearch: {
           searchOptions: {
-            // Guides come before the pages of the reference and of sources, which have each word more often.
-            boostDocument: (page: string) => (/\/(reference|source)\//.test(page) ? 0.1 : 1),
+            // Guides come before pages about the package itself, and before the reference and sources, which have each word more
+            // often. The function runs in the browser, where it has only what is inside it.
+            boostDocument: (page: string) =>
+              /\/(reference|source)\//.test(page)
+                ? 0.1
+                : /\/(architecture|contract|session-contract|adk-services|growth|benchmarks|CHANGELOG|CONTRIBUTING)\b/.test(
+                      page,
+                    )
+                  ? 0.4
+                  : 1,
           },
         },
       },
