@@ -996,6 +996,8 @@ describe.each(availableDatabases())('on %s', (name) => {
     // What came since is added; what was counted is not read again.
     await use('bob', 'helper', 'costly', 1_000_000);
     expect(await text('/usage?by=user&app=shop&user=bob')).toMatch(/Usage of bob in shop .* Cost 1\.51 without new/);
+    const unpriced = await own.studio({ prices: { other: { input: 1, output: 1 } } });
+    expect(shown(await unpriced.get('/usage'))).toMatch(/^ Usage of all apps (?!.*Cost a day).*Tokens a day/);
     const limited = await own.studio({ prices, authorize: () => ({ userId: 'ada' }) });
     expect(shown(await limited.get('/usage?by=user'))).not.toMatch(/bob|new/);
     expect((await limited.get('/usage?user=bob')).status).toBe(404);
@@ -1063,6 +1065,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       expect(story).toMatch(
         /Refund of order 17 ada 1 waiting 1,380 tokens in \(1,024 cached\), 32 out Talk Time State Files/,
       );
+      expect(story).toMatch(/Thank you, I can wait\. [\d-]+ [\d:]+ UTC no answer Hello/);
       expect(story).toMatch(/#8 concierge, ask_approval … [\d.]+ \w+/);
       expect(story).toMatch(/models for an unknown time in 5 .*#5 orders, charge_back ✗ [\d.]+ \w+ #6/);
     },

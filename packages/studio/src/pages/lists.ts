@@ -207,7 +207,7 @@ function search(visit: Visit, appName: string): Html {
     field(visit, 'q', 'Said, tool or error'),
     field(visit, 'title', 'Title'),
     scope.userId === undefined && field(visit, 'user', 'User'),
-    field(visit, 'labels', 'Labels', 'search', 'team=red, tier=gold'),
+    field(visit, 'labels', 'Labels', 'search', 'team=red'),
     field(visit, 'from', 'From (UTC)', 'date'),
     field(visit, 'to', 'Until (UTC)', 'date'),
     choice('status', 'Show', { active: 'Active', deleted: 'Deleted' }),

@@ -99,7 +99,8 @@ function turnView(turn: Turn, hues: Hues, { isOpen, room }: { isOpen: boolean; r
     <summary>
       <strong><bdi>${shortened(said ?? `from event #${first.seq}`, SHOWN)}</bdi></strong>
       <span class="facts"
-        >${time(first.event.timestamp)} <span>${lasted(end - start)}</span> ${sum('model', 'models')}
+        >${time(first.event.timestamp)}
+        <span>${lanes.length > 0 ? lasted(end - start) : 'no answer'}</span> ${sum('model', 'models')}
         ${sum('tool', 'tools')} ${sum('wait', 'waits')} ${failed > 0 && chip(`${number(failed)} failed`, 'bad')}</span
       >
     </summary>

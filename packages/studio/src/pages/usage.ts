@@ -166,7 +166,7 @@ async function charts(
   // In the same order, so that a name has the same color in both charts.
   const costs = prices && named(seriesOf((row) => sumUp([row], prices).cost ?? 0));
   return html`<div class="charts">
-    ${costs && dayBars(['Cost a day', unpricedText(total)].filter(Boolean).join(', '), days, costs, money)}
+    ${(total.cost ?? 0) > 0 && costs && dayBars(['Cost a day', unpricedText(total)].filter(Boolean).join(', '), days, costs, money)}
     ${dayBars('Tokens a day', days, named(new Map(tokens)))}
   </div>`;
 }
