@@ -275,9 +275,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    */
   async loadArtifact(request: LoadArtifactRequest): Promise<SaveArtifactRequest['artifact'] | undefined> {
     const { names, version } = versionIn(request, 'loadArtifact');
-    const found = await this.#readOf('loadArtifact', names, (sql, key) =>
-      readContent(sql, key, version, { refuse: refuseLong }),
-    );
+    const found = await this.#readOf('loadArtifact', names, (sql, key) => readContent(sql, key, version, refuseLong));
     return found && partOf(whole(names.filename, found.version, found.content));
   }
 

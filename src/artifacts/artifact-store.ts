@@ -88,23 +88,23 @@ export const inRow = (parts: readonly Uint8Array[]) => (parts.length === 1 ? par
 
 /**
  * @param version undefined for the newest.
- * @param options.refuse throws for a version that must not be read.
+ * @param refuse throws for a version that must not be read.
  * @returns a version with its content, which has the stored hash; undefined if there is none.
  */
 export async function readContent(
   sql: Sql,
   key: ArtifactKey,
   version?: number,
-  { isLenient = false, refuse = () => {} }: { isLenient?: boolean; refuse?: (info: ArtifactInfo) => void } = {},
+  refuse: (info: ArtifactInfo) => void = () => {},
 ): Promise<ReadVersion | undefined> {
   for (;;) {
     const row = await versionRow(sql, key, version, { withData: true });
     if (!row) return undefined;
-    const stored = storedVersion(sql.texts, key, row, { isLenient });
+    const stored = storedVersion(sql.texts, key, row);
     if (stored.info instanceof Damaged) return { ...stored, row, parts: [], content: stored.info };
     refuse(stored.info);
     const parts = await partsOf(sql, key, row);
-    const decoded = decodedContent(sql.texts, key, stored, parts, { isLenient });
+    const decoded = decodedContent(sql.texts, key, stored, parts);
     const content = decoded instanceof Damaged || isWhole(decoded) ? decoded : CHANGED;
     const read = { ...stored, row, parts, content };
     if (!(content instanceof Damaged)) return read;
@@ -172,7 +172,7 @@ export async function readPart(
   ]);
   // Somebody may have deleted the artifact, and saved another one that has this number now.
   if (!row || optionalNumberOf(row.create_time) !== opened.createTime) return undefined;
-  const content = decodedContent(sql.texts, key, opened, [bytesOf(row.data)], { first: part });
+  const content = decodedContent(sql.texts, key, opened, [bytesOf(row.data)], part);
   return content instanceof Damaged ? undefined : content.parts[0];
 }
 

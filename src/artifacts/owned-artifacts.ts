@@ -47,8 +47,7 @@ const texts: EncodedRows<VersionKey> = {
     order: [...SESSION_KEY, 'filename', 'version'],
   }),
   page: versionPage,
-  recoded: ({ read, isLenient }, keys) =>
-    Promise.all(keys.map((key) => read((sql) => recodedVersion(sql, key, isLenient)))),
+  recoded: ({ read }, keys) => Promise.all(keys.map((key) => read((sql) => recodedVersion(sql, key)))),
 };
 
 /** Artifacts with all their versions. */
@@ -94,8 +93,8 @@ async function* artifactRecords(
   }
 }
 
-async function recodedVersion(sql: Sql, key: VersionKey, isLenient: boolean): Promise<Recoded> {
-  const found = await readContent(sql, key, key.version, { isLenient });
+async function recodedVersion(sql: Sql, key: VersionKey): Promise<Recoded> {
+  const found = await readContent(sql, key, key.version);
   if (!found) return undefined;
   const { content, row, parts } = found;
   if (content instanceof Damaged) return 'unreadable';

@@ -59,17 +59,11 @@ export interface VersionRow {
   data?: unknown;
 }
 
-/** @param isLenient whether to accept a text that lacks a required codec. */
-export function storedVersion(
-  texts: StoredTexts,
-  key: ArtifactKey,
-  row: VersionRow,
-  { isLenient = false } = {},
-): StoredVersion {
+export function storedVersion(texts: StoredTexts, key: ArtifactKey, row: VersionRow): StoredVersion {
   const version = numberOf(row.version);
   const of = () => ofArtifact({ ...key, origin: '' }, version, 'info');
   const text = textOf(row.info);
-  const info = texts.decode(text, of, isLenient);
+  const info = texts.decode(text, of);
   return { version, info: infoOf(info), createTime: numberOf(row.create_time) };
 }
 
@@ -81,24 +75,21 @@ export function infoOf(text: string | Undecodable): ArtifactInfo | Damaged {
     : new Damaged('its metadata cannot be read');
 }
 
-/**
- * @param isLenient whether to accept content that lacks a required codec, in order to encode it.
- * @param first the number of the first part that was read.
- */
+/** @param first the number of the first part that was read. */
 export function decodedContent(
   texts: StoredTexts,
   key: ArtifactKey,
   version: StoredVersion,
   stored: readonly Buffer[],
-  { isLenient = false, first = 0 } = {},
+  first = 0,
 ): Content | Damaged {
   const { info } = version;
   if (info instanceof Damaged) return info;
   const isFramed = info.content?.isEncoded ?? false;
-  if (!isFramed && stored.length > 0 && texts.codec.required.length > 0 && !isLenient)
+  if (!isFramed && stored.length > 0 && texts.codec.required.length > 0)
     return new Damaged(`its content is not encoded with ${texts.codec.required.join(', ')}`);
   const of = (part: number) => ofArtifact({ ...key, origin: '' }, version.version, first + part);
-  const parts = isFramed ? stored.map((each, part) => texts.decodeBytes(each, of(part), isLenient)) : stored;
+  const parts = isFramed ? stored.map((each, part) => texts.decodeBytes(each, of(part))) : stored;
   const undecodable = parts.find((each) => each instanceof Undecodable);
   if (undecodable) return new Damaged(`its content is ${undecodable.encoding}`);
   return { info, parts: parts.map((each) => bytesOf(each)) };

@@ -106,11 +106,6 @@ export interface ReencodeOptions extends Omit<BatchOptions, 'includeLeased'> {
   userId?: string;
   /** How many texts one transaction rewrites at most; 200 by default, up to 10,000. */
   batchSize?: number;
-  /**
-   * Also encodes texts that lack a required codec; false by default: they count as `unreadable` and stay. Use it only for the first
-   * encryption: later, such a text may be forged, and would become trusted.
-   */
-  adoptPlain?: boolean;
 }
 
 /** Whose rows to count or to export; those of all apps and users by default. */
@@ -239,9 +234,7 @@ export const checkErase = optionsOf<EraseUserOptions>(
 );
 
 const { includeLeased: _, ...WORK_OPTIONS } = BATCH_OPTIONS;
-export const checkReencode = optionsOf<ReencodeOptions>('reencode', {
-  ...{ ...OWNER, ...WORK_OPTIONS, adoptPlain: aBoolean },
-});
+export const checkReencode = optionsOf<ReencodeOptions>('reencode', { ...OWNER, ...WORK_OPTIONS });
 
 export const checkExport = optionsOf<OwnerOptions>('exportSessions', OWNER);
 

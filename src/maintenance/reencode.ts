@@ -52,11 +52,7 @@ class ReencodeRun extends CallInParts {
   /** Decodes and encodes before the transaction, so that others wait only for the updates. */
   async #recode(rows: EncodedRows, owner: Owner): Promise<void> {
     const { batches } = this;
-    const recoding: Recoding = {
-      read: this.read,
-      code: (work) => this.database.code(work),
-      isLenient: this.#options.adoptPlain ?? false,
-    };
+    const recoding: Recoding = { read: this.read, code: (work) => this.database.code(work) };
     const pages = pagesOf<unknown>(batches.size, async (after) =>
       (await batches.mayBegin()) ? this.read((sql) => rows.page(sql, owner, after, batches.size)) : [],
     );

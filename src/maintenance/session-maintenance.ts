@@ -198,8 +198,7 @@ export class SessionMaintenance {
    * Encodes everything again that the `codec` would now store differently (contract M3), for example after a codec was added or its
    * current key has changed. It needs the old codecs and keys, too. Without a codec it does nothing. Contents, numbers and times do
    * not change; `Session` objects and cursors stay valid. Texts that cannot be read are counted and left as they are, and so are
-   * texts that lack a required codec, unless `adoptPlain` is true. After an interruption, call again to continue. Leases do not
-   * matter.
+   * texts that lack a required codec. After an interruption, call again to continue. Leases do not matter.
    *
    * @returns what was done. Once a call returns 0 for `done.texts`, `done.unreadable` and `skipped`, an old key is no longer needed.
    */

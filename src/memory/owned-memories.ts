@@ -33,10 +33,10 @@ const texts: EncodedRows<MemoryRow> = {
     order: [...SESSION_KEY, 'memory_id'],
   }),
   page: memoryPage,
-  recoded: ({ code, isLenient }, memories) =>
+  recoded: ({ code }, memories) =>
     code((texts) =>
       mapTexts(memories, (memory) => {
-        const plain = decodedMemory(texts, memory, isLenient);
+        const plain = decodedMemory(texts, memory);
         if (plain instanceof Undecodable) return 'unreadable';
         const coded = encodedMemory(texts, plain);
         return areEncodedAlike(memory, coded)

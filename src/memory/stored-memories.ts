@@ -157,17 +157,15 @@ async function memoriesWhere(sql: Sql, where: string, values: readonly unknown[]
   }));
 }
 
-/** @param isLenient whether to read texts that lack a required codec, too, in order to encode them. */
 export function decodedMemory<Memory extends MemoryKey & MemoryTexts>(
   texts: StoredTexts,
   memory: Memory,
-  isLenient = false,
 ): Memory | Undecodable {
-  const data = texts.decode(memory.data, () => ofMemory(memory, 'data'), isLenient);
+  const data = texts.decode(memory.data, () => ofMemory(memory, 'data'));
   if (data instanceof Undecodable) return data;
-  const words = decodedBytes(texts, memory, 'words', memory.words, isLenient);
+  const words = decodedBytes(texts, memory, 'words', memory.words);
   if (words instanceof Undecodable) return words;
-  const embedding = memory.embedding && decodedBytes(texts, memory, 'embedding', memory.embedding, isLenient);
+  const embedding = memory.embedding && decodedBytes(texts, memory, 'embedding', memory.embedding);
   return embedding instanceof Undecodable ? embedding : { ...memory, data, words, embedding };
 }
 
@@ -177,14 +175,13 @@ export function decodedBytes(
   key: MemoryKey,
   column: 'words' | 'embedding',
   stored: Buffer,
-  isLenient = false,
 ): Buffer | Undecodable {
   if (isFramed(stored)) {
-    const read = texts.decodeBytes(stored, ofMemory(key, column), isLenient);
+    const read = texts.decodeBytes(stored, ofMemory(key, column));
     return read instanceof Undecodable ? read : bytesOf(read);
   }
   const { required } = texts.codec;
-  return required.length > 0 && !isLenient ? new Undecodable(`not encoded with ${required.join(', ')}`, false) : stored;
+  return required.length > 0 ? new Undecodable(`not encoded with ${required.join(', ')}`, false) : stored;
 }
 
 /** Encodes the texts of a memory that are plain. */

@@ -217,29 +217,28 @@ export class StoredTexts {
 
   /**
    * @param of as for `encode`.
-   * @param isLenient whether to accept a text that lacks a required codec, and may be forged, in order to encode it.
    * @returns the JSON, or why it cannot be decoded.
    * @throws KeyNeeded. @throws CodecError also without the text's codec.
    */
-  decode(text: string, of: () => TextPlace, isLenient = false): string | Undecodable {
-    if (!isEncoded(text)) return this.#refusalOf([], isLenient) ?? text;
+  decode(text: string, of: () => TextPlace): string | Undecodable {
+    if (!isEncoded(text)) return this.#refusalOf([]) ?? text;
     const found = parsed(text);
     if (!found) return new Undecodable('encoded, and changed since', false);
-    const decoded = this.#refusalOf(found.steps, isLenient) ?? this.#decoded(found.steps, found.data, of());
+    const decoded = this.#refusalOf(found.steps) ?? this.#decoded(found.steps, found.data, of());
     return decoded instanceof Undecodable
       ? decoded
       : Buffer.from(decoded.buffer, decoded.byteOffset, decoded.length).toString();
   }
 
-  /** @param framed from `encodeBytes`. @param isLenient as for `decode`. */
-  decodeBytes(framed: Uint8Array, place: TextPlace, isLenient = false): Uint8Array | Undecodable {
+  /** @param framed from `encodeBytes`. */
+  decodeBytes(framed: Uint8Array, place: TextPlace): Uint8Array | Undecodable {
     const { line, steps } = frameOf(framed);
     if (!steps) return new Undecodable('encoded, and changed since', false);
-    return this.#refusalOf(steps, isLenient) ?? this.#decoded(steps, framed.subarray(line.length), place);
+    return this.#refusalOf(steps) ?? this.#decoded(steps, framed.subarray(line.length), place);
   }
 
-  #refusalOf(steps: readonly Step[], isLenient: boolean): Undecodable | undefined {
-    const lacking = isLenient ? [] : this.codec.lackedBy(steps);
+  #refusalOf(steps: readonly Step[]): Undecodable | undefined {
+    const lacking = this.codec.lackedBy(steps);
     return lacking.length > 0 ? new Undecodable(`not encoded with ${lacking.join(', ')}`, false) : undefined;
   }
 

@@ -90,12 +90,12 @@ export function encodedTable({
       }
       return texts;
     },
-    recoded: ({ code, isLenient }, rows) =>
+    recoded: ({ code }, rows) =>
       code((texts) =>
         mapTexts(rows, (row) => {
           const { text, context } = row;
           if (text === undefined) return 'unreadable';
-          const json = texts.decode(text, () => context, isLenient);
+          const json = texts.decode(text, () => context);
           if (json instanceof Undecodable) return 'unreadable';
           const coded = texts.encode(json, () => context);
           const isSame = encodingOf(coded) === encodingOf(text) || !isStorable(coded);

@@ -50,8 +50,6 @@ export interface Replacement {
 export interface Recoding {
   readonly read: Run;
   readonly code: <T>(work: (texts: StoredTexts) => T) => Promise<T>;
-  /** Whether to accept texts that lack a required codec. */
-  readonly isLenient: boolean;
 }
 
 /** Rows with texts that codecs encode. */

@@ -129,8 +129,8 @@ kindSuite.own('M3', 'reencode encodes rows of any kind', async (context) => {
   const codec = encryption({ currentKey: 'k', key: (id) => createHash('sha256').update(id).digest() });
   const encrypted = new Database(orm.em, { codec });
   expect(await reencode(database, {}, kinds)).toMatchObject({ done: { texts: 0 } });
-  expect(await reencode(encrypted, { userId: 'ada', adoptPlain: true }, kinds)).toMatchObject({ done: { texts: 4 } });
-  expect(await reencode(encrypted, { adoptPlain: true }, kinds)).toMatchObject({ done: { texts: 1, unreadable: 0 } });
+  expect(await reencode(encrypted, { userId: 'ada' }, kinds)).toMatchObject({ done: { texts: 4 } });
+  expect(await reencode(encrypted, {}, kinds)).toMatchObject({ done: { texts: 1, unreadable: 0 } });
   const rows = await query<{ data: string }>(`select data from ${table()}`);
   expect(rows.filter(({ data }) => data.includes('said'))).toEqual([]);
 });

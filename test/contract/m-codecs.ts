@@ -1050,8 +1050,8 @@ codecSuite.own('M2', 'a plain row is read, and with required it is damage', asyn
 const FORGED = 'FORGED';
 
 /** Encrypts and requires it; `encoded` gets every text that it is given to encrypt. */
-function strictCodec(encoded: string[] = [], currentKey = 'k1'): Codec {
-  const codec = encryption({ currentKey, key: bytesOf, required: true });
+function strictCodec(encoded: string[] = [], currentKey = 'k1', required = true): Codec {
+  const codec = encryption({ currentKey, key: bytesOf, required });
   return {
     ...codec,
     encode: (data, context) => {
@@ -1123,7 +1123,7 @@ codecSuite.own(
 
 codecSuite.own(
   'M3',
-  'if a codec is required reencode skips and counts plain texts, unless it adopts them',
+  'reencode skips and counts plain texts while the codec is required, and encrypts them while it is not',
   async (context) => {
     const { orm, app } = context;
     const codec = strictCodec();
@@ -1143,8 +1143,8 @@ codecSuite.own(
     expect(plain(await textsIn(context))).toEqual(plain(stored));
     expect((await damageOf(service, session)).message).toBe(error.message);
 
-    const adopting = new SessionMaintenance(orm.em, { codec });
-    expect(await adopting.reencode({ appName: app, adoptPlain: true })).toMatchObject({
+    const adopting = new SessionMaintenance(orm.em, { codec: strictCodec([], 'k1', false) });
+    expect(await adopting.reencode({ appName: app })).toMatchObject({
       done: { texts: stored.length, unreadable: 0 },
     });
     expect(textsOf((await again(service, session))!)).toEqual([SECRET, FORGED, SECRET]);
@@ -1407,17 +1407,17 @@ codecSuite.own(
     const rows = await ofRows();
     const texts = await textsIn(context);
 
-    const only = (current: string, ...ids: string[]): Codec =>
+    const only = (current: string, ...ids: string[]) =>
       encryption({
         currentKey: current,
         key: (id) => ([current, ...ids].includes(id) ? bytesOf(id) : undefined),
         required: true,
       });
-    for (const [codec, adoptPlain] of [[only('k1'), true] as const, [only('k2', 'k1'), false] as const]) {
+    for (const codec of [{ ...only('k1'), required: false }, only('k2', 'k1')]) {
       const maintenance = new SessionMaintenance(orm.em, { codec });
-      const counted = await maintenance.reencode({ appName: app, dryRun: true, adoptPlain });
+      const counted = await maintenance.reencode({ appName: app, dryRun: true });
       expect(counted).toMatchObject({ done: { unreadable: 0 }, skipped: 0, more: false });
-      expect(await maintenance.reencode({ appName: app, batchSize: 7, adoptPlain })).toMatchObject({
+      expect(await maintenance.reencode({ appName: app, batchSize: 7 })).toMatchObject({
         ...{ done: { texts: counted.done.texts, unreadable: 0 }, skipped: 0, more: false },
       });
       expect(await maintenance.reencode({ appName: app })).toMatchObject({

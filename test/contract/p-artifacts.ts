@@ -1003,12 +1003,12 @@ artifactSuite.own(
       expect(await service.listArtifactVersions({ ...key, filename: 'f' })).toEqual(known);
     }
 
-    // What lacks a codec that is required is left, unless it is to be adopted.
+    // What lacks a codec that is required is left.
     await plain.save('f', text('plain'));
     expect(await maintenance(second).reencode({ appName: app })).toMatchObject({ done: { texts: 6, unreadable: 1 } });
-    expect(await maintenance(second).reencode({ appName: app, adoptPlain: true })).toMatchObject({
-      done: { texts: 1, unreadable: 0 },
-    });
+    expect(await maintenance(second).reencode({ appName: app })).toMatchObject({ done: { texts: 0, unreadable: 1 } });
+    const adopting = { codec: second.codec.map((codec) => ({ ...codec, required: false })) };
+    expect(await maintenance(adopting).reencode({ appName: app })).toMatchObject({ done: { texts: 1, unreadable: 0 } });
     expect(await filesOf(context, second).load('f')).toEqual(text('plain'));
     await query('delete from adk_artifact_parts where part = 1 and version = 1 and app_name = ?', [app]);
     expect(await maintenance(first).reencode({ appName: app })).toMatchObject({ done: { texts: 6, unreadable: 1 } });

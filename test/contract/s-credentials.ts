@@ -237,7 +237,7 @@ credentialSuite.own(
     const plain = '{"authType":"http"}';
     await query("update adk_credentials set data = ? where app_name = ? and credential_key = 'plain'", [plain, app]);
     const reencode = (currentKey?: string) =>
-      new SessionMaintenance(orm.em, { codec: codecOf(currentKey) }).reencode({ appName: app, adoptPlain: true });
+      new SessionMaintenance(orm.em, { codec: codecOf(currentKey) }).reencode({ appName: app });
     const stored = async () => (await rowsOf(context)).map(({ data }) => JSON.stringify(data));
     expect(await reencode('k2')).toMatchObject({ done: { texts: 1, unreadable: 1 } });
     const after = await stored();

@@ -258,7 +258,6 @@ function program(): Command {
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user, without the state of apps')
     .option('--dry-run', 'only count')
-    .option('--adopt-plain', 'also encode what lacks a codec with required: only for the first encryption')
     .option('--batch-size <n>', 'how many texts a transaction rewrites at most (default: 200)', wholeNumber)
     .option('--max-batches <n>', 'end after n transactions', wholeNumber)
     .option('--pause <time>', 'how long to wait between two transactions, such as 1s', duration)
