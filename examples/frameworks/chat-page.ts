@@ -19,7 +19,7 @@ const STYLE = `
 .chat p:empty { display: none; }
 .chat form { display: flex; gap: .5rem; padding: .75rem 1rem; border-top: 1px solid light-dark(#d5d9e0, #454b55); }
 .chat input { flex: 1; min-width: 0; padding: .6rem .85rem; font: inherit; border: 1px solid #6b7280; border-radius: .6rem; }
-.chat button { margin: 0 .25rem 0 0; padding: .6rem 1rem; font: inherit; border: 0; border-radius: .6rem; background: #1a56c4; color: #fff; }
+.chat button { margin: .15rem .25rem .15rem 0; padding: .6rem 1rem; font: inherit; border: 0; border-radius: .6rem; background: #1a56c4; color: #fff; }
 .chat button:disabled { background: light-dark(#5d6675, #565d69); }
 `;
 
