@@ -73,16 +73,16 @@ export {
   type SaveStreamRequest,
   type ArtifactSummary,
 } from './artifacts/artifact-service.js';
-export {
-  MikroOrmMemoryService,
-  type AddEventsToMemoryRequest,
-  type AddMemoryRequest,
-  type ForgetRequest,
-  type ListMemoriesRequest,
-  type MikroOrmMemoryServiceOptions,
-  type SearchMemoriesRequest,
-  type StoredMemory,
-} from './memory/memory-service.js';
+export { MikroOrmMemoryService } from './memory/memory-service.js';
+export type {
+  AddEventsToMemoryRequest,
+  AddMemoryRequest,
+  ForgetRequest,
+  ListMemoriesRequest,
+  MikroOrmMemoryServiceOptions,
+  SearchMemoriesRequest,
+  StoredMemory,
+} from './memory/requests.js';
 export type { MemoryEmbedding } from './memory/embedding.js';
 export type { MemoryProjectionOptions } from './memory/memory-projection.js';
 export { MikroOrmCredentialService } from './credentials/credential-service.js';

@@ -10,7 +10,8 @@ import { SessionLeases, type SessionLeasesOptions } from './leases/session-lease
 import { EventLog, type EventLogOptions } from './log/event-log.js';
 import type { MaintenanceOptions } from './maintenance/options.js';
 import { SessionMaintenance } from './maintenance/session-maintenance.js';
-import { MEMORY_OPTIONS, MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from './memory/memory-service.js';
+import { MikroOrmMemoryService } from './memory/memory-service.js';
+import { MEMORY_OPTIONS, type MikroOrmMemoryServiceOptions } from './memory/requests.js';
 import { aDuration, object, objects } from './model/arguments.js';
 import { InvalidArgumentError } from './model/errors.js';
 import {

@@ -1,248 +1,52 @@
-import type { BaseMemoryService, Event, MemoryEntry, SearchMemoryRequest, Session } from '@google/adk';
+import type { BaseMemoryService, Event, Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
-import { isDeepStrictEqual } from 'node:util';
-import { textSaidIn } from '../conversation/said.js';
 import { Database } from '../database/calls/database.js';
 import { onceOnRows } from '../database/calls/once.js';
-import {
-  aBoolean,
-  aCount,
-  aFunction,
-  aPlainObject,
-  aRecord,
-  aSession,
-  aString,
-  aTime,
-  aWait,
-  anAbortSignal,
-  anything,
-  condition,
-  nullable,
-  object,
-  objects,
-  rule,
-  type Checks,
-} from '../model/arguments.js';
 import { SessionProjection } from '../log/session-projection.js';
-import { mapTexts, Undecodable, type StoredTexts } from '../model/stored-texts.js';
-import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
-import { decodeEvent, encode } from '../model/json.js';
+import { aSession } from '../model/arguments.js';
+import { InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
+import { decodeEvent, encode } from '../model/json.js';
 import { checkKeys, partialKey, type SessionKey } from '../model/keys.js';
-import { LISTENING_OPTIONS, type CommonOptions, type PostgresqlOptions, type ErrorContext } from '../model/options.js';
-import { pagesOf } from '../model/pages.js';
-import { aContent, checkedMemoryKey, encodedMemory, memoryIdentity } from './stored-memories.js';
-import { Embedder, anEmbedding, storedVectors, type MemoryEmbedding } from './embedding.js';
+import type { ErrorContext } from '../model/options.js';
+import { mapTexts, type StoredTexts } from '../model/stored-texts.js';
+import { Embedder, storedVectors } from './embedding.js';
 import {
   memoryOfEvent,
   newMemory,
-  repeatsQuestion,
   saidByEvent,
   saidByHost,
   type MemoryData,
   type MemoryOwner,
   type NewMemory,
 } from './memory-content.js';
+import { memoryProjection, type MemoryProjectionOptions } from './memory-projection.js';
 import {
-  LEAST_READ,
   addMemories,
   countMemories,
   deleteMemories,
   dropForgotten,
-  listMemories,
   lockOwners,
   rememberedElsewhere,
-  readCompared,
-  readMemories,
   removeMarks,
   withoutForgotten,
-  type Compared,
-  type Read,
 } from './memory-store.js';
-import { memoryProjection, type MemoryProjectionOptions } from './memory-projection.js';
-import { Ranking, type Ranked } from './ranking.js';
+import { listMemories, searchMemory } from './reading.js';
 import { rebuildVectors } from './rebuild-vectors.js';
-import { cosine } from './vectors.js';
-
-export interface MikroOrmMemoryServiceOptions extends CommonOptions {
-  postgresql?: Omit<PostgresqlOptions, 'notify'>;
-  /** How many memories a search returns at most; 10 by default. ADK sends all of them to the model. */
-  limit?: number;
-  /**
-   * How many characters the texts of a search have together at most; 20,000 by default, about 5,000 tokens. A memory with more is not
-   * found. `PRELOAD_MEMORY` puts all of them into the instructions of each model request.
-   */
-  maxCharacters?: number;
-  /** How long a memory can be found, in ms; for ever by default. */
-  ttlMs?: number;
-  /**
-   * Returns the text of an event to remember, or undefined. By default the event's texts or, if it has none, its transcriptions, without
-   * thoughts, calls, responses and files.
-   */
-  text?: (event: Event) => string | undefined | Promise<string | undefined>;
-  /**
-   * Finds memories also by their meaning; by default only by their words. All processes that add memories need it. If it fails,
-   * memories are stored and found by their words, and the error is reported to `onError`, or as a warning of the process.
-   * `rebuildVectors` adds the missing vectors later.
-   */
-  embed?: MemoryEmbedding;
-  /** Gets a damaged memory that a search has left out. By default the process emits a warning. */
-  onDamage?: (error: DamagedMemoryError) => void;
-}
-
-/** A stored memory. */
-export interface StoredMemory extends MemoryEntry {
-  /** The id of its event, or the id that it was added with. */
-  id: string;
-  /** Absent if it belongs to no session. */
-  sessionId?: string;
-  customMetadata?: Record<string, unknown>;
-}
-
-export interface AddEventsToMemoryRequest extends Pick<SessionKey, 'appName' | 'userId'> {
-  sessionId?: string;
-  events: readonly Event[];
-  customMetadata?: Record<string, unknown>;
-  /** How long they can be found, in ms; by default the service's option. */
-  ttlMs?: number;
-}
-
-export interface AddMemoryRequest {
-  appName: string;
-  /** Leave it out for memories that all users of the app share. */
-  userId?: string;
-  sessionId?: string;
-  /** Each may have an `id`, by which it can be replaced later; otherwise it gets a new one. */
-  memories: readonly (MemoryEntry & Partial<Pick<StoredMemory, 'id' | 'customMetadata'>>)[];
-  customMetadata?: Record<string, unknown>;
-  ttlMs?: number;
-}
-
-export interface SearchMemoriesRequest extends SearchMemoryRequest {
-  limit?: number;
-  maxCharacters?: number;
-  /** Only memories of this session. */
-  sessionId?: string;
-  /** Only memories from this time on, in ms since 1970. */
-  since?: number;
-  /** Only memories that have these values in their `customMetadata`. */
-  metadata?: Record<string, unknown>;
-  /** Whether to search also the memories of the app; true by default. */
-  includeApp?: boolean;
-}
-
-/** Which memories to forget: one, those of a session, those from before a time, or all. */
-export interface ForgetRequest {
-  appName: string;
-  /** Left out for those of the app. */
-  userId?: string;
-  memoryId?: string;
-  sessionId?: string;
-  /** In ms since 1970. */
-  before?: number;
-  all?: true;
-  /** Only counts: nothing is forgotten. */
-  dryRun?: boolean;
-}
-
-export interface ListMemoriesRequest {
-  appName: string;
-  /** Left out for those of the app. */
-  userId?: string;
-  sessionId?: string;
-  /** The last memory of the previous page. */
-  after?: Pick<StoredMemory, 'id' | 'sessionId'>;
-  limit: number;
-}
-
-/** The options of memory alone. */
-export const MEMORY_OPTIONS: Checks<Omit<MikroOrmMemoryServiceOptions, keyof CommonOptions>> = {
-  limit: aCount,
-  maxCharacters: aCount,
-  ttlMs: aWait,
-  text: aFunction,
-  embed: anEmbedding,
-  onDamage: aFunction,
-};
-
-const checkOptions = object<MikroOrmMemoryServiceOptions>({ ...LISTENING_OPTIONS, ...MEMORY_OPTIONS });
-
-/** The values are checked by `checkKeys`. */
-const owner = { appName: anything, userId: condition(anything) };
-const metadata = nullable(aPlainObject);
-
-const aJsonValue = rule('a value that JSON can carry', (value) => {
-  try {
-    return encode(value, '').json !== '';
-  } catch {
-    return false;
-  }
-});
-
-/** Refuses undefined: for a request without a tenant, `{ tenant: request.tenant }` would find the memories that have none. */
-const wantedMetadata = condition((value, name) => {
-  const wanted = aPlainObject(value, name);
-  for (const [key, each] of Object.entries(wanted)) condition(aJsonValue)(each, `${name}.${key}`);
-  return wanted;
-});
-
-const checkRequest = {
-  addEvents: object<AddEventsToMemoryRequest>(
-    {
-      appName: anything,
-      userId: anything,
-      sessionId: condition(anything),
-      events: objects,
-      customMetadata: metadata,
-      ttlMs: aWait,
-    },
-    'events',
-  ),
-  add: object<AddMemoryRequest>(
-    { ...owner, sessionId: condition(anything), memories: objects, customMetadata: metadata, ttlMs: aWait },
-    'memories',
-  ),
-  entry: object<AddMemoryRequest['memories'][number]>(
-    {
-      content: aContent,
-      author: nullable(aString),
-      timestamp: nullable(aString),
-      id: anything,
-      customMetadata: metadata,
-    },
-    'content',
-  ),
-  search: object<SearchMemoriesRequest>(
-    {
-      ...{ appName: anything, userId: anything, query: aString, limit: aCount, maxCharacters: aCount },
-      ...{ sessionId: condition(anything), since: condition(aTime), metadata: wantedMetadata },
-      includeApp: aBoolean,
-    },
-    'query',
-  ),
-  forget: object<ForgetRequest>({
-    ...owner,
-    ...{ memoryId: condition(anything), sessionId: condition(anything), before: condition(aTime) },
-    ...{ all: aBoolean, dryRun: aBoolean },
-  }),
-  rebuildVectors: object<NonNullable<Parameters<MikroOrmMemoryService['rebuildVectors']>[0]>>({
-    ...{ appName: condition(anything), userId: condition(anything), dryRun: aBoolean, signal: anAbortSignal },
-  }),
-  list: object<ListMemoriesRequest>(
-    { ...owner, sessionId: condition(anything), after: aRecord, limit: aCount },
-    'limit',
-  ),
-};
-
-/** What fits a prompt: with 100,000 characters in each of ten memories, a model request would fail. */
-const MOST_CHARACTERS = 20_000;
-
-/** How many lists of words one statement reads. */
-const PAGE = 5_000;
-
-/** How many memories one statement reads at most, for what SQLite accepts. */
-const MOST_READ = 500;
+import {
+  checkOptions,
+  checkRequest,
+  scopeOf,
+  type AddEventsToMemoryRequest,
+  type AddMemoryRequest,
+  type ForgetRequest,
+  type ListMemoriesRequest,
+  type MikroOrmMemoryServiceOptions,
+  type SearchMemoriesRequest,
+  type StoredMemory,
+} from './requests.js';
+import { checkedMemoryKey, encodedMemory } from './stored-memories.js';
 
 /**
  * ADK's memory in the host's own database. Memories are found by their words, in any script, the best match first. This process
@@ -270,6 +74,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     this.#em = em;
     this.#options = checkOptions(options, 'The options of MikroOrmMemoryService');
     this.#database = new Database(em, this.#options);
+  }
+
+  get #reader() {
+    return { database: this.#database, options: this.#options, embedder: this.#embedder };
   }
 
   get #embedder(): Embedder | undefined {
@@ -424,97 +232,12 @@ export class MikroOrmMemoryService implements BaseMemoryService {
    */
   async searchMemory(request: SearchMemoriesRequest): Promise<{ memories: (StoredMemory & { score: number })[] }> {
     const checked = checkRequest.search(request, 'The request of searchMemory');
-    const { appName, userId, query, sessionId, since, includeApp = true } = checked;
-    checkKeys({ appName, userId, ...(sessionId !== undefined && { sessionId }) });
-    // Now: what the caller does to them later does not count.
-    const wanted = Object.entries(JSON.parse(JSON.stringify(checked.metadata ?? {})) as Record<string, unknown>);
-    const ranking = new Ranking(query);
-    if (ranking.isEmpty) return { memories: [] };
-    const context = { operation: 'searchMemory', key: { appName, userId } };
-    return this.#database.call(context, async () => {
-      const unit = await this.#embedder?.question(query, context);
-      const scope = { sessionId, since, model: unit && this.#embedder?.model };
-      const { leastCosine = 0 } = this.#options.embed ?? {};
-      const owners = (includeApp ? [userId, ''] : [userId]).map((owner) => ({ appName, userId: owner }));
-      const first = await this.#database.run((sql) =>
-        Promise.all(owners.map((owner) => readCompared(sql, owner, scope, undefined, PAGE))),
-      );
-      for (const [i, owner] of owners.entries()) {
-        const pages = pagesOf<Read<Compared>>(PAGE, async (last) =>
-          last ? this.#database.run((sql) => readCompared(sql, owner, scope, last.memory, PAGE)) : (first[i] ?? []),
-        );
-        for await (const page of pages)
-          for (const { memory, value } of this.#readable(page)) {
-            const similarity = unit && value.vector && cosine(unit, value.vector);
-            const isSimilar = similarity !== undefined && similarity > leastCosine;
-            ranking.add(memory, value.words, isSimilar ? similarity : undefined);
-          }
-      }
-      return { memories: await this.#best(ranking, wanted, checked) };
-    });
-  }
-
-  /** Reads the best memories that meet the conditions. */
-  async #best(
-    ranking: Ranking,
-    wanted: readonly (readonly [name: string, value: unknown])[],
-    request: SearchMemoriesRequest,
-  ): Promise<(StoredMemory & { score: number })[]> {
-    const { limit = this.#options.limit ?? 10 } = request;
-    const { maxCharacters = this.#options.maxCharacters ?? MOST_CHARACTERS } = request;
-    const found: (StoredMemory & { score: number })[] = [];
-    const contents = new Set<string>();
-    let characters = 0;
-    let isSpent = false;
-    for (const part of ranking.ranked(Math.min(Math.max(limit, LEAST_READ), MOST_READ))) {
-      if (part.length === 0) break;
-      const read = new Map<string, MemoryData>();
-      const keys = part.map(({ memory }) => memory);
-      const rows = await this.#database.run((sql) => readMemories(sql, keys));
-      for (const { memory, value } of this.#readable(rows)) read.set(memoryIdentity(memory), value);
-      for (const { memory, score } of part) {
-        const data = read.get(memoryIdentity(memory));
-        if (!data || found.length === limit) continue;
-        const length = textSaidIn(data.content).length;
-        const has = data.customMetadata ?? {};
-        const isMeant = wanted.every(
-          ([name, value]) => Object.hasOwn(has, name) && isDeepStrictEqual(has[name], value),
-        );
-        if (!isMeant || (ranking.hasWordsOf(memory) && repeatsQuestion(data, request.query))) continue;
-        // What somebody says in several sessions is one result: the newest, since their ranks are equal.
-        const content = JSON.stringify([data.content, data.author]);
-        if (contents.has(content)) continue;
-        if (characters + length > maxCharacters) {
-          isSpent ||= length <= maxCharacters;
-          continue;
-        }
-        contents.add(content);
-        characters += length;
-        found.push({ ...storedMemory(memory, data), score });
-      }
-      // Otherwise it would read all memories with a word of the question, to find one that is short enough for the rest.
-      if (found.length === limit || isSpent) break;
-    }
-    return found;
+    return searchMemory(this.#reader, checked);
   }
 
   /** @returns a page of the memories of a user, or of the app, session by session. */
   async listMemories(request: ListMemoriesRequest): Promise<StoredMemory[]> {
-    const checked = checkRequest.list(request, 'The request of listMemories');
-    const { owner, sessionId } = scopeOf(checked);
-    const { limit, after } = checked;
-    let last = after && checkedMemoryKey({ ...owner, sessionId: after.sessionId ?? '', memoryId: after.id });
-    return this.#database.call({ operation: 'listMemories', key: owner }, async () => {
-      const found: StoredMemory[] = [];
-      // Fills the page even if some memories cannot be read: only the last page may be shorter.
-      for (;;) {
-        const size = limit - found.length;
-        const read = await this.#database.run((sql) => listMemories(sql, owner, { sessionId }, last, size));
-        for (const { memory, value } of this.#readable(read)) found.push(storedMemory(memory, value));
-        if (found.length === limit || read.length < size) return found;
-        last = read.at(-1)?.memory;
-      }
-    });
+    return listMemories(this.#reader, checkRequest.list(request, 'The request of listMemories'));
   }
 
   /**
@@ -571,40 +294,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const projection = memoryProjection(this.#database, options, { text, ttlMs, prepared });
     return new SessionProjection(this.#em, { ...common, ...projection.options }, projection.prepare);
   }
-
-  *#readable<T>(read: readonly Read<T>[]): Generator<{ memory: Ranked; value: T }> {
-    for (const { memory, value } of read) {
-      if (!(value instanceof Undecodable)) {
-        yield { memory, value };
-        continue;
-      }
-      const error = new DamagedMemoryError(memory.memoryId, memory.sessionId || undefined, `it is ${value.encoding}`);
-      if (this.#options.onDamage) callHost(this.#options.onDamage, error);
-      else process.emitWarning(error);
-    }
-  }
 }
 
 const encodedMemories = (texts: StoredTexts, memories: readonly NewMemory[]) =>
   mapTexts(memories, (memory) => encodedMemory(texts, memory));
 
-/** @throws InvalidKeyError. */
-function scopeOf({ appName, userId, sessionId }: Pick<ForgetRequest, 'appName' | 'userId' | 'sessionId'>) {
-  checkKeys({ appName, ...(userId !== undefined && { userId }), ...(sessionId !== undefined && { sessionId }) });
-  return { owner: { appName, userId: userId ?? '' }, sessionId };
-}
-
 /** @throws UnserializableValueError. */
 const copyOfEvent = (event: Event, path: string) => decodeEvent(encode(event, path).json) ?? event;
-
-const storedMemory = (
-  { memoryId, sessionId, time }: Ranked,
-  { content, author, customMetadata }: MemoryData,
-): StoredMemory => ({
-  id: memoryId,
-  ...(sessionId && { sessionId }),
-  content,
-  ...(author !== undefined && { author }),
-  timestamp: new Date(time).toISOString(),
-  ...(customMetadata && { customMetadata }),
-});

@@ -33,15 +33,9 @@ import {
 } from './stored-memories.js';
 import { memoryDataOf, type MemoryData, type MemoryOwner, type NewMemory } from './memory-content.js';
 import type { Ranked } from './ranking.js';
+import type { SearchMemoriesRequest } from './requests.js';
 import { isVector } from './vectors.js';
 import { isWordList } from './words.js';
-
-/** The memories that a search reads. */
-interface MemoryScope {
-  sessionId?: string | undefined;
-  /** In ms since 1970. */
-  since?: number | undefined;
-}
 
 /** Which memories to delete; all if nothing is given. */
 interface Forgotten {
@@ -124,7 +118,7 @@ export const LEAST_READ = 20;
 export async function readCompared(
   sql: Sql,
   owner: MemoryOwner,
-  { sessionId, since, model }: MemoryScope & { model?: string | undefined },
+  { sessionId, since, model }: Pick<SearchMemoriesRequest, 'sessionId' | 'since'> & { model?: string | undefined },
   after: MemoryKey | undefined,
   limit: number,
 ): Promise<Read<Compared>[]> {
@@ -157,17 +151,6 @@ function comparedOf(texts: StoredTexts, key: MemoryKey, row: Row, model: string 
   return isWordList(words) && (!vector || isVector(vector)) ? { words, vector } : CHANGED;
 }
 
-/** @returns the next memories of an owner, of any time, in the order of their keys. */
-export function listMemories(
-  sql: Sql,
-  owner: MemoryOwner,
-  { sessionId }: MemoryScope,
-  after: MemoryKey | undefined,
-  limit: number,
-): Promise<Read<MemoryData>[]> {
-  return readData(sql, owner, ifGiven('session_id = ?', sessionId), after, limit);
-}
-
 /** @returns those that still exist, in any order. */
 export async function readMemories(sql: Sql, searched: readonly Ranked[]): Promise<Read<MemoryData>[]> {
   const lacking = searched.filter(({ data }) => data === undefined);
@@ -183,7 +166,8 @@ export async function readMemories(sql: Sql, searched: readonly Ranked[]): Promi
   return [...found, ...mapTexts(known, (memory) => ({ memory, value: dataOf(sql.texts, memory) }))];
 }
 
-function readData(
+/** @returns the next memories of an owner, of any time, in the order of their keys. */
+export function readData(
   sql: Sql,
   owner: MemoryOwner,
   condition: Condition | undefined,

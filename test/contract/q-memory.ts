@@ -12,11 +12,8 @@ import {
   type DamagedMemoryError,
   type TransferRecord,
 } from '../../src/index.js';
-import {
-  MikroOrmMemoryService,
-  type MikroOrmMemoryServiceOptions,
-  type SearchMemoriesRequest,
-} from '../../src/memory/memory-service.js';
+import { MikroOrmMemoryService } from '../../src/memory/memory-service.js';
+import type { MikroOrmMemoryServiceOptions, SearchMemoriesRequest } from '../../src/memory/requests.js';
 import type { MemoryEmbedding } from '../../src/memory/embedding.js';
 import type { MemoryProjectionOptions } from '../../src/memory/memory-projection.js';
 import { largestMemories } from '../../packages/studio/src/operations/health.js';
