@@ -417,7 +417,8 @@ describeInChromium('the studio in Chromium', (browser) => {
       // The server closes the connection, and refuses the next ones.
       await page.context().setOffline(true);
       served.dropConnections();
-      await page.getByText('Connection lost').waitFor();
+      // In the bar that stays.
+      await page.locator('.bar').getByText('Connection lost').waitFor();
       await append({
         content: { parts: [{ text: 'said meanwhile' }] },
         actions: { stateDelta: { mood: 'fine' } },

@@ -172,7 +172,7 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .markdown ul { list-style: disc; } .markdown ol { list-style: decimal; }
 .markdown li + li { margin-top: 0.2rem; }
 .markdown .task { list-style: none; margin-inline-start: -1.3rem; }
-.code { position: relative; }
+.code { position: relative; } .code:has(.copy) pre { padding-right: 4.6rem; }
 .copy { position: absolute; top: 0.35rem; right: 0.35rem; min-height: 1.6rem; padding: 0 0.5rem; font-size: 0.75rem; opacity: 0.85; }
 .markdown blockquote { margin-inline: 0; margin-bottom: 0; padding-inline-start: 0.8rem; border-inline-start: 3px solid var(--line); color: var(--dim); }
 .markdown :not(pre) > code { background: var(--soft); border-radius: 4px; padding: 0.05rem 0.3rem; }
@@ -216,10 +216,10 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .change .delta { width: fit-content; max-width: 100%; margin: 0.3rem auto 0; }
 .waiting { margin-top: 1rem; border: 1px solid var(--warn); background: var(--warn-soft); color: var(--warn); border-radius: 10px; padding: 0.7rem 1rem; }
 .live { width: fit-content; margin: 0 auto 0.6rem; border-radius: 999px; padding: 0.12rem 0.8rem; font-size: 0.78rem; font-weight: 550; background: var(--good-soft); color: var(--good); }
-.heading .live { margin: auto 0; }
+.heading .live, .bar .live { margin: auto 0; }
 .heading .live[data-state="off"] { position: fixed; right: 1.25rem; z-index: 3; }
 .live::before { content: ""; display: inline-block; width: 0.5rem; height: 0.5rem; border-radius: 50%; background: currentcolor; margin-right: 0.45rem; }
-.live[data-state="off"] { position: sticky; top: 4rem; z-index: 1; background: var(--bad-soft); color: var(--bad); }
+.live[data-state="off"] { background: var(--bad-soft); color: var(--bad); }
 
 .cards .id { display: block; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: 0.9rem; margin-bottom: 1.5rem; }
@@ -276,7 +276,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   .event.user { max-width: 94%; }
   .depth-1, .depth-2, .depth-3 { margin-left: 0.75rem; width: calc(100% - 0.75rem); }
   .timeline ol { flex-basis: 100%; order: -1; }
-  .bar { position: static; } .bar nav { margin-left: 0; } .bar strong { max-width: 100%; }
+  .bar { position: static; } .bar .live[data-state="off"] { position: fixed; top: 0.6rem; right: 0.9rem; z-index: 3; } .bar nav { margin-left: 0; } .bar strong { max-width: 100%; }
   .lane { grid-template-columns: minmax(0, 1fr); gap: 0.1rem; } .axis { margin-left: 0; }
   .cards { grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); } .chart text { font-size: 22px; }
 }

@@ -27,11 +27,14 @@ export const json = (value: unknown): string => printable(JSON.stringify(value) 
 export const quoted = (text: string): string =>
   /^[\w.:@/-]+$/.test(text) ? text : `'${printable(text).replaceAll("'", "'\\''")}'`;
 
-/** @param owner an app, or an app and a user, or these and a session. @returns the command that shows what is damaged. */
-export function repairCommand(owner: readonly string[]): string {
+/**
+ * @param owner an app, or an app and a user, or these and a session.
+ * @returns the command that shows what is damaged, or does what other options say.
+ */
+export function repairCommand(owner: readonly string[], options = '--dry-run'): string {
   const names = owner.map(quoted).join(' ');
   // Otherwise the name would be an option.
-  return owner.some((name) => name.startsWith('-')) ? `repair --dry-run -- ${names}` : `repair ${names} --dry-run`;
+  return owner.some((name) => name.startsWith('-')) ? `repair ${options} -- ${names}` : `repair ${names} ${options}`;
 }
 
 const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });

@@ -22,11 +22,13 @@ export async function conversationPage(visit: Visit): Promise<Response> {
   const formatted = visit.isRaw ? undefined : await markdown();
   const name = session.title ?? key.sessionId;
   const hues = huesOf(conversation);
-  const body = html`${await sessionBar(visit, session, '/session')} ${heading(visit, conversation, part)}
+  const isLive = conversation.upTo >= session.lastSeq && part.at === undefined && session.deletedAt === undefined;
+  const body = html`${await sessionBar(visit, session, '/session', isLive)} ${heading(visit, conversation, part)}
     <div class="columns">
       <section class="conversation" aria-label="Conversation">
         ${timeLine(visit, conversation, { at: part.at, hues })} ${pager(visit, conversation, 'older')}
-        ${eventsOf(visit, conversation, { at: part.at, formatted, hues })} ${pager(visit, conversation, 'newer')}
+        ${eventsOf(visit, conversation, { at: part.at, formatted, hues, isLive })}
+        ${pager(visit, conversation, 'newer')}
       </section>
       <aside id="state" aria-label="State">${statePanel(visit, conversation, part.at)}</aside>
     </div>`;
@@ -118,7 +120,12 @@ function pager({ links }: Visit, { session, from, upTo }: Conversation, which: '
 function eventsOf(
   visit: Visit,
   { session, entries, changes, upTo }: Conversation,
-  { at, formatted, hues }: { at: number | undefined; formatted: Markdown | undefined; hues: Hues },
+  {
+    at,
+    formatted,
+    hues,
+    isLive,
+  }: { at: number | undefined; formatted: Markdown | undefined; hues: Hues; isLive: boolean },
 ): Html {
   const { links } = visit;
   const { key, lastSeq, incarnation, deletedAt } = session;
@@ -132,7 +139,6 @@ function eventsOf(
     markdown: formatted,
     mayAnswer: visit.mayChange,
   });
-  const isLive = isNewest && at === undefined && deletedAt === undefined;
   // In the order of their numbers; a change comes after the event with its number.
   const rows: [seq: number, row: Content][] = [
     ...entries.map(({ seq }): [number, Content] => [seq, views.get(seq)]),
@@ -145,8 +151,7 @@ function eventsOf(
   const cursor = JSON.stringify({ seq: upTo, incarnation });
   const live =
     isLive && html`data-live="${links.ofSession('/live', key)}" data-cursor="${cursor}" data-most="${EVENTS * 3}"`;
-  return html`${isLive && html`<p class="live" id="live" role="status" hidden></p>`}
-    <ol class="events" id="events" ${live}>
+  return html`<ol class="events" id="events" ${live}>
       ${rows.map(([, row]) => row)}
     </ol>
     ${

@@ -268,6 +268,12 @@ export const definition = (name: string, value: Content): Html =>
 
 export const codeOf = (text: string): Html => html`<code><bdi>${text}</bdi></code>`;
 
+/** A command of the command line, with a button that copies it. */
+export const commandOf = (command: string): Html =>
+  html`<div class="code">
+    <pre tabindex="0"><code>npx adk-mikro-orm ${command}</code></pre>
+  </div>`;
+
 /** A number with its name, in a list of class `cards`. */
 export const card = (name: string, value: Content) =>
   html`<div class="card">

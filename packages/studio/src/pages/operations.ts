@@ -6,11 +6,11 @@ import {
   LeaseHeldError,
   type SessionKey,
 } from '../../../../src/index.js';
-import { bytes, counted, number } from '../operations/words.js';
+import { bytes, counted, number, repairCommand } from '../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import { notFound, type Visit } from '../visit.js';
-import { ago, card, chip, codeOf, empty, lastedSince, page, table, time } from './layout.js';
+import { ago, card, chip, codeOf, commandOf, empty, lastedSince, page, table, time } from './layout.js';
 
 /** How many leases are shown, and how many damaged events and values of a session. */
 const MOST = 100;
@@ -190,7 +190,8 @@ export async function doctorPage(visit: Visit): Promise<Response> {
     'findings',
   );
   const body = html`${list}
-    <p class="dim">The command <code>npx adk-mikro-orm doctor</code> checks all sessions.</p>`;
+    <p class="dim">This command checks all sessions:</p>
+    ${commandOf('doctor')}`;
   return operationsPage(visit, 'Doctor', body);
 }
 
@@ -249,11 +250,11 @@ async function repairOf({ session: key, reading }: Visit): Promise<Html> {
       : html`${list} ${rows.length > MOST && html`<p class="dim">and ${number(rows.length - MOST)} more</p>`}
           <section class="block">
             <p>
-              repair removes ${counted(events.length, 'event')} and ${counted(stateValues.length, 'value')} of the
-              state, and returns them. An empty event replaces each lost one, so that the others keep their numbers. Run
-              it with a file for what it removes:
+              Repair removes ${counted(events.length, 'event')} and ${counted(stateValues.length, 'value')} of the
+              state, and writes them into a file. An empty event takes the place of each lost one, so that the others
+              keep their numbers:
             </p>
-            <pre tabindex="0">npx adk-mikro-orm repair APP USER SESSION --save taken.jsonl</pre>
+            ${commandOf(repairCommand([key.appName, key.userId, key.sessionId], '--save taken.jsonl'))}
           </section>`;
   } catch (error) {
     if (!(error instanceof LeaseHeldError)) throw error;

@@ -15,11 +15,17 @@ const TABS: readonly [path: string, text: string][] = [
   ['/files', 'Files'],
 ];
 
-/** The bar that stays: which session it is, who runs it, what waits, and its pages. @param path of the page that it stands on. */
+/**
+ * The bar that stays: which session it is, who runs it, what waits, and its pages.
+ *
+ * @param path of the page that it stands on.
+ * @param isLive whether the page follows the session.
+ */
 export async function sessionBar(
   visit: Visit,
   { key, title, deletedAt }: Conversation['session'],
   path: string,
+  isLive = false,
 ): Promise<Html> {
   const { links, reading } = visit;
   const { lease, waits } = await reading.busy(key);
@@ -45,6 +51,7 @@ export async function sessionBar(
       ${tokensText(tokens) !== '' && html`<span>${tokensText(tokens)}${!isWhole && ', and more'}</span>`}
       ${deletedAt !== undefined && chip('deleted', 'warn')}</span
     >
+    ${isLive && html`<p class="live" id="live" role="status" hidden></p>`}
     <nav aria-label="Session">${tabs}</nav>
   </div>`;
 }
