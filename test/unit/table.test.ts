@@ -44,6 +44,15 @@ test('a narrow terminal cuts the widest texts, and neither numbers nor short tex
   expect(tableLines(rows)[1]).toContain('much else');
 });
 
+test('times, and names that other commands take, are never cut', () => {
+  const id = 'b2a1c8f0-2d0e-4f6f-9a58-0e9a4f7d9f11';
+  const rows = [
+    ['session', 'since', 'title'],
+    [{ id }, { time: 0 }, 'A question about much'],
+  ];
+  expect(tableLines(rows, { width: 30, isUtc: true })[1]).toBe(`${id}  1970-01-01 00:00:00  A quest…`);
+});
+
 test('times are how long ago, or in UTC', () => {
   const now = Date.UTC(2026, 10, 22, 12);
   const at = (ms: number | undefined) => shownAgo(ms, now);

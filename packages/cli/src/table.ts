@@ -1,7 +1,10 @@
 import { number, printable, shownTime } from '../../studio/src/operations/words.js';
 
-/** A cell of a table: a text, a number, a time in ms, or the text of an amount. All but texts and times are aligned to the right. */
-export type Cell = string | number | { time: number | undefined } | { amount: string };
+/**
+ * A cell of a table: a text, a number, a time in ms, the text of an amount, or a name that other commands take. Numbers and amounts are
+ * aligned to the right; only texts are cut.
+ */
+export type Cell = string | number | { time: number | undefined } | { amount: string } | { id: string };
 
 interface TableOptions {
   /** The columns of the terminal; undefined if nothing is to be cut. */
@@ -59,12 +62,14 @@ export function tableLines(
     if (typeof cell === 'number') return number(cell);
     if (typeof cell === 'string') return printable(cell);
     if ('amount' in cell) return printable(cell.amount);
+    if ('id' in cell) return printable(cell.id);
     return isUtc ? shownTime(cell.time) : shownAgo(cell.time, now);
   };
   const isRight = heading.map((_, i) => rows.length > 0 && rows.every((row) => isAmount(row[i])));
   const texts = [heading, ...rows].map((row) => heading.map((_, i) => shown(row[i])));
   const widths = heading.map((_, i) => Math.max(...texts.map((row) => displayWidth(row[i] ?? ''))));
-  narrow(widths, isRight, width ?? Infinity);
+  const isWhole = heading.map((_, i) => rows.every((row) => typeof (row[i] ?? '') !== 'string'));
+  narrow(widths, isWhole, width ?? Infinity);
   return texts.map((row) => {
     const cells = row.map((text, i) => {
       const cut = cutTo(text, widths[i] ?? 0);
@@ -78,12 +83,12 @@ export function tableLines(
 const isAmount = (cell: Cell = '') => typeof cell === 'number' || (typeof cell === 'object' && 'amount' in cell);
 
 /** Takes columns from the widest texts until the table fits. */
-function narrow(widths: number[], isRight: readonly boolean[], most: number): void {
+function narrow(widths: number[], isWhole: readonly boolean[], most: number): void {
   const total = () => widths.reduce((sum, width) => sum + width + GAP.length, -GAP.length);
   while (total() > most) {
     let widest = -1;
     for (const [i, width] of widths.entries())
-      if (!isRight[i] && width > NARROWEST && width >= (widths[widest] ?? 0)) widest = i;
+      if (!isWhole[i] && width > NARROWEST && width >= (widths[widest] ?? 0)) widest = i;
     if (widest < 0) return;
     widths[widest] = (widths[widest] ?? 0) - 1;
   }

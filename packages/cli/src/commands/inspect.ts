@@ -109,7 +109,7 @@ export const list: Work<[ListFlags]> = async (context, options) => {
     : await new MikroOrmSessionService(em).findSessions(request);
   const amounts = by === undefined || by === 'events' ? [] : [by];
   const rows = page.sessions.map(({ userId, sessionId, eventCount, lastUpdateTime, title, labels, ...measured }) => [
-    ...[userId, sessionId, eventCount],
+    ...[userId, { id: sessionId }, eventCount],
     ...amounts.map((each) => (each === 'size' ? { amount: bytes(measured.size ?? 0) } : (measured.tokens ?? 0))),
     { time: lastUpdateTime },
     title ?? '',
@@ -154,10 +154,10 @@ export const waiting: Work<[FindOpenCallsRequest]> = async ({ em, codec, termina
     return [
       { time: timestamp },
       userId,
-      sessionId,
+      { id: sessionId },
       tool === name ? name : `${tool}?`,
       `${given} ${shortened(hint, MOST_ARGUMENTS)}`.trimEnd(),
-      id,
+      { id },
     ];
   });
   await terminal.result(page, () => terminal.table([['since', 'user', 'session', 'call', 'arguments', 'id'], ...rows]));

@@ -9,7 +9,7 @@ export const list: Work<[{ appName?: string; userId?: string; limit?: number }]>
 ) => {
   const leases = await new SessionLeases(em).held(options);
   const rows = leases.map(({ appName, userId, sessionId, holder, since, expiresAt }) => [
-    ...[appName, userId, sessionId, holder, { time: since }, { time: expiresAt }],
+    ...[appName, userId, { id: sessionId }, holder, { time: since }, { time: expiresAt }],
   ]);
   const head = ['app', 'user', 'session', 'held by', 'since', 'expires'];
   await terminal.result(leases, () => terminal.table([head, ...rows]));

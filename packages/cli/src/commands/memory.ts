@@ -25,8 +25,8 @@ export const search: Work<[string, string, string, { sessionId?: string; since?:
     ...[
       { amount: score.toFixed(2) },
       { time: timestamp === undefined ? undefined : Date.parse(timestamp) },
-      sessionId,
-      id,
+      { id: sessionId },
+      { id },
     ],
     shortened(textSaidIn(content)),
   ]);

@@ -87,7 +87,7 @@ function screen(
       runs.map(({ does, ...lease }) => [
         does.name === undefined ? 'model, or between steps' : called(does.name, does.args),
         { time: does.since },
-        ...[lease.appName, lease.userId, lease.sessionId, lease.holder, { time: lease.since }],
+        ...[lease.appName, lease.userId, { id: lease.sessionId }, lease.holder, { time: lease.since }],
       ]),
     ),
     ...list(
@@ -96,7 +96,7 @@ function screen(
       ['call', 'since', ...key, 'id'],
       waits.map((call) => [
         ...[asked(call.name, call.args), { time: call.timestamp }],
-        ...[call.appName, call.userId, call.sessionId, call.id],
+        ...[call.appName, call.userId, { id: call.sessionId }, { id: call.id }],
       ]),
     ),
     ...list(
@@ -105,7 +105,7 @@ function screen(
       ['what', 'why', 'last', 'times', ...key],
       failed.map(({ what, why, time, times, session }) => [
         ...[what, shortened(why, SHOWN), { time }, times],
-        ...[session.appName, session.userId, session.sessionId],
+        ...[session.appName, session.userId, { id: session.sessionId }],
       ]),
     ),
   ].slice(0, -1);
