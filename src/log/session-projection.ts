@@ -86,10 +86,14 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   }
 
   /**
+   * @param options as for `EventLog`.
    * @returns all projections of the database by name, with how far they are behind.
-   * @throws DatabaseError, SchemaError as `EventLog.head`.
+   * @throws InvalidArgumentError, DatabaseError, SchemaError as `EventLog` and its `head`.
    */
-  static async list(em: EntityManager): Promise<
+  static async list(
+    em: EntityManager,
+    options: EventLogOptions = {},
+  ): Promise<
     {
       name: string;
       /** Where it continues; undefined before its first entry, and after `rebuild`. */
@@ -100,8 +104,8 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
       updateTime: number;
     }[]
   > {
-    const database = new Database(em);
-    const head = await new EventLog(em).complete().head();
+    const head = await new EventLog(em, options).complete().head();
+    const database = new Database(em, options);
     const stored = await database.call({ operation: 'list', key: {} }, () => database.run(readProjections));
     return stored.map(({ name, cursor: text, updateTime }) => {
       const cursor = cursorOf(text);

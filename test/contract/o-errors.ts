@@ -8,6 +8,7 @@ import {
   MikroOrmSessionService,
   SessionLeases,
   SessionNotFoundError,
+  SessionProjection,
   adkServices,
   runTurn,
   type ErrorContext,
@@ -192,6 +193,52 @@ failureSuite.own(
     await service.appendEvent({ session, event: saying('x') });
     expect(reported.operations).toEqual(['notify']);
     expect((await fresh(session)).events).toHaveLength(1);
+  },
+  onPostgresql,
+);
+
+failureSuite.own(
+  'E5',
+  'a notification that fails in a transaction of the host is reported, and the transaction is stored',
+  async ({ scratch }) => {
+    const { orm, query, service } = await scratch();
+    const reported = new ReportedErrors();
+    const key = { appName: 'app', userId: 'alice', sessionId: 's' };
+    const session = await service.createSession(key);
+    await query('create schema failing');
+    const text = 'create function failing.pg_notify(text, text) returns void language plpgsql';
+    await query(`${text} as $$ begin raise exception 'no room'; end $$`);
+    const notifying = new MikroOrmSessionService(orm.em, {
+      onError: reported.onError,
+      postgresql: { notify: true },
+    });
+    await orm.em.transactional(async (tx) => {
+      await query('set local search_path = failing, pg_catalog, public', [], tx);
+      await notifying.withEntityManager(tx).appendEvent({ session, event: saying('x') });
+    });
+    expect(reported.operations).toEqual(['notify']);
+    expect((await service.getSession(key))?.events).toHaveLength(1);
+  },
+  onPostgresql,
+);
+
+failureSuite.own(
+  'O5',
+  'a transaction that a subscriber keeps from its rollback ends before its connection is used again',
+  async ({ harness, connect, query }) => {
+    const { em } = await connect(oneConnection(harness));
+    const mistake = new TypeError('a mistake of the host');
+    const subscriber = { beforeTransactionRollback: () => Promise.reject(mistake) };
+    em.getEventManager().registerSubscriber(subscriber);
+    const projection = new SessionProjection(em, {
+      name: 'left open',
+      apply: () => Promise.resolve(),
+      clear: async (tx) => {
+        await query('select no_such_column', [], tx);
+      },
+    });
+    await expect(projection.rebuild()).rejects.toThrow();
+    expect(await em.getConnection().execute('select 1 as one')).toEqual([{ one: 1 }]);
   },
   onPostgresql,
 );
@@ -613,6 +660,8 @@ failureSuite.own(
         await store.query(`alter table ${name} enable row level security`);
         await store.query(`create policy mine on ${name} using (${mine})`);
       }
+      await store.query('alter table adk_projections enable row level security');
+      await store.query("create policy everyone on adk_projections using (current_setting('app.user_id', true) = '*')");
       const user = new AsyncLocalStorage<string>();
       const settings = (): Record<string, string> =>
         user.getStore() === '' ? {} : { 'app.user_id': user.getStore()! };
@@ -650,6 +699,7 @@ failureSuite.own(
       await user.run('*', async () => {
         // In transactions of MikroORM.
         await memoryService.projection({ settleMs: 0 }).catchUp();
+        expect(await SessionProjection.list(orm.em, { postgresql: { settings } })).toMatchObject([{ behind: 0 }]);
         expect(await log.head()).toMatchObject({ position: 4 });
         expect(await maintenance.stats()).toMatchObject({ sessions: 2 });
       });

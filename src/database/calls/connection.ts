@@ -94,7 +94,7 @@ export class AttemptConnection {
       return await beginningWith(this.#reserved.forTransaction, work);
     } catch (error) {
       // After a rollback that fails, MikroORM 6 says that it succeeded.
-      if (this.driver.isInTransaction !== false) await this.#rollback(error);
+      if (this.driver.isInTransaction !== false || this.driver.hasFailed) await this.#rollback(error);
       throw error;
     }
   }

@@ -51,6 +51,8 @@ export interface Driver {
    * Undefined if the driver does not show it.
    */
   readonly isInTransaction?: boolean | undefined;
+  /** Whether the last answer said that a transaction is open that can only be rolled back. Left out if no answer says so. */
+  readonly hasFailed?: boolean;
 }
 
 /**

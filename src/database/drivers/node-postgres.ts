@@ -84,11 +84,13 @@ export class NodePostgres implements Driver {
   #replaced = 0;
   #forgotten = 0;
   isInTransaction: boolean | undefined;
+  hasFailed = false;
 
   constructor(client: PostgresClient) {
     this.#client = client;
     client.connection.on('readyForQuery', ({ status }) => {
       this.isInTransaction = status === 'T';
+      this.hasFailed = status === 'E';
     });
   }
 

@@ -23,13 +23,10 @@ export class Announcer {
 
   /** To be called after the commit; in a host's transaction, before it. */
   async announce(): Promise<void> {
-    if (this.#database.isJoined) {
-      // PostgreSQL sends the notification when the host's transaction commits.
-      if (this.notifies) await this.#database.run(notifyListeners);
-      return;
-    }
-    for (const wake of this.wakers) wake();
-    if (this.notifies) await this.#send();
+    const { isJoined } = this.#database;
+    if (!isJoined) for (const wake of this.wakers) wake();
+    // PostgreSQL sends the notification when the host's transaction commits, which a failure must not end.
+    if (this.notifies) await (isJoined ? this.#notified(this.#database.transaction(notifyListeners)) : this.#send());
   }
 
   /**
@@ -43,14 +40,14 @@ export class Announcer {
     this.#next ??= (this.#sending ?? Promise.resolve()).then(() => {
       this.#sending = this.#next;
       this.#next = undefined;
-      // If it fails, watchers see the event with their next poll.
-      return (
-        this.#database
-          // Not retried, since the append waits for it.
-          .run(notifyListeners, { retries: () => false })
-          .catch((error: unknown) => this.#database.report(error, { operation: 'notify', key: {} }))
-      );
+      // Not retried, since the append waits for it.
+      return this.#notified(this.#database.run(notifyListeners, { retries: () => false }));
     });
     return this.#next;
+  }
+
+  /** If it fails, watchers see the event with their next poll. */
+  #notified(sent: Promise<void>): Promise<void> {
+    return sent.catch((error: unknown) => this.#database.report(error, { operation: 'notify', key: {} }));
   }
 }
