@@ -85,6 +85,8 @@ export class Recent {
   #counts = new Parts<Counted>();
   #modelTimes = this.#newTimes();
   #sessions = new Parts<SessionCounts>();
+  /** The events that cannot be read, or have no time, by user and when they were stored. */
+  #unreadable = new Parts<{ appName: string; userId: string; events: number }>();
   /** By user, the oldest first. */
   #failures = new Map<string, Failure[]>();
   #reading: Promise<boolean> | undefined;
@@ -107,6 +109,14 @@ export class Recent {
     for (const [part, counts] of this.#counts.byPart)
       for (const counted of this.#isWithin(part) ? counts.values() : [])
         if (isVisible({ appName, userId }, counted)) yield { at: part - oldest, counted };
+  }
+
+  /** How many events of what a visitor may see are counted nowhere. */
+  unreadable(scope: StudioScope): number {
+    let count = 0;
+    for (const [part, sums] of this.#unreadable.byPart)
+      for (const sum of this.#isWithin(part) ? sums.values() : []) if (isVisible(scope, sum)) count += sum.events;
+    return count;
   }
 
   /** What each session has used within the span, by `sessionIdentity`. */
@@ -164,10 +174,11 @@ export class Recent {
       this.#counts = new Parts();
       this.#modelTimes = this.#newTimes();
       this.#sessions = new Parts();
+      this.#unreadable = new Parts();
       this.#failures.clear();
       return false;
     }
-    for (const parts of [this.#counts, this.#sessions]) parts.drop(oldest);
+    for (const parts of [this.#counts, this.#sessions, this.#unreadable]) parts.drop(oldest);
     return count < AT_ONCE;
   }
 
@@ -186,12 +197,15 @@ export class Recent {
 
   #add(entry: LogEntry): void {
     const { appName, userId, sessionId, seq, event } = entry;
-    const [counted, time] = [countedOf(entry), this.span.timeOf(entry)];
-    if (!counted || !event || time === undefined) return;
+    const counted = countedOf(entry);
+    const time = counted ? this.span.timeOf(entry) : entry.appendTime;
+    if (time === undefined) return;
     const part = this.#partOf(time);
     if (part < this.#oldest()) return;
     // A name has no NUL.
     const owner = `${appName}\0${userId}`;
+    if (!counted || !event)
+      return this.#unreadable.add(part, owner, { appName, userId, events: 1 }, (sum) => sum.events++);
     this.#count(part, counted);
     this.#modelTimes.follow(entry, { ...entry, event }, { part, counted });
     const { keepsFailures, keepsSessions } = this.span;

@@ -1011,6 +1011,11 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(await chart()).toMatch(/ bob: .* a user without sessions shop .* bob zoo/);
     await service.deleteSession({ appName: 'zoo', userId: 'bob', sessionId: 'bob' });
     expect(await chart()).not.toContain('bob');
+    await own.orm.em.getConnection().execute("update adk_events set data = '[]' where session_id = 'ada' and seq = 1");
+    const usageFor = async (userId: string) =>
+      shown(await (await own.studio({ authorize: () => ({ userId }) })).get('/usage'));
+    expect(await usageFor('ada')).toMatch(/Not counted: 1 event that cannot be read\. .* Input 1,500,000 /);
+    expect(await usageFor('bob')).not.toContain('Not counted');
   });
 
   testOfPages('the first page is smaller than 100 kB, and each of a session of 2,005 events than 150 kB', async () => {

@@ -1,6 +1,7 @@
 import { InvalidArgumentError } from '../../../../src/index.js';
 import { MOST_SERIES, dayBars, sumOf, type Series } from '../chart.js';
 import { html, type Content, type Html } from '../html.js';
+import { given } from '../../../../src/model/json.js';
 import { DAY_MS, dayOf } from '../operations/days.js';
 import { sumUp, tokenSum, type Sum } from '../operations/prices.js';
 import { UsageRows, type UsageOptions } from '../operations/usage.js';
@@ -29,10 +30,9 @@ export async function usagePage(visit: Visit): Promise<Response> {
   const isDaily = by !== 'day' && params.has('daily');
   const used = new UsageRows(by, isDaily);
   const ofDays = isDaily ? used : new UsageRows(by === 'day' ? 'app' : by, true);
-  for (const { counted: each } of reading.lastMonth.counts({
-    ...(appName !== undefined && { appName }),
-    ...(userId !== undefined && { userId }),
-  })) {
+  const owner = given({ appName, userId });
+  const unreadable = reading.lastMonth.unreadable(owner);
+  for (const { counted: each } of reading.lastMonth.counts(owner)) {
     used.add(each);
     if (!isDaily) ofDays.add(each);
   }
@@ -102,6 +102,7 @@ export async function usagePage(visit: Visit): Promise<Response> {
       <p class="dim">
         ${DAYS - missing} days until today, in UTC. An event that forks have copied counts once.
         ${missing > 0 && ' There are too many users to keep the counts of more days.'}
+        ${unreadable > 0 && ` Not counted: ${counted(unreadable, 'event')} that cannot be read.`}
         ${!isWhole && ' Older events are being counted: the numbers still grow.'}
         ${(appName ?? userId) !== undefined && html`<a href="${links.to('/usage', { by })}">See all</a>`}
       </p>
