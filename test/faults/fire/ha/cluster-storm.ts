@@ -5,7 +5,7 @@ import { violations } from '../checker.js';
 import { StormProcess } from '../storm.js';
 import type { JumpingClock } from './clocks.js';
 
-/** The figures of a storm that docs/production.md and docs/high-availability.md show. */
+/** The figures of a storm that docs/benchmarks.md shows. */
 export interface Figures {
   acknowledged: number;
   stored: number;
