@@ -19,7 +19,6 @@ import { adkProjection } from './adk-projection.js';
 import { adkSession } from './adk-session.js';
 import { adkSessionState } from './adk-session-state.js';
 import { adkUserState } from './adk-user-state.js';
-import { InvalidArgumentError } from '../src/model/errors.js';
 import { naming, type AdkEntityOptions } from './naming.js';
 
 export { AdkAppState } from './adk-app-state.js';
@@ -51,7 +50,7 @@ export type { AdkEntityOptions } from './naming.js';
  */
 export function adkEntities(options?: AdkEntityOptions) {
   const names = naming(options);
-  return refusingToNest([
+  return [
     adkSession(names),
     adkEvent(names),
     adkEventPart(names),
@@ -68,16 +67,5 @@ export function adkEntities(options?: AdkEntityOptions) {
     adkMemory(names),
     adkForgottenMemory(names),
     adkCredential(names),
-  ]);
-}
-
-/** Throws a helpful error for a nested list, for which MikroORM's own error does not mention entities. */
-function refusingToNest<Entities extends object>(entities: Entities): Entities {
-  return Object.defineProperty(entities, 'name', {
-    get: () => {
-      throw new InvalidArgumentError(
-        "Spread the entities: write [...adkEntities(), …] in 'entities', not [adkEntities()].",
-      );
-    },
-  });
+  ];
 }

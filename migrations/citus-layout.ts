@@ -41,15 +41,6 @@ export async function sizeOf(sql: Sql, table: string): Promise<{ nodes: number; 
   return { nodes: numberOf(row?.nodes), shards: numberOf(row?.shards) };
 }
 
-/** Whether a table has rows, which Citus would lock while it moves them. */
-export async function hasRows(sql: Sql, table: string): Promise<boolean> {
-  return (await sql.all(`select 1 from ${table} limit 1`)).length > 0;
-}
-
-export async function placeOnEveryNode(sql: Sql, table: string): Promise<void> {
-  await sql.all(`select 1 from create_reference_table(to_regclass(?)::regclass)`, [table]);
-}
-
 /** @param like the table whose shards it shares, or the number of its shards. */
 export async function placeByUser(sql: Sql, table: string, like: string | number): Promise<void> {
   const [option, value] = typeof like === 'string' ? ['colocate_with', like] : ['shard_count', like];
@@ -59,10 +50,6 @@ export async function placeByUser(sql: Sql, table: string, like: string | number
     `select 1 from create_distributed_table(to_regclass(?), 'user_id', ${option} := cast(? as ${type})${alone})`,
     [table, value],
   );
-}
-
-export async function placeSchema(sql: Sql, schema: string): Promise<void> {
-  await sql.all(`select 1 from citus_schema_distribute(cast(cast(? as text) as regnamespace))`, [schema]);
 }
 
 /** Where all tables are. */

@@ -3,17 +3,7 @@ import { supportedDialect } from '../entities/dialect-name.js';
 import { DEFAULT_PREFIX } from '../entities/naming.js';
 import { forgetDistribution } from '../src/database/calls/connections.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
-import {
-  hasCitus,
-  hasRows,
-  placeByUser,
-  placementOf,
-  placeOnEveryNode,
-  placeSchema,
-  sizeOf,
-  type FoundPlacement,
-  type Placement,
-} from './citus-layout.js';
+import { hasCitus, placeByUser, placementOf, sizeOf, type FoundPlacement, type Placement } from './citus-layout.js';
 import type { Sql } from '../src/database/dialects/dialect.js';
 import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection.js';
 import { aBoolean, aCount, object, oneOf } from '../src/model/arguments.js';
@@ -91,7 +81,8 @@ export async function distribute(orm: MikroORM, options: DistributeOptions = {})
   refuseOthers(places);
   const missing = places.filter(({ found }) => found === undefined);
   for (const { table, query } of move ? [] : missing) {
-    if (!(await database.run((sql) => hasRows(sql, query)))) continue;
+    // Citus would lock them while it moves them.
+    if ((await database.run((sql) => sql.all(`select 1 from ${query} limit 1`))).length === 0) continue;
     throw new SchemaError(
       `Table ${table} has rows, and would be locked until they are moved. Nothing was changed. Stop what writes to it, ` +
         'and run npx adk-mikro-orm distribute --move, or distribute(orm, { move: true }).',
@@ -102,11 +93,13 @@ export async function distribute(orm: MikroORM, options: DistributeOptions = {})
       throw new SchemaError(
         `By schema, the tables need one of their own: adkEntities({ schema: 'kb' }). Nothing was changed.`,
       );
-    await database.run((sql) => placeSchema(sql, schema));
+    const text = 'select 1 from citus_schema_distribute(cast(cast(? as text) as regnamespace))';
+    await database.run((sql) => sql.all(text, [schema]));
   } else {
     let first = places.find(({ found }) => found === 'by user')?.query;
     for (const { query, wanted } of missing) {
-      if (wanted === 'on every node') await database.run((sql) => placeOnEveryNode(sql, query));
+      const everywhere = 'select 1 from create_reference_table(to_regclass(?)::regclass)';
+      if (wanted === 'on every node') await database.run((sql) => sql.all(everywhere, [query]));
       else await database.run((sql) => placeByUser(sql, query, first ?? shards ?? DEFAULT_SHARDS));
       if (wanted === 'by user') first ??= query;
     }

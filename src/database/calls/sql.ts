@@ -120,20 +120,13 @@ export class Statements {
     const took = Math.round(now() - start);
     try {
       const logger = config.getLogger();
-      const slow =
-        hasSlowQueries(config) && took >= (config.get('slowQueryThreshold') ?? Infinity) ? config : undefined;
       // Most hosts log nothing.
-      if (!slow && isMikroOrms(logger) && !logger.isEnabled('query')) return;
+      if (isMikroOrms(logger) && !logger.isEnabled('query')) return;
       const connection = { type: 'write', name: config.get('name') };
       for (const [i, statement] of sent.entries()) {
         const { text, values: params } = statement;
-        const outcome = outcomeOf(statement, i);
         const query = logger.isEnabled('query-params') ? this.#format(text, params) : text;
-        const context = { level: 'info', connection, params, took, ...outcome, query } as SentQuery;
-        write(logger, context);
-        if (!slow) continue;
-        const asSlow = { enabled: true, level: outcome.level ?? 'warning', namespace: 'slow-query' };
-        write(slow.getSlowQueryLogger(), { ...context, ...asSlow } as SentQuery);
+        write(logger, { level: 'info', connection, params, took, ...outcomeOf(statement, i), query } as SentQuery);
       }
     } catch {
       // An error of the host's log must not fail the statement.
@@ -179,17 +172,7 @@ interface WritingLogger extends Logger {
   writer?: (message: string) => unknown;
 }
 
-/** The members of MikroORM 7's config that are used. */
-interface SlowQueries {
-  get(option: 'slowQueryThreshold'): number | undefined;
-  getSlowQueryLogger(): Logger;
-}
-
 type SentQuery = Parameters<Logger['logQuery']>[0];
-
-function hasSlowQueries(config: object): config is SlowQueries {
-  return 'getSlowQueryLogger' in config;
-}
 
 function isMikroOrms(logger: Logger): boolean {
   const prototype: unknown = Object.getPrototypeOf(logger);
