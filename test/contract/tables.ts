@@ -17,7 +17,10 @@ export function deviationsTable(services: readonly { name: string; deviations: D
     .map(([rule, title]) => [rule, title, ...services.map(({ deviations }) => cellOf(deviations, rule))])
     .filter((cells) => cells.slice(2).some((cell) => cell !== '✓'));
   const header = ['', 'Rule', ...services.map(({ name }) => name)];
-  return table([header, dashes(header), ...rows]);
+  const isRepeated = (cell: string, i: number, cells: readonly string[]) =>
+    i > 2 && cell !== '✓' && cell === cells[i - 1];
+  const short = rows.map((cells) => cells.map((cell, i) => (isRepeated(cell, i, cells) ? 'the same' : cell)));
+  return table([header, dashes(header), ...short]);
 }
 
 /** How many tests of each level a rule has, as Markdown. */
