@@ -39,26 +39,35 @@ let tries = 0;
 const MOST_TRIES = 1_000;
 
 /**
- * Applies a delta by ADK's rules. ADK exports only this method for it; its work is done when it returns.
- *
- * @returns its promise. With a state and a delta of our own it always resolves; a handler would keep each event of a batch in
- *   memory until the whole batch is prepared.
+ * Applies the delta of an event by ADK's rules, and replaces it by a copy. ADK exports only this method for it; its work is done when
+ * it returns. What fails is for nobody: of a getter in the delta it throws again later, and a state that somebody has frozen stays as
+ * it is. Unhandled, the rejection would end the process.
  */
-function applyTo(state: Record<string, unknown>, event: Event): Promise<unknown> {
+function applyTo(state: Record<string, unknown>, event: Event): void {
   const session = createSession({ id: '', appName: '', state });
-  return BaseSessionService.prototype.appendEvent({ session, event });
+  BaseSessionService.prototype.appendEvent({ session, event }).catch(ignore);
 }
 
-const EMPTY_EVENT = createEvent();
+const ignore = () => undefined;
 
-/** An event with this delta, stamps included. */
-function having(stateDelta: Stamps): Event {
-  return { ...EMPTY_EVENT, actions: { ...EMPTY_EVENT.actions, stateDelta } };
+/** The event in which ADK is given a delta: to make one for each would take as long as ADK needs for it. */
+const holder = createEvent();
+
+/** @param use replaces the delta of its event by a copy, and returns at once. @returns the copy, which has the stamps. */
+function copied(values: Stamps, use: (event: Event) => void): Stamps {
+  const { actions } = holder;
+  actions.stateDelta = values;
+  use(holder);
+  const copy = actions.stateDelta;
+  actions.stateDelta = NONE;
+  return copy;
 }
+
+const NONE: Stamps = {};
 
 /** @returns a copy of the values with their stamps, without `temp:` keys. */
 export function copyOfDelta({ values }: StampedDelta): Stamps {
-  return trimTempDeltaState(having(values)).actions.stateDelta;
+  return copied(values, trimTempDeltaState);
 }
 
 /**
@@ -73,11 +82,7 @@ export function applyDelta(
   winning: Iterable<{ key: string }>,
 ): void {
   if (Object.keys(values).length === 0) return;
-  const event = having(values);
-  // If somebody froze the state meanwhile, it stays as it is. Unhandled, the rejection would end the process.
-  applyTo(state, event).catch(() => undefined);
-  // The base class has replaced the delta by a copy.
-  const stamps = event.actions.stateDelta;
+  const stamps = copied(values, (event) => applyTo(state, event));
   for (const name of Object.keys(stamps)) stamps[name] = undefined;
   const writes = newest.get(state) ?? new Map<string, StampedDelta>();
   newest.set(state, writes);
@@ -107,8 +112,7 @@ export function stampDelta(event: Event): StampedDelta {
   // The state is stamped now: a write with an older stamp is not applied, and one without a stamp is.
   const clock = new State(state, state);
   for (const name of written) clock.set(name, UNTOUCHED);
-  // If a getter of the delta throws, it throws again below. Unhandled, the rejection would end the process.
-  applyTo(state, event).catch(() => undefined);
+  applyTo(state, event);
 
   const values = event.actions.stateDelta;
   const stamps = new State(state, values);
@@ -169,7 +173,7 @@ class Probe {
   }
 
   #apply(delta: StampedDelta): void {
-    void applyTo(this.#state, having(delta.values));
+    copied(delta.values, (event) => applyTo(this.#state, event));
     this.#applied.add(delta);
   }
 }
