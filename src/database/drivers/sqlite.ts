@@ -45,18 +45,23 @@ export function stopsProcess(database: SynchronousSqlite): boolean {
 }
 
 /**
- * Makes statements fail at once if they meet a lock, for the holder of the connection. @returns what restores the host's setting.
+ * @returns what makes statements fail at once if they meet a lock, for the holder of the connection; it returns what restores the
+ *   host's setting.
  */
-export function stopWaiting(database: SynchronousSqlite): () => void {
-  // The drivers throw a TypeError, as for a caller's mistake.
-  if (!database.open) throw new Error('The database connection is not open');
-  // libSQL cannot return the number alone.
-  const [{ timeout }] = database.pragma('busy_timeout') as [{ timeout: number | bigint }];
-  // Each attempt does this, and `exec` makes no object for a statement.
-  database.exec('pragma busy_timeout = 0');
+export function waitStopper(database: SynchronousSqlite): () => () => void {
+  // SQLite compiles this pragma each time it runs, so it has the current value. To prepare it again takes the drivers longer.
+  let read: SynchronousStatement | undefined;
   return () => {
-    // The host may have closed it meanwhile. If this threw, the connection would never be free for the calls that wait for it.
-    if (database.open) database.exec(`pragma busy_timeout = ${timeout}`);
+    // The drivers throw a TypeError, as for a caller's mistake.
+    if (!database.open) throw new Error('The database connection is not open');
+    // libSQL cannot return the number alone.
+    const { timeout } = (read ??= database.prepare('pragma busy_timeout')).get([]) as { timeout: number | bigint };
+    // Each attempt does this, and `exec` makes no object for a statement.
+    database.exec('pragma busy_timeout = 0');
+    return () => {
+      // The host may have closed it meanwhile. If this threw, the connection would never be free for the calls that wait for it.
+      if (database.open) database.exec(`pragma busy_timeout = ${timeout}`);
+    };
   };
 }
 

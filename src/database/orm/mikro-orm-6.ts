@@ -3,7 +3,7 @@ import type { Connection, EntityManager } from '@mikro-orm/core';
 import { TRAITS, supportedDialect } from '../../../entities/dialect-name.js';
 import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
-import { isSynchronousSqlite, stopWaiting, stopsProcess, type SynchronousSqlite } from '../drivers/sqlite.js';
+import { isSynchronousSqlite, stopsProcess, waitStopper } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
 import type { OrmConnection, ReservedConnection } from './reserved-connection.js';
 
@@ -40,7 +40,7 @@ export function isKnexConnection(connection: Connection): connection is KnexConn
 interface KnownConnection {
   readonly driver: Driver;
   /** Set if its wait for a lock would block the process. */
-  readonly stoppable: SynchronousSqlite | undefined;
+  readonly stopWaiting: (() => () => void) | undefined;
 }
 
 const CLOSED = 'Unable to acquire a connection: the ORM is closed';
@@ -80,9 +80,9 @@ export class KnexOrmConnection implements OrmConnection {
       if (pool?.destroyed) throw new Error(CLOSED, { cause: error });
       return this.#rethrow(error);
     });
-    const { driver, stoppable } = this.#known.get(raw) ?? this.#learn(raw);
-    this.mustWaitForLocks = stoppable !== undefined;
-    const waitAgain = stoppable && stopWaiting(stoppable);
+    const { driver, stopWaiting } = this.#known.get(raw) ?? this.#learn(raw);
+    this.mustWaitForLocks = stopWaiting !== undefined;
+    const waitAgain = stopWaiting?.();
     const release = () => {
       waitAgain?.();
       void client.releaseConnection(raw);
@@ -110,7 +110,8 @@ export class KnexOrmConnection implements OrmConnection {
   #learn(raw: object): KnownConnection {
     const driver = driverOf(raw);
     if (!driver) throw new TypeError('The connection of knex is not one of a driver that MikroORM comes with.');
-    const known = { driver, stoppable: isSynchronousSqlite(raw) && stopsProcess(raw) ? raw : undefined };
+    const mayBlock = isSynchronousSqlite(raw) && stopsProcess(raw);
+    const known = { driver, stopWaiting: mayBlock ? waitStopper(raw) : undefined };
     this.#known.set(raw, known);
     return known;
   }

@@ -5,7 +5,7 @@ import { supportedDialect } from '../../../entities/dialect-name.js';
 import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
 import { KyselyDriver, type KyselyDriverConnection } from '../drivers/kysely-driver.js';
-import { isSynchronousSqlite, stopWaiting, stopsProcess, type SynchronousSqlite } from '../drivers/sqlite.js';
+import { isSynchronousSqlite, stopsProcess, waitStopper, type SynchronousSqlite } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
 import type { OrmConnection, ReservedConnection } from './reserved-connection.js';
 import { isObject } from '../../model/json.js';
@@ -92,8 +92,9 @@ export class KyselyOrmConnection implements OrmConnection {
   #known: Kysely | undefined;
   /** The database of a driver that runs in this process. */
   #database: SynchronousSqlite | undefined;
+  /** Set if its wait for a lock would block the process. */
+  #stopWaiting: (() => () => void) | undefined;
   isInProcess = true;
-  mustWaitForLocks = false;
   /** Whether it was ever open. If it is not open now, the host has closed it. */
   #wasOpen: boolean;
   /** Those who wait for a connection, or have one. */
@@ -116,6 +117,10 @@ export class KyselyOrmConnection implements OrmConnection {
     const transaction = await asking.run(taken, begin);
     if (taken.raw && isKysely(transaction)) await provided(transaction, (own) => this.#note(own, taken));
     return transaction;
+  }
+
+  get mustWaitForLocks(): boolean {
+    return this.#stopWaiting !== undefined;
   }
 
   get #isKnown(): boolean {
@@ -144,7 +149,7 @@ export class KyselyOrmConnection implements OrmConnection {
     this.#known = connection.getClient();
     this.#wasOpen = true;
     this.#database = isSynchronousSqlite(client) ? client : undefined;
-    this.mustWaitForLocks = this.#database !== undefined && stopsProcess(this.#database);
+    this.#stopWaiting = this.#database && stopsProcess(this.#database) ? waitStopper(this.#database) : undefined;
     this.isInProcess = !isPool(client);
     if (!isPool(client)) return;
     noteTaken(client);
@@ -182,7 +187,7 @@ export class KyselyOrmConnection implements OrmConnection {
   #reserved(own: KyselyDriverConnection, kysely: Kysely, release: () => void): ReservedConnection {
     const raw = this.#raw.get(own);
     const end = raw && destroyerOf(raw);
-    const waitAgain = this.mustWaitForLocks && this.#database ? stopWaiting(this.#database) : undefined;
+    const waitAgain = this.#stopWaiting?.();
     return {
       driver: this.#driverOf(own),
       context: () => ({ executeQuery: own.executeQuery.bind(own) }),
