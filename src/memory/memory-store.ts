@@ -310,7 +310,7 @@ export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Fo
   const insert = `insert into ${forgottenMemories} (${MEMORY_COLUMNS}, create_time)`;
   const end = pieces.onSameKey(MEMORY_COLUMNS, ['create_time']);
   sql.later(
-    `${insert} select ${MEMORY_COLUMNS}, ${pieces.now} from ${memories} where ${where}${pieces.underLock} ${end}`,
+    `${insert} select ${MEMORY_COLUMNS}, ${pieces.nowOfSelect ?? pieces.now} from ${memories} where ${where}${pieces.underLock} ${end}`,
     values,
   );
   // Its event may not have been remembered yet.

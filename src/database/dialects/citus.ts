@@ -41,6 +41,9 @@ export function onCitus(postgresql: Dialect): DistributedTables {
     // Citus requires that an `update` has no volatile function. The node that the client is connected to evaluates this one.
     now: '(extract(epoch from statement_timestamp()) * 1000)::float8',
 
+    // If the tables are distributed by schema, Citus evaluates `now` and sends a statement with `where … and ( is not null)`.
+    nowOfSelect: postgresql.sql.now,
+
     pagesAlone: true,
 
     insertsValuesOnly: true,

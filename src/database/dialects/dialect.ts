@@ -142,6 +142,9 @@ export interface DialectSql {
   /** The server's time in ms since 1970. Leases expire by it, since the clocks of the clients differ. */
   readonly now: string;
 
+  /** `now` in the `select` of an `insert`, if it must be written differently there. */
+  readonly nowOfSelect?: string;
+
   /**
    * The end of a `select` in a transaction that has locked the session's row. On InnoDB a plain `select` would show the rows as of
    * the transaction's first `select`, which may be the host's and older than the lock.
