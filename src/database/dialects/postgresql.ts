@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { driverCodeOf } from '../../model/errors.js';
+import { driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { placeholders } from '../sql/tables.js';
 import { HAS_CITUS, hasLostNode, onCitus } from './citus.js';
@@ -161,10 +161,15 @@ function isCrash(error: unknown, failure: Failure | undefined): boolean {
   return severity === 'PANIC' || (failure === 'diskFull' && severity !== 'ERROR');
 }
 
-/** The server's functions that check policies of row-level security: the message may be in any language. */
+/**
+ * The server's functions that check policies of row-level security: the message may be in any language. Citus tells the message of
+ * its node, not the function.
+ */
 const OF_POLICIES = new Set<unknown>(['ExecWithCheckOptions', 'check_enable_rls']);
 
-const isByPolicy = (error: unknown) => isObject(error) && 'routine' in error && OF_POLICIES.has(error.routine);
+const isByPolicy = (error: unknown) =>
+  (isObject(error) && 'routine' in error && OF_POLICIES.has(error.routine)) ||
+  driverMessageOf(error).includes('row-level security');
 
 /** Short, since names in PostgreSQL have at most 63 bytes. */
 function hashOf(text: string): string {
