@@ -33,33 +33,28 @@ interface AppendWriter<Append> {
   append(appends: NonEmpty<Append>): Promise<ReadonlyMap<number, unknown>>;
 }
 
+/** What somebody else writes: done when it is written. */
+interface Written {
+  readonly result: Promise<void>;
+}
+
+/** Ends a wait. @param written if somebody else writes it; otherwise its turn has come. */
+type Proceed = (written?: Written) => void;
+
 /** A call that waits for its turn. */
 interface Waiting {
   readonly append?: QueuedAppend;
   /** The writer of the append. */
   readonly by?: object;
-  /** @param written the result, if another append has written this one; otherwise its turn has come. */
-  readonly proceed: (written?: { readonly result: Promise<void> }) => void;
+  readonly proceed: Proceed;
 }
 
-/** A batch that waits for a connection, or for another batch to include it. */
+/** A batch that gets a connection, or is included by another batch. */
 interface Member {
   readonly batch: AppendBatch;
   readonly attempt: Attempt;
-  /** Whether it has asked for a connection and does not have it yet. */
-  isAsking: boolean;
-  /** Ends its wait: another batch writes it, or it must ask for a connection itself. */
-  proceed?: () => void;
-  /** Done when the batch that includes it has been written. */
-  written?: Promise<void>;
   /** Undefined if a shared statement skipped it: it must be written alone, and then gets its own error. */
   result?: { readonly lastSeq: number | undefined } | { readonly error: unknown };
-}
-
-/** How an attempt writes a batch. */
-interface WriteOptions {
-  /** Whether it is written together with others. */
-  isShared: boolean;
 }
 
 /**
@@ -91,10 +86,10 @@ export class AppendQueue {
   #dialect: Dialect;
   /** The waiting calls, for each session to which a write is under way. */
   readonly #lines: Map<string, Waiting[]>;
-  /** The batches that may be written together with another one. */
-  readonly #waiting = new Set<Member>();
-  /** How many batches have asked for a connection and wait for it. */
-  #asking = 0;
+  /** The batches that wait until another one includes them, or until they must ask for a connection themselves. */
+  readonly #waiting = new Map<Member, Proceed>();
+  /** The batches that have asked for a connection and do not have it yet. */
+  readonly #asking = new Set<Member>();
 
   private constructor(database: Database) {
     this.#lines = linesOf(database);
@@ -121,9 +116,7 @@ export class AppendQueue {
     let line = this.#lines.get(identity);
     if (line) {
       const calls = line;
-      const written = await new Promise<{ readonly result: Promise<void> } | undefined>((proceed) =>
-        calls.push({ append, by, proceed }),
-      );
+      const written = await new Promise<Written | undefined>((proceed) => calls.push({ append, by, proceed }));
       if (written) return written.result;
     } else this.#lines.set(identity, (line = []));
 
@@ -160,7 +153,7 @@ export class AppendQueue {
     const mayShare = this.#appends.most > 1 && !database.connections.hasSettings;
     let isShared = mayShare && this.#appends.shares?.(batch) !== false;
     const attempted = async (attempt: Attempt): Promise<number | undefined> => {
-      const member: Member = { batch, attempt, isAsking: false };
+      const member: Member = { batch, attempt };
       try {
         await this.#attempt(database, member, { isShared });
       } finally {
@@ -177,26 +170,22 @@ export class AppendQueue {
   }
 
   /** Writes a batch, if it is shared with others that wait for a connection; or waits until one of those has written it. */
-  async #attempt(database: Database, member: Member, options: WriteOptions): Promise<void> {
+  async #attempt(database: Database, member: Member, { isShared }: { isShared: boolean }): Promise<void> {
     const { connections } = database;
-    const { isShared } = options;
     const deadline = new Deadline(connections);
     const waited = database.observed?.waiting('connection');
     try {
       // The batches that have asked for a connection have room for this one.
-      if (isShared && this.#waiting.size < this.#asking * (this.#appends.most - 1)) {
-        await this.#untilTurn(member, deadline);
-        // A database in this process always answers, and a statement on it cannot be stopped.
-        if (member.written) {
+      if (isShared && this.#waiting.size < this.#room) {
+        const written = await this.#untilTurn(member, deadline);
+        if (written) {
           deadline.hasConnection = true;
           waited?.();
-          await (connections.orm.isInProcess ? member.written : deadline.within(member.written));
+          // A database in this process always answers, and a statement on it cannot be stopped.
+          await (connections.orm.isInProcess ? written.result : deadline.within(written.result));
           return;
         }
-      } else if (isShared) {
-        member.isAsking = true;
-        this.#asking++;
-      }
+      } else if (isShared) this.#asking.add(member);
       await connections.use(deadline, (connection) => {
         waited?.();
         if (connections.dialectOn(connection.driver) !== this.#dialect) {
@@ -206,14 +195,10 @@ export class AppendQueue {
         }
         const mayShare = isShared && this.#waiting.size > 0;
         const members: NonEmpty<Member> = mayShare ? this.#takeAlong(member) : [member];
+        const result = this.#write(connections, connection, members);
+        for (const other of members) this.#proceed(other, { result });
         this.#endAsking(member);
-        const written = this.#write(connections, connection, members);
-        for (const other of members) {
-          if (other === member) continue;
-          other.written = written;
-          other.proceed?.();
-        }
-        return written;
+        return result;
       });
     } finally {
       this.#endAsking(member);
@@ -221,50 +206,53 @@ export class AppendQueue {
     }
   }
 
-  async #untilTurn(member: Member, deadline: Deadline): Promise<void> {
-    const turn = new Promise<void>((proceed) => {
-      member.proceed = proceed;
-      this.#waiting.add(member);
-    });
+  async #untilTurn(member: Member, deadline: Deadline): Promise<Written | undefined> {
+    const turn = new Promise<Written | undefined>((proceed) => this.#waiting.set(member, proceed));
     try {
-      await deadline.within(turn);
+      return await deadline.within(turn);
     } catch (error) {
-      this.#waiting.delete(member);
+      if (this.#waiting.delete(member)) throw error;
       // Another batch may have begun to write this one at that moment.
-      if (!member.written) throw error;
+      return turn;
     }
+  }
+
+  /** How many batches may wait for those that have asked for a connection. */
+  get #room(): number {
+    return this.#asking.size * (this.#appends.most - 1);
   }
 
   /** Notes that the member got the connection that it had asked for, or failed to get it. */
   #endAsking(member: Member): void {
-    if (!member.isAsking) return;
-    member.isAsking = false;
-    this.#asking--;
-    for (const waiting of this.#waiting) {
-      if (this.#waiting.size <= this.#asking * (this.#appends.most - 1)) break;
+    if (!this.#asking.delete(member)) return;
+    for (const waiting of this.#waiting.keys()) {
+      if (this.#waiting.size <= this.#room) break;
       this.#letAsk(waiting);
     }
   }
 
   #letAsk(waiting: Member): void {
-    this.#waiting.delete(waiting);
-    waiting.isAsking = true;
-    this.#asking++;
-    waiting.proceed?.();
+    this.#asking.add(waiting);
+    this.#proceed(waiting);
+  }
+
+  #proceed(member: Member, written?: Written): void {
+    const proceed = this.#waiting.get(member);
+    this.#waiting.delete(member);
+    proceed?.(written);
   }
 
   #takeAlong(first: Member): NonEmpty<Member> {
     const members: [Member, ...Member[]] = [first];
     let length = lengthOf(first.batch);
     let left: Member | undefined;
-    for (const waiting of this.#waiting) {
+    for (const waiting of this.#waiting.keys()) {
       if (this.#appends.areTogether?.(first.batch, waiting.batch) === false) {
         left ??= waiting;
         continue;
       }
       length += lengthOf(waiting.batch);
       if (members.length === this.#appends.most || length > MOST_LENGTH) break;
-      this.#waiting.delete(waiting);
       members.push(waiting);
     }
     // Those that ask may all be unable to write it.

@@ -27,6 +27,7 @@ import {
   UNREAD,
   setRevision,
   tentatives,
+  type Reading,
   type Revision,
   type Tentative,
 } from './handle.js';
@@ -194,11 +195,8 @@ export class Appender {
       tentatives.set(handle, { transaction, events: [...before, ...stored] });
     }
     if (appended.damaged) this.#calls.reportDamage(key, appended.damaged);
-    for (const [updated, before] of known) {
-      const target = { handle: updated, key };
-      if (before) await this.#update(target, events, before, appended, true);
-      else if (updated === handle) await this.#update(target, events, revision, appended, false);
-    }
+    for (const [updated, before] of known)
+      await this.#update({ handle: updated, key }, events, before ?? revision, appended);
     if (this.#database.telemetry) this.#observe(appends, this.#database.telemetry);
     return NONE_REFUSED;
   }
@@ -234,7 +232,7 @@ export class Appender {
     // The next append of a handle that may not miss anything must find it behind.
     if (this.#calls.options.onStaleSession === 'reject' && appended.seq > revision.seq + 1) return;
     const own = { ...pendingEvent(handle, event), handle, state: [] };
-    await this.#update({ handle, key: keyOf(handle) }, [own], revision, appendedOnly(appended, appended.seq), true);
+    await this.#update({ handle, key: keyOf(handle) }, [own], revision, appendedOnly(appended, appended.seq));
   }
 
   /** Once the transaction or savepoint that appended to a handle has ended: marks the handle as behind, unless it committed. */
@@ -260,41 +258,32 @@ export class Appender {
    * Updates a handle to match a committed batch, and reads the events that it missed.
    *
    * @param events all events of the batch, also those of other handles.
-   * @param isKnown whether a service has read the handle.
    */
   async #update(
     { handle, key }: Target,
     events: readonly BatchEvent[],
     revision: Revision,
     appended: Appended,
-    isKnown: boolean,
   ): Promise<void> {
-    const { incarnation, lastSeq, lastChange, ownChanges, replaced } = appended;
-    const before = lastSeq - events.length;
-    // An append in another transaction updated the handle meanwhile, and that transaction may be rolled back.
-    const isShared = revisions.get(handle) !== (isKnown ? revision : undefined);
-    const isAnew =
-      incarnation !== revision.incarnation || isShared || appended.wentBack || (!replaced && before < revision.seq);
-    const onlyAppends = isKnown && !isAnew && lastChange === revision.lastChange + ownChanges;
-    const isInStep = onlyAppends && !replaced && before === revision.seq;
+    const { lastSeq, replaced } = appended;
     try {
-      const isPartial = revision.isPartial || !hasOnlyReadEvents(handle, revision);
-      // If all events of the handle were read from the tables, it cannot have this one. Do not search them: in a long session
-      // that takes longer than the append.
-      const isNew = !replaced && hasOnlyReadEvents(handle, revision);
-      const isWhole = isInStep && (isNew || events.every((each) => each.handle === handle));
+      const isAsRead = hasOnlyReadEvents(handle, revision);
+      const lacks = lackOf(handle, revision, appended, events);
+      if (lacks !== 'nothing' && revision.eventCount !== UNREAD && !replaced)
+        this.#database.telemetry?.count('rebases', this.#database.system);
       const others: Record<string, unknown> = {};
       for (const { handle: by, event, stored, delta, state } of events) {
         if (by === handle) {
-          // The handle already has the event if it is appended again because its row was lost.
-          if (isNew && !handle.events.includes(event)) handle.events.push(event);
+          // A handle with only read events has this one only if its row was lost: as the same object, which is found fast.
+          // In a long session, a search by id would take longer than the append.
+          if (isAsRead && !replaced && !handle.events.includes(event)) handle.events.push(event);
           else placeEvent(handle, event);
           if (replaced) continue;
           applyDelta(handle.state, delta, state);
           const keys = state.map(({ key }) => key);
           for (const key of keys) delete others[key];
           noteState(handle, delta.values, keys);
-        } else if (isWhole) {
+        } else if (lacks === 'nothing') {
           // A copy of its own, as if the handle had read it.
           const read = decodeEvent(stored.json);
           if (read) handle.events.push(read);
@@ -304,11 +293,11 @@ export class Appender {
       }
       for (const [key, value] of Object.entries(others)) setOwn(handle.state, key, value);
       noteState(handle, others, Object.keys(others));
-      if (!isInStep && isKnown && !replaced) this.#database.telemetry?.count('rebases', this.#database.system);
-      if (isWhole) setRevision(handle, appended, lastSeq);
+      if (lacks === 'nothing') setRevision(handle, appended, lastSeq);
       else {
         const own = events.filter((each) => each.handle === handle);
-        await this.#catchUp({ handle, key }, { ...revision, isPartial }, own, { appended, isAnew, onlyAppends });
+        const isPartial = revision.isPartial || !isAsRead;
+        await this.#catchUp({ handle, key }, { ...revision, isPartial }, own, appended, lacks);
       }
     } catch {
       // Somebody froze the handle during the append. It stays behind, and the next append is refused.
@@ -316,9 +305,7 @@ export class Appender {
     }
   }
 
-  /**
-   * Finds the revision of a handle that no service has read (a clone, an object literal): that of its last stored event.
-   */
+  /** Finds the revision of a handle that no service has read (a clone, an object literal): that of its last stored event. */
   async #locate({ handle, key }: Target): Promise<Revision> {
     const last = handle.events.at(-1);
     return this.#database.run(async (sql) => {
@@ -329,26 +316,23 @@ export class Appender {
     });
   }
 
-  /**
-   * Reads what a handle missed, after the lock was released (contract B4, E2, E3).
-   *
-   * @param options.isAnew whether the events of the handle are no longer the session's history.
-   * @param options.onlyAppends whether others have done nothing but append since the handle's revision.
-   */
+  /** Reads what a handle missed (`lacks`, as the append has shown), after the lock was released (contract B4, E2, E3). */
   async #catchUp(
     { handle, key }: Target,
-    { incarnation, seq, isPartial, ...revision }: Revision,
+    revision: Revision,
     own: readonly BatchEvent[],
-    { appended, isAnew, onlyAppends }: { appended: Appended; isAnew: boolean; onlyAppends: boolean },
+    appended: Appended,
+    lacks: Reading,
   ): Promise<void> {
+    const { incarnation, seq, isPartial } = revision;
     // If reading fails, the next append must find the handle behind.
-    setRevision(handle, isAnew ? UNKNOWN : { ...revision, incarnation }, seq);
+    setRevision(handle, lacks === 'anew' ? UNKNOWN : revision, seq);
     const behind = revisions.get(handle);
     // Nothing outside of an open transaction can read what that transaction appended to the handle.
     const tentative = this.#database.isJoined ? undefined : tentatives.get(handle);
     if (tentative && isOpen(tentative.transaction)) return;
     try {
-      const missed = onlyAppends ? await this.#database.run((sql) => readAfter(sql, key, seq)) : undefined;
+      const missed = lacks === 'missed' ? await this.#database.run((sql) => readAfter(sql, key, seq)) : undefined;
       // Somebody may have done something else since the append.
       // Nor may one of them be lost: what it has set is known from the whole state alone.
       const isEnough =
@@ -359,14 +343,14 @@ export class Appender {
       // An append in another transaction has updated the handle meanwhile, and found it behind.
       if (!read || revisions.get(handle) !== behind) return;
       const state = readableState(read.state);
-      const isAnother = isAnew || read.incarnation !== incarnation;
-      const has = new Set(isPartial && !isAnother ? handle.events.map(({ id }) => id) : []);
-      const isWanted = ({ id, seq: number }: EventContent) => isAnother || !isPartial || number > seq || has.has(id);
+      const of = lacks === 'anew' || read.incarnation !== incarnation ? 'anew' : isEnough ? 'missed' : 'whole';
+      const has = new Set(isPartial && of !== 'anew' ? handle.events.map(({ id }) => id) : []);
+      const isWanted = ({ id, seq: number }: EventContent) =>
+        of === 'anew' || !isPartial || number > seq || has.has(id);
       const events = readableEvents({ ...read, events: read.events.filter(isWanted) });
       // The next append notices what was recorded after this one.
       const lastChange = read.incarnation === appended.incarnation ? appended.lastChange : read.lastChange;
-      const of = isEnough ? 'missed' : isAnother ? 'anew' : 'whole';
-      if (isAnother) forgetWrites(handle.state);
+      if (of === 'anew') forgetWrites(handle.state);
       patch(handle, own, { head: { ...read, lastChange }, state: state.value, events: eventsOf(events), of });
       this.#calls.reportDamage(key, events.damaged, state.damaged);
     } catch (error) {
@@ -378,6 +362,25 @@ export class Appender {
 
 /** Whether they are neither in the transaction nor in a savepoint of it. */
 const isOthers = ({ transaction }: Tentative, current: object) => physicalOf(transaction) !== physicalOf(current);
+
+/** @returns what a handle lacks of its session after a batch, besides the events of that. */
+function lackOf(
+  handle: Session,
+  revision: Revision,
+  { incarnation, lastSeq, lastChange, ownChanges, replaced, wentBack }: Appended,
+  events: readonly BatchEvent[],
+): 'nothing' | Reading {
+  const before = lastSeq - events.length;
+  const isKnown = revision.eventCount !== UNREAD;
+  // An append in another transaction updated the handle meanwhile, and that transaction may be rolled back.
+  const isShared = revisions.get(handle) !== (isKnown ? revision : undefined);
+  const isGone = incarnation !== revision.incarnation || wentBack || (!replaced && before < revision.seq);
+  if (isShared || isGone) return 'anew';
+  if (!isKnown || lastChange !== revision.lastChange + ownChanges) return 'whole';
+  // Events of other handles have no place among those that other code has added or removed.
+  const havePlace = hasOnlyReadEvents(handle, revision) || events.every((each) => each.handle === handle);
+  return replaced || before > revision.seq || !havePlace ? 'missed' : 'nothing';
+}
 
 /** The result of an append to a session in which nothing else has changed. */
 function appendedOnly(revision: Revision, lastSeq: number): Appended {

@@ -109,6 +109,12 @@ function isChangeable(handle: Session, appended: readonly Event[]): boolean {
 /** An append's events, with the keys that they wrote. */
 type OwnEvents = readonly { event: Event; delta: StampedDelta }[];
 
+/**
+ * What a handle that is behind reads: the events that it `missed`, if others have done nothing but append; the `whole` session; or a
+ * session that begins `anew`, since the handle belongs to a history that is gone, or to an earlier session with this id.
+ */
+export type Reading = 'missed' | 'whole' | 'anew';
+
 /** What a handle that is behind has read. */
 interface ReadAgain {
   head: History & Pick<ReadHead, 'lastSeq' | 'lastUpdateTime'>;
@@ -116,11 +122,7 @@ interface ReadAgain {
   state: Readonly<Record<string, unknown>>;
   /** The caller's own are among them. */
   events: readonly Event[];
-  /**
-   * Which events: those that it `missed`, if others have done nothing but append; the `whole` session; or a session that begins `anew`,
-   * since the handle belongs to a history that is gone, or to an earlier session with this id.
-   */
-  of: 'missed' | 'whole' | 'anew';
+  of: Reading;
 }
 
 /**
