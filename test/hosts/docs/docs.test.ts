@@ -4,7 +4,7 @@ import { SqliteDriver } from '@mikro-orm/sqlite';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { AdkEvent, AdkProjection, AdkSession, AdkUserState, adkEntities } from '../../../entities/index.js';
+import { AdkEvent, AdkMemory, AdkProjection, AdkSession, AdkUserState, adkEntities } from '../../../entities/index.js';
 import * as api from '../../../src/index.js';
 import type { createArtifactHandler } from '../../../packages/http/src/index.js';
 import type { Studio } from '../../../packages/studio/src/index.js';
@@ -62,8 +62,15 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(listed).toMatchObject([{ filename: 'user:address' }, { filename: 'report.txt', version: 0, size: 19 }]);
     expect(text).toBe('All lamps are sold.');
   },
-  'docs/guides/remember-a-user.md Remember a user': (_given, { found }) => {
+  'docs/guides/remember-a-user.md Remember a user': async (_given, { found }) => {
     expect((found as { memories: { id: string }[] }).memories[0]).toMatchObject({ id: 'diet' });
+    // What the user said waits to be found; the agent's answer, which quotes it, is not there.
+    await withSessions(async (em) => {
+      const rows = await em.find(AdkMemory, {});
+      const texts = rows.map(({ data }) => JSON.stringify(data));
+      expect(texts).toEqual(expect.arrayContaining([expect.stringContaining('"Hello!"')]));
+      expect(texts).toHaveLength(2);
+    });
   },
   'docs/guides/forget-a-user.md Forget a user': (_given, { known, left }) => {
     expect(known).toMatchObject([{ id: 'diet', content: { parts: [{ text: 'No peanuts.' }] } }]);
