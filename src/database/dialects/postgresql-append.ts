@@ -216,7 +216,10 @@ export function columns(width: number, rows: readonly (readonly Element[])[]): s
   return arrays;
 }
 
-/** Without a regular expression, which takes twice as long: JSON has many quotes. */
+/** What JSON escapes, and an array does not. */
+const ESCAPED = /[^ -\ud7ff\ue000-\uffff]/;
+
+/** As JSON, which is the same for most texts, and takes half the time. */
 function quoted(text: string): string {
-  return `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
+  return ESCAPED.test(text) ? `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"` : JSON.stringify(text);
 }
