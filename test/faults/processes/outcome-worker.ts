@@ -1,20 +1,25 @@
-import { Context, InvocationContext, PluginManager } from '@google/adk';
-import { adkServices } from '../../../src/index.js';
+import { Context, FunctionTool, InvocationContext, LlmAgent, PluginManager } from '@google/adk';
+import { adkServices, runTurn, type AdkServices } from '../../../src/index.js';
+import { scriptedModel } from '../../../src/testing/index.js';
 import { openOrm, type Database } from './open-orm.js';
 
-// A process that runs a call of a tool. If told to hang, it stops for good before the commit.
+// A process that runs a call of a tool, or a turn whose model asks for two. If told to hang, it stops for good before the commit of
+// the call; in a turn it always does so in the second tool.
 
 export interface Job {
   database: Database;
   hangs: boolean;
+  isTurn?: boolean;
 }
 
-/** `hangs` in the middle of a transaction whose rows are written; the result; or an error. */
+/** `hangs` in the middle of a transaction whose rows are written, or of the second tool; the result; or an error. */
 export type Report = 'hangs' | { result: number } | { error: string };
 
-async function work({ database, hangs }: Job): Promise<void> {
+async function work({ database, hangs, isTurn }: Job): Promise<void> {
   const orm = await openOrm(database);
-  const { sessionService, exactlyOnce } = adkServices(orm.em);
+  const services = adkServices(orm.em);
+  if (isTurn) return turn(services);
+  const { sessionService, exactlyOnce } = services;
   const session = await sessionService.getSession({ appName: 'app', userId: 'ada', sessionId: 's' });
   if (!session) throw new Error('There is no session.');
   const invocationContext = new InvocationContext({
@@ -35,6 +40,23 @@ async function work({ database, hangs }: Job): Promise<void> {
   });
   await orm.close(true);
   report({ result });
+}
+
+async function turn(services: AdkServices): Promise<void> {
+  const tool = (name: string, execute: () => unknown) => new FunctionTool({ name, description: name, execute });
+  const mail = () => {
+    report('hangs');
+    return new Promise<never>(() => undefined);
+  };
+  const parts = ['charge', 'mail'].map((name) => ({ functionCall: { id: name, name, args: {} } }));
+  const model = scriptedModel([{ role: 'model', parts }]);
+  const agent = new LlmAgent({
+    name: 'clerk',
+    model,
+    tools: [tool('charge', () => ({ receipt: 17 })), tool('mail', mail)],
+  });
+  const key = { appName: 'app', userId: 'ada', sessionId: 's' };
+  for await (const _ of runTurn(services, { key, agent, newMessage: { role: 'user', parts: [{ text: 'Pay.' }] } }));
 }
 
 function report(message: Report): void {

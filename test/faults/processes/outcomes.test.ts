@@ -1,7 +1,12 @@
-import { createEvent } from '@google/adk';
+import { createEvent, getFunctionResponses } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../../entities/index.js';
-import { MikroOrmSessionService, migrate, unansweredFunctionCalls } from '../../../src/index.js';
+import {
+  MikroOrmSessionService,
+  interruptedToolResponses,
+  migrate,
+  unansweredFunctionCalls,
+} from '../../../src/index.js';
 import { range } from '../../contract/tools.js';
 import { availableDatabases, createDatabase } from '../../support/servers.js';
 import { firstReports } from './first-report.js';
@@ -41,6 +46,35 @@ test.each(availableDatabases())(
       expect(await rows()).toEqual([row]);
       expect(reports).toEqual(range(15).map(() => ({ result: row!.pid })));
       expect(unansweredFunctionCalls(await read())).toMatchObject([{ response: { result: row!.pid } }]);
+    } finally {
+      await orm.close(true);
+      await database.drop();
+    }
+  },
+  240_000,
+);
+
+test.each(availableDatabases())(
+  'H6 what a tool has returned is known after its process was killed in the next tool on %s',
+  async (name) => {
+    const database = await createDatabase(name);
+    const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
+    try {
+      await migrate(orm);
+      const killed = await run({ database, hangs: true, isTurn: true });
+      expect(killed.report).toBe('hangs');
+      killed.child.kill('SIGKILL');
+
+      const session = await new MikroOrmSessionService(orm.em).getSession({
+        appName: 'app',
+        userId: 'ada',
+        sessionId: 's',
+      });
+      const responses = interruptedToolResponses(session!).flatMap(getFunctionResponses);
+      expect(responses.map(({ name, response }) => [name, response])).toEqual([
+        ['charge', { receipt: 17 }],
+        ['mail', { error: expect.stringMatching(/may or may not have taken effect/) }],
+      ]);
     } finally {
       await orm.close(true);
       await database.drop();
