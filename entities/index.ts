@@ -19,6 +19,7 @@ import { adkProjection } from './adk-projection.js';
 import { adkSession } from './adk-session.js';
 import { adkSessionState } from './adk-session-state.js';
 import { adkUserState } from './adk-user-state.js';
+import { InvalidArgumentError } from '../src/model/errors.js';
 import { naming, type AdkEntityOptions } from './naming.js';
 
 export { AdkAppState } from './adk-app-state.js';
@@ -50,7 +51,7 @@ export type { AdkEntityOptions } from './naming.js';
  */
 export function adkEntities(options?: AdkEntityOptions) {
   const names = naming(options);
-  return [
+  return refusingToNest([
     adkSession(names),
     adkEvent(names),
     adkEventPart(names),
@@ -67,5 +68,16 @@ export function adkEntities(options?: AdkEntityOptions) {
     adkMemory(names),
     adkForgottenMemory(names),
     adkCredential(names),
-  ];
+  ]);
+}
+
+/** Throws a helpful error for a nested list, for which MikroORM's own error does not mention entities. */
+function refusingToNest<Entities extends object>(entities: Entities): Entities {
+  return Object.defineProperty(entities, 'name', {
+    get: () => {
+      throw new InvalidArgumentError(
+        "Spread the entities: write [...adkEntities(), …] in 'entities', not [adkEntities()].",
+      );
+    },
+  });
 }
