@@ -10,6 +10,7 @@ import { SchemaError } from '../src/model/errors.js';
 import * as mariadb from './mariadb.js';
 import * as mysql from './mysql.js';
 import * as postgresql from './postgresql.js';
+import { refuseDroppingConfig } from './refuse-config.js';
 import * as sqlite from './sqlite.js';
 import { adkTables, checkTables, locationFor, refuseDifferent, type Query } from './tables.js';
 
@@ -35,8 +36,8 @@ const checkDialect = oneOf(...Object.keys(MIGRATIONS));
 
 /**
  * The migrations of this package, for `migrations: { migrationsList: [...adkMigrations('postgresql'), ...yours] }` and
- * `extensions: [AdkMigrator]`. Each throws `SchemaError` before it changes anything if tables with the same names are another
- * program's.
+ * `extensions: [AdkMigrator]`. Each throws `SchemaError` before it changes anything, if the next `migration:create` would drop the
+ * tables, or tables with the same names are another program's.
  *
  * @param dialect the database they are for.
  * @param options where the tables live; the same as for `adkEntities`. A schema that does not exist is created, and
@@ -87,6 +88,7 @@ function located(
     }
 
     override async up(): Promise<void> {
+      refuseDroppingConfig(this.config, this.driver.getMetadata(), options);
       // A MySQL server behind the driver of MariaDB would not know the collation, and not say why. On SQLite foreign keys are off here.
       const read = (sql: string) => this.execute(sql) as Promise<object[]>;
       if (dialect !== 'sqlite') await refuseConnection(DIALECTS[dialect].connections, read);

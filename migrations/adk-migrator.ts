@@ -4,6 +4,7 @@ import { Migrator } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
 import { entityNamed } from '../entities/mikro-orm.js';
 import { standIn } from '../src/database/orm/stand-in.js';
+import { LEAVES_OUT_ADK_TABLES, isSkipped } from './refuse-config.js';
 import { withoutForeignKeys } from './sqlite-references.js';
 import { adkTables, locationOf, tableNames } from './tables.js';
 
@@ -63,6 +64,7 @@ type Schema = Parameters<Migrator['storeCurrentSchema']>[0];
 export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
   /** If no extension has this name, MikroORM 7 registers its own migrator over this one. */
   static override readonly name = 'Migrator';
+  readonly [LEAVES_OUT_ADK_TABLES] = true;
   readonly #em: MigratorEntityManager;
 
   constructor(em: MigratorEntityManager) {
@@ -108,10 +110,3 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
     return schema;
   }
 };
-
-/** Compares as MikroORM does. */
-function isSkipped(table: string, skipTables: readonly (string | RegExp)[]): boolean {
-  return skipTables.some((pattern) =>
-    typeof pattern === 'string' ? pattern.toLowerCase() === table.toLowerCase() : pattern.test(table),
-  );
-}

@@ -1,7 +1,8 @@
-import { Utils, type MikroORM } from '@mikro-orm/core';
+import { Utils, type Connection, type MikroORM } from '@mikro-orm/core';
 import type { Migration } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
 import { refuseOther } from '../src/database/orm/orm-connection.js';
+import { changedValues } from '../src/database/sql/tables.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
 import { InvalidArgumentError, SchemaError, driverCodeOf } from '../src/model/errors.js';
 import { PendingMigrations, patiently } from './pending.js';
@@ -16,7 +17,8 @@ import { isObject } from '../src/model/json.js';
  * @throws InvalidArgumentError if `orm` is not a MikroORM.
  * @throws SchemaError if `adkEntities()` is not among the entities, `@mikro-orm/migrations` is not installed, the driver is not the one
  *   for the server, the connection has a setting that is refused, another process has been migrating for a minute, tables with the same
- *   names have other columns (then nothing was changed), or tables that were made before are gone.
+ *   names have other columns (then nothing was changed), tables that were made before are gone, or with this config the next
+ *   `migration:create` would drop the tables.
  * @throws the driver's own error, with SQL, if a statement fails: it belongs in the host's log.
  * @throws InsideTransactionError inside a transaction of the same ORM.
  */
@@ -26,13 +28,15 @@ export async function migrate(orm: MikroORM): Promise<void> {
   refuseOther(em);
   const dialect = supportedDialect(em.getPlatform());
   refuseInside(em);
-  const { MigrationStorage, adkMigrations, tables } = await loadMigrations();
+  const { MigrationStorage, adkMigrations, refuseDroppingConfig, tables } = await loadMigrations();
   const options = tables.locationOf(orm.getMetadata());
+  refuseDroppingConfig(orm.config, orm.getMetadata(), options);
 
   // Refuses names before it opens: a PGlite that no statement has used is not closed with its ORM, and keeps the process alive.
   const { connections } = new Database(em);
   await connections.orm.open();
   await connections.refuseSettings();
+  await refuseChangedRows(em.getConnection());
   // Not in the transaction: SQLite refuses there to put the file into WAL mode.
   await patiently(async () => connections.prepare(false));
   const driver = em.getDriver() as ConstructorParameters<typeof Migration>[0];
@@ -49,6 +53,21 @@ export async function migrate(orm: MikroORM): Promise<void> {
   tables.refuseDifferent(findings);
 }
 
+/** A text that a parser which reads JSON or trims would change. */
+const TEXT = ' "A7" ';
+
+/**
+ * MikroORM reads its list of executed migrations with the host's settings of the driver. If they change texts, migrations would run
+ * again.
+ *
+ * @throws SchemaError if the driver's settings change rows or texts.
+ */
+async function refuseChangedRows(connection: Connection): Promise<void> {
+  const [row] = (await connection.execute(`select '${TEXT}' as text`)) as unknown[];
+  const text: unknown = isObject(row) && 'text' in row ? row.text : undefined;
+  if (text !== TEXT) throw changedValues('the text that was selected', text);
+}
+
 /** @throws InvalidArgumentError for anything but an ORM, such as an `EntityManager` or a promise. */
 function refuseOthers(orm: unknown): void {
   const isOrm = isObject(orm) && 'em' in orm && 'config' in orm;
@@ -60,8 +79,9 @@ async function loadMigrations() {
   try {
     const { MigrationStorage } = await import('@mikro-orm/migrations');
     const { adkMigrations } = await import('./index.js');
+    const { refuseDroppingConfig } = await import('./refuse-config.js');
     const tables = await import('./tables.js');
-    return { MigrationStorage, adkMigrations, tables };
+    return { MigrationStorage, adkMigrations, refuseDroppingConfig, tables };
   } catch (cause) {
     const version = Utils.getORMVersion();
     const code = driverCodeOf(cause);

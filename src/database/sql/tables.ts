@@ -398,7 +398,7 @@ export function bytesOf(value: unknown): Buffer {
 }
 
 /** The error for a value that a setting of the driver has changed. */
-function changedValues(what: string, value: unknown): SchemaError {
+export function changedValues(what: string, value: unknown): SchemaError {
   return new SchemaError(
     `The driver gave ${shapeOf(value)} where ${what} should be, so what is stored cannot be read. Its settings change rows or values. ` +
       `Leave rowsAsArray, nestTables and typeCast out of ${SETTINGS.driverOptions}; leave 'types' and the type ` +

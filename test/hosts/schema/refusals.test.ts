@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import type { MikroORM } from '@mikro-orm/core';
 import { AdkCounter, AdkSession } from '../../../entities/index.js';
 import { AdkMigrator, adkMigrations } from '../../../migrations/index.js';
@@ -36,8 +39,28 @@ const WAYS: Record<string, (orm: MikroORM) => Promise<unknown>> = {
   'migration:up': (orm) => orm.migrator.up(),
 };
 
+async function emptyFolder(): Promise<string> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'adk-snapshots-'));
+  later(() => rm(folder, { recursive: true }));
+  return folder;
+}
+
 for (const name of availableDatabases())
   describe.each(Object.entries(WAYS))(`F5 on ${name}, %s refuses`, (_way, make) => {
+    const skipTables = [/^adk_/];
+
+    test('a config whose next snapshot would make migration:create drop our tables', async () => {
+      const database = await emptyDatabase(name);
+      const snapshot = { snapshot: true, path: await emptyFolder() };
+      const dropping = await openHost(database, { schemaGenerator: { skipTables }, migrations: snapshot });
+      await expect(make(dropping)).rejects.toThrow(refusal('adk_sessions', 'extensions: [AdkMigrator]'));
+      expect(await tablesWith('adk_', dropping, name)).toEqual([]);
+
+      const keeping = { schemaGenerator: { skipTables }, migrations: snapshot, extensions: [AdkMigrator] };
+      await make(await openHost(database, keeping));
+      expect(await tablesWith('adk_', dropping, name)).toEqual(TABLES);
+    });
+
     test("another program's table before anything is changed", async () => {
       const orm = await openHost(await emptyDatabase(name), { extensions: [AdkMigrator] });
       await pendingMigrations(orm);
@@ -61,6 +84,16 @@ for (const name of availableDatabases())
 
 for (const name of availableDatabases())
   describe(`on ${name}`, () => {
+    test('F5 migrations whose tables are no entities are refused', async () => {
+      const migrationsList = adkMigrations(dialectOf(name), { tablePrefix: 'bot_' });
+      const orm = await openHost(await emptyDatabase(name), {
+        extensions: [AdkMigrator],
+        migrations: { migrationsList },
+      });
+      await expect(orm.migrator.up()).rejects.toThrow(refusal('bot_sessions', '...adkEntities(options)'));
+      expect(await tablesWith('bot_', orm, name)).toEqual([]);
+    });
+
     test('F5 migrate refuses tables that are gone, and says how they are brought back', async () => {
       const orm = await openHost(await emptyDatabase(name), { extensions: [AdkMigrator] });
       await migrate(orm);
