@@ -204,8 +204,10 @@ export class Recent {
     if (part < this.#oldest()) return;
     // A name has no NUL.
     const owner = `${appName}\0${userId}`;
-    if (!counted || !event)
-      return this.#unreadable.add(part, owner, { appName, userId, events: 1 }, (sum) => sum.events++);
+    if (!counted || !event) {
+      this.#unreadable.add(part, owner, { appName, userId, events: 1 }, (sum) => sum.events++);
+      return;
+    }
     this.#count(part, counted);
     this.#modelTimes.follow(entry, { ...entry, event }, { part, counted });
     const { keepsFailures, keepsSessions } = this.span;
