@@ -36,7 +36,8 @@ import type { TokenCounts } from './operations/tokens.js';
 import type { CodecOptions } from '../../../src/model/options.js';
 import type { StudioOptions } from './options.js';
 import { decode, decodeEvent, given, isRecord, recordOf } from '../../../src/model/json.js';
-import { callsIn, type Call } from '../../../src/conversation/calls.js';
+import { Calls, callsIn, type Call } from '../../../src/conversation/calls.js';
+import { isFailedResponse } from '../../../src/conversation/failed-response.js';
 import { beginsTurn } from '../../../src/model/turn.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import { rangeIn } from '../../../src/model/pages.js';
@@ -86,6 +87,9 @@ const CHANGES = 200;
 
 /** How many events are read to see what a session does now. */
 const NEWEST = 30;
+
+/** In how many events before an answer its call is looked for. */
+const BEFORE_ANSWER = 10;
 
 /** An event with its number, and when the database stored it. */
 type ReadEvent = EventPage['events'][number];
@@ -294,6 +298,20 @@ export class Reading {
     return event && failuresIn(recordOf(event)).find((failure) => failure.what === what)?.why;
   }
 
+  /** @returns the call of a tool that failed, if it is among the events just before its answer. */
+  async failedCall({ session, seq, what }: Failure): Promise<Call | undefined> {
+    const calls = new Calls();
+    const effects = (await this.newestEvents(session, { before: seq + 1, limit: BEFORE_ANSWER })).map((each) => ({
+      seq: each.seq,
+      responses: calls.add(each.seq, each.event).responses,
+    }));
+    const [...answered] = effects.find((each) => each.seq === seq)?.responses ?? [];
+    return answered.find(([response, { isMissing }]) => {
+      const { name, response: given } = recordOf(response);
+      return isMissing !== true && name === what && isFailedResponse(given);
+    })?.[1];
+  }
+
   /** @returns whether a user has sessions in an app. */
   async hasSessions(appName: string, userId: string): Promise<boolean> {
     return (await this.#read((sql) => this.#update(sql, userId, { appName, userId }))).lastUpdateTime !== undefined;
@@ -475,8 +493,8 @@ export class Reading {
   }
 
   /** @returns the newest events of a session, as many as say what it does now; none if it is gone. */
-  async newestEvents(key: SessionKey): Promise<ReadEvent[]> {
-    const page = await this.service.readEvents(key, { limit: NEWEST }).catch((error: unknown) => {
+  async newestEvents(key: SessionKey, request: ReadEventsRequest = { limit: NEWEST }): Promise<ReadEvent[]> {
+    const page = await this.service.readEvents(key, request).catch((error: unknown) => {
       if (error instanceof SessionNotFoundError) return undefined;
       throw error;
     });

@@ -271,5 +271,6 @@ const failure = (what: unknown, why: unknown) => ({
 /** How many characters of a name or a reason are kept. */
 const SHOWN = 160;
 
-const reasonIn = (response: Readonly<Record<string, unknown>>) =>
-  textOrJson(response['error'] || response['message'] || response);
+/** @returns what a failed tool says about why. */
+export const reasonIn = (response: Readonly<Record<string, unknown>>): string =>
+  textOrJson(response['error'] || response['message'] || response).slice(0, SHOWN);

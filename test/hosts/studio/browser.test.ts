@@ -229,7 +229,10 @@ describeInChromium('the studio in Chromium', (browser) => {
     {
       question: 'Which tool failed, with which arguments?',
       clicks: [(page) => page.locator('#failed').getByRole('link', { name: 'fetch_page' }).first()],
-      answer: ['.call summary:has-text("fetch_page id:") .chip:text("failed")'],
+      answer: [
+        '.current .call[open] summary:has-text("fetch_page id:") .chip:text("failed")',
+        '.current .call[open] summary :text("The server did not answer.")',
+      ],
     },
     {
       question: 'What waits for whom, since when?',

@@ -12,6 +12,7 @@ import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import type { Markdown } from '../markdown.js';
 import type { Entry } from '../reading.js';
+import { reasonIn } from '../recent.js';
 import { chip, codeOf, definition, lasted, time, type Hues } from './layout.js';
 
 /** A stored event may hold anything, whatever ADK's types promise. */
@@ -405,15 +406,20 @@ class EventView {
               ${this.#json(response)}`,
         )}`,
       call && idOf(call),
+      // Links from the lists of failures lead here.
+      this.around.at === this.#seq && last !== undefined && isFailedResponse(last.response),
     );
   }
 
-  /** Whether a tool has succeeded, how long it took, and the number of its answer. */
+  /** Whether a tool has succeeded, how long it took, the number of its answer, and why it failed. */
   #mark(call: Call | undefined, { seq, response }: Response): Html {
     const ms = call && this.pairs.took(call, seq);
     const took = ms === undefined ? '' : ` ${lasted(ms)}`;
     return isFailedResponse(response)
-      ? chip(`✗ failed${took} #${seq}`, 'mark bad')
+      ? html`<span class="mark"
+          >${chip(`✗ failed${took} #${seq}`, 'bad')}
+          <span class="args"><bdi>${reasonIn(recordOf(response))}</bdi></span></span
+        >`
       : chip(`✓${took} #${seq}`, 'mark good');
   }
 
@@ -554,8 +560,8 @@ export function inLine(args: unknown): Content {
 
 const numberOf = (value: unknown) => (typeof value === 'number' ? value : undefined);
 
-function fold(kind: string, summary: Content, content: Html, id?: string): Html {
-  return html`<details class="fold ${kind}" ${id !== undefined && html`id="${id}"`}>
+function fold(kind: string, summary: Content, content: Html, id?: string, isOpened = false): Html {
+  return html`<details class="fold ${kind}" ${id !== undefined && html`id="${id}"`} ${isOpened && html`open`}>
     <summary>${summary}</summary>
     <div>${content}</div>
   </details>`;

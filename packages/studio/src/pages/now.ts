@@ -2,6 +2,7 @@ import { DAY_MS, dayOf } from '../operations/days.js';
 import { sumUp, tokenSum, type Sum } from '../operations/prices.js';
 import { UsageRows } from '../operations/usage.js';
 import type { OpenCall, SessionKey } from '../../../../src/index.js';
+import type { Call } from '../../../../src/conversation/calls.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
 import { money, number } from '../operations/words.js';
 import { html, type Content } from '../html.js';
@@ -9,7 +10,7 @@ import { HOURS } from '../reading.js';
 import type { Usage } from '../operations/usage.js';
 import { firstOf, ago, card, codeOf, empty, lastedSince, nextLink, page, table, time } from './layout.js';
 import { question } from './answer.js';
-import { tokensText } from './event-view.js';
+import { inLine, tokensText } from './event-view.js';
 import { doingOf } from './session-head.js';
 import type { Failure } from '../recent.js';
 import type { Visit } from '../visit.js';
@@ -46,10 +47,10 @@ export async function nowPage(visit: Visit): Promise<Response> {
   const waiting = isShown('waits') ? await reading.waiting(names, scope, { waitsFor: 'person', limit }) : [];
   const answered = isShown('answered') ? await reading.waiting(names, scope, { waitsFor: 'agent', limit }) : [];
   const leases = isShown('runs') ? await reading.heldLeases(scope, limit) : [];
-  const failures: (Failure & { why: string; times: number })[] = [];
+  const failures: (Failure & { why: string; times: number; call: Call | undefined })[] = [];
   for (const failure of isShown('failed') ? reading.lastDay.failures(scope).slice(0, limit) : []) {
     const why = await reading.reasonOf(failure);
-    if (why !== undefined) failures.push({ ...failure, why });
+    if (why !== undefined) failures.push({ ...failure, why, call: await reading.failedCall(failure) });
   }
   const titleOf = await titlesOf(visit, [
     ...[...waiting.slice(0, most), ...answered.slice(0, most), ...leases.slice(0, most)],
@@ -91,12 +92,12 @@ export async function nowPage(visit: Visit): Promise<Response> {
   const failed = table(
     failures.slice(0, most),
     {
-      What: ({ session, seq, what, why, times }) =>
-        html`${at(session, seq, codeOf(what), '')}
-          ${times > 1 && at(session, seq, `${number(times)} times`, 'chip bad')}
-          <span class="args"><bdi>${why}</bdi></span>`,
+      What: ({ session, seq, what, why, times, call }) =>
+        html`${at(session, call?.seq ?? seq, codeOf(what), '')} ${call && html`${inLine(call.args)} –`}
+          <span class="args"><bdi>${why}</bdi></span>
+          ${times > 1 && at(session, call?.seq ?? seq, `${number(times)} times`, 'chip bad')}`,
       Session: ({ session }) => link(session),
-      '#When': (failure) => at(failure.session, failure.seq, ago(failure.time)),
+      '#When': ({ session, seq, call, time: failed }) => at(session, call?.seq ?? seq, ago(failed)),
     },
     none('No tool and no model has failed.'),
   );
