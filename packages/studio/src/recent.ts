@@ -146,6 +146,17 @@ export class Recent {
     return [...found.values()].sort((one, other) => other.time - one.time);
   }
 
+  /** Whether there may be failures that were not kept, since a user has too many. */
+  areFailuresCut(scope: StudioScope): boolean {
+    return [...this.#failures.values()].some(
+      ([oldest, ...others]) =>
+        oldest &&
+        others.length === KEPT - 1 &&
+        this.#isWithin(this.#partOf(oldest.time)) &&
+        isVisible(scope, oldest.session),
+    );
+  }
+
   /** How many of the oldest parts were dropped, since there were too many counts. */
   get missing(): number {
     return Math.max(0, this.#counts.dropped - this.#oldest() + 1);

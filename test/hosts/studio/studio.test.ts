@@ -878,7 +878,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(running).toMatch(
       /run ada held by worker 7 for [\d.]+ m?s search [\d.]+ m?s in a turn of [\d.]+ m?s 1,200 tokens in/,
     );
-    expect(text).toMatch(/Failed in 24 hours 1 .* fetch_page id: "f" – Locked 2 times fails one \/ ada/);
+    expect(text).toMatch(/Failed in 24 hours 2 in 1 session .* fetch_page id: "f" – Locked 2 times fails one \/ ada/);
     expect(text).toMatch(/Apps 1,200 tokens in, 34 out .* one .* 6 .* two .* 3 1,200 tokens in, 34 out/);
     expect(linksOf(first, '/answer')).toHaveLength(2);
     // Each number leads to what it counts. Names, the length of a day and the heading of its column are none.
@@ -886,11 +886,12 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown({ ...first, body: unlinked })).not.toMatch(/\d/);
     const waits = await site.get('/?all=waits');
     expect(shown(waits)).toMatch(/Now Waits for a person 2 .* ask_two .* ask_one .* All that happens now $/);
-    expect(linksOf(first, '/?all=')).toEqual(['/?all=waits', '/?all=runs', '/?all=failed']);
+    const [runs, waiting, failed] = ['/?all=runs', '/?all=waits', '/?all=failed'];
+    expect(linksOf(first, '/?all=')).toEqual([runs, waiting, failed, failed, waiting, runs, failed]);
     // What was counted is not read again; what came since is added.
     await say(key('one', 'fails'), { errorCode: 'MODEL_OVERLOADED', errorMessage: 'Try later.' });
     expect(shown(await site.get('/'))).toMatch(
-      /Failed in 24 hours 2 .* agent Try later\. .* fetch_page id: "f" – Locked 2 times/,
+      /Failed in 24 hours 3 in 1 session .* agent Try later\. .* fetch_page id: "f" – Locked 2 times/,
     );
     const limited = await own.studio({ authorize: () => ({ appName: 'two' }) });
     expect(shown(await limited.get('/'))).not.toMatch(/ask_one|fetch_page|Try later/);
@@ -944,10 +945,10 @@ describe.each(availableDatabases())('on %s', (name) => {
     await fail('bob', 201, 'Bob has lost his lamp.');
     const site = await own.studio();
     expect(shown(await site.get('/'))).toMatch(
-      /Failed in 24 hours 2 .* bob Bob has .* 200 times .* ada Ada has lost her lamp/,
+      /Failed in 24 hours 201 or more in 2 sessions .* bob Bob has .* 200 times .* ada Ada has lost her lamp/,
     );
     const adas = await own.studio({ authorize: () => ({ userId: 'ada' }) });
-    expect(shown(await adas.get('/'))).toMatch(/Failed in 24 hours 1 .* ada Ada has lost her lamp/);
+    expect(shown(await adas.get('/'))).toMatch(/Failed in 24 hours 1 in 1 session .* ada Ada has lost her lamp/);
     expect(shown(await site.get('/usage?by=user'))).toMatch(/bob one .* ada one/);
     await new SessionMaintenance(orm.em).eraseUser({ userId: 'bob' });
     expect(shown(await site.get('/'))).not.toMatch(/bob/i);

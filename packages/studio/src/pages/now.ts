@@ -4,7 +4,7 @@ import { UsageRows } from '../operations/usage.js';
 import type { OpenCall, SessionKey } from '../../../../src/index.js';
 import type { Call } from '../../../../src/conversation/calls.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
-import { money, number } from '../operations/words.js';
+import { counted, money, number } from '../operations/words.js';
 import { html, type Content } from '../html.js';
 import { HOURS } from '../reading.js';
 import type { Usage } from '../operations/usage.js';
@@ -48,13 +48,16 @@ export async function nowPage(visit: Visit): Promise<Response> {
   const answered = isShown('answered') ? await reading.waiting(names, scope, { waitsFor: 'agent', limit }) : [];
   const leases = isShown('runs') ? await reading.heldLeases(scope, limit) : [];
   const failures: (Failure & { why: string; times: number; call: Call | undefined })[] = [];
-  for (const failure of isShown('failed') ? reading.lastDay.failures(scope).slice(0, limit) : []) {
+  const found = isShown('failed') ? reading.lastDay.failures(scope) : [];
+  const gone = new Set<Failure>();
+  for (const failure of found.slice(0, most)) {
     const why = await reading.reasonOf(failure);
-    if (why !== undefined) failures.push({ ...failure, why, call: await reading.failedCall(failure) });
+    if (why === undefined) gone.add(failure);
+    else failures.push({ ...failure, why, call: await reading.failedCall(failure) });
   }
   const titleOf = await titlesOf(visit, [
     ...[...waiting.slice(0, most), ...answered.slice(0, most), ...leases.slice(0, most)],
-    ...failures.slice(0, most).map(({ session }) => session),
+    ...failures.map(({ session }) => session),
   ]);
   const link = (key: SessionKey) =>
     html`<a href="${links.ofSession('/session', key)}"><bdi>${titleOf(key) ?? key.sessionId}</bdi></a>
@@ -90,7 +93,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
     none('No session runs with a lease.'),
   );
   const failed = table(
-    failures.slice(0, most),
+    failures,
     {
       What: ({ session, seq, what, why, times, call }) =>
         html`${at(session, call?.seq ?? seq, codeOf(what), '')} ${call && html`${inLine(call.args)} –`}
@@ -108,26 +111,37 @@ export async function nowPage(visit: Visit): Promise<Response> {
     ${nextLink(last && links.to('/', { after: last.name }))}
   </section>`;
   const shownCount = (count: number) => (count > most ? `${number(most)} or more` : number(count));
-  const section = (id: string, title: string, count: number, list: Content) =>
+  const counts = {
+    runs: [shownCount(leases.length)],
+    waits: [shownCount(waiting.length)],
+    answered: [shownCount(answered.length)],
+    failed: countOfFailures(
+      found.filter((failure) => !gone.has(failure)),
+      reading.lastDay.areFailuresCut(scope),
+    ),
+  };
+  const section = (id: keyof typeof counts, title: string, list: Content) =>
     isShown(id) &&
     html`<section class="block" id="${id}">
       <h2>
         ${title}
-        <a class="dim" href="${links.to('/', { all: id })}">${shownCount(count)}</a>
+        <a class="dim" href="${links.to('/', { all: id })}">${counts[id].join(' ')}</a>
       </h2>
       ${list}
     </section>`;
   const failedTitle = `Failed in ${HOURS} hours`;
-  const toSection = (id: string, text: string) => html`<a class="quiet" href="#${id}">${text}</a>`;
+  const toApps = (text: string) => html`<a class="quiet" href="#apps">${text}</a>`;
+  const cardOf = (id: keyof typeof counts, title: string) => {
+    const toAll = (text: string) => html`<a class="quiet" href="${links.to('/', { all: id })}">${text}</a>`;
+    const [count = '', where] = counts[id];
+    return card(title, html`${toAll(count)} ${where !== undefined && html`<span class="id">${toAll(where)}</span>`}`);
+  };
   const cost = usedSum.cost !== undefined && `cost ${money(usedSum.cost)}`;
   const summary = html`<dl class="cards">
-    ${card('Runs', toSection('runs', shownCount(leases.length)))}
-    ${card('Waits for a person', toSection('waits', shownCount(waiting.length)))}
-    ${card(failedTitle, toSection('failed', shownCount(failures.length)))}
+    ${cardOf('runs', 'Runs')} ${cardOf('waits', 'Waits for a person')} ${cardOf('failed', failedTitle)}
     ${card(
       `Tokens in ${HOURS} hours`,
-      html`${toSection('apps', number(tokenSum(usedSum)))}
-      ${cost !== false && html`<span class="id">${toSection('apps', cost)}</span>`}`,
+      html`${toApps(number(tokenSum(usedSum)))} ${cost !== false && html`<span class="id">${toApps(cost)}</span>`}`,
     )}
   </dl>`;
   const body = html`<div class="heading">
@@ -138,15 +152,23 @@ export async function nowPage(visit: Visit): Promise<Response> {
       ${
         !params.has('after') && [
           only === null && summary,
-          section('waits', 'Waits for a person', waiting.length, calls(waiting, visit.mayChange)),
-          answered.length > 0 && section('answered', 'Answered, not yet run', answered.length, calls(answered, false)),
-          section('runs', 'Runs', leases.length, runs),
-          section('failed', failedTitle, failures.length, failed),
+          section('waits', 'Waits for a person', calls(waiting, visit.mayChange)),
+          answered.length > 0 && section('answered', 'Answered, not yet run', calls(answered, false)),
+          section('runs', 'Runs', runs),
+          section('failed', failedTitle, failed),
         ]
       }
       ${only === null ? appsBlock : html`<p><a href="${links.to('/')}">All that happens now</a></p>`}
     </div>`;
   return page(visit, { title: 'Now', section: 'now', body });
+}
+
+/** How many failures there are, and where. Of each tool and model in a session only the newest is listed. */
+function countOfFailures(found: readonly (Failure & { times: number })[], isCut: boolean): string[] {
+  if (found.length === 0) return ['0'];
+  const count = number(found.reduce((sum, { times }) => sum + times, 0));
+  const sessions = new Set(found.map(({ session }) => sessionIdentity(session)));
+  return [isCut ? `${count} or more` : count, `in ${counted(sessions.size, 'session')}`];
 }
 
 const none = (text: string) => html`<p class="dim">${text}</p>`;
