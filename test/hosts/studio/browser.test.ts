@@ -263,6 +263,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       answer: [
         '.lane svg .tool',
         '.lane svg .failed',
+        '.lane svg .unknown',
         '.turn :text("tools 8 s in 2")',
         '.turn :text("models for an unknown time in 5")',
       ],

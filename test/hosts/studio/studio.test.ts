@@ -1069,6 +1069,14 @@ describe.each(availableDatabases())('on %s', (name) => {
         expect(text).toMatch(
           perTurn === 4 ? /Turn 996.* tools [\d.]+ \w+ in 4/ : /tools [\d.]+ \w+ in 1,000 112 failed/,
         );
+        if (perTurn === 1_000) {
+          const [, ...parts] = text.match(/ ([\d,]+) of 2,000 blocks as a list .* The other ([\d,]+) in the/)!;
+          expect(parts.reduce((sum, part) => sum + Number(part.replace(',', '')), 0)).toBe(2_000);
+          const [last = ''] = linksOf({ status, body, headers: {} }, '/session?').filter((href) => /after=/.test(href));
+          const [first = 0] = eventsOf(await site.get(last));
+          expect(text).toContain(`#${first - 2} worker`);
+          expect(text).not.toContain(`#${first} worker`);
+        }
         await service.deleteSession({ ...KEY, sessionId });
       }
       const story = shown(await site.get(query('/time', OF_STORY)));
@@ -1077,6 +1085,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       );
       expect(story).toMatch(/Thank you, I can wait\. [\d-]+ [\d:]+ UTC no answer Hello/);
       expect(story).toMatch(/#8 concierge, ask_approval … [\d.]+ \w+/);
+      expect(story).toMatch(/waits failed not recorded/);
       expect(story).toMatch(/models for an unknown time in 5 .*#5 orders, charge_back ✗ [\d.]+ \w+ #6/);
     },
   );

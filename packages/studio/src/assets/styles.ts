@@ -127,11 +127,11 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .lane .failed { stroke: #dc2626; stroke-width: 2px; vector-effect: non-scaling-stroke; }
 .lane svg { display: block; width: 100%; background: var(--soft); border-radius: 4px; }
 .axis { display: flex; justify-content: space-between; margin-left: 11.8rem; font-size: 0.72rem; color: var(--dim); }
-.turn .model { fill: #6366f1; } .turn .tool { fill: #0d9488; } .turn .failed { fill: #dc2626; } .turn .wait { fill: url(#hatch); }
+.turn .model { fill: #6366f1; } .turn .tool { fill: #0d9488; } .turn .failed { fill: #dc2626; } .turn .wait { fill: url(#hatch); } .turn .unknown { fill: #7b8494; }
 #hatch path { stroke: #d97706; stroke-width: 2.5; }
 .legend { white-space: nowrap; margin-right: 0.9rem; }
 .legend::before { content: ""; display: inline-block; width: 0.8rem; height: 0.7rem; border-radius: 2px; margin-right: 0.3rem; }
-.legend.model::before { background: #6366f1; } .legend.tool::before { background: #0d9488; } .legend.failed::before { background: #dc2626; }
+.legend.model::before { background: #6366f1; } .legend.tool::before { background: #0d9488; } .legend.failed::before { background: #dc2626; } .legend.unknown::before { background: #7b8494; }
 .legend.wait::before { background: repeating-linear-gradient(135deg, #d97706 0 2px, transparent 2px 5px); }
 .blocks > summary { cursor: pointer; font-size: 0.8125rem; color: var(--dim); margin-top: 0.5rem; }
 .blocks li { font-size: 0.8125rem; border-left: 3px solid var(--hue); padding-left: 0.6rem; overflow-wrap: anywhere; }

@@ -31,11 +31,12 @@ export async function timePage(visit: Visit): Promise<Response> {
   const unreadable = upTo - from + 1 - events.length;
   const turns = turnsOf(events, Date.now()).toReversed();
   const hues = new Hues(turns.flatMap(({ lanes }) => lanes.map(({ name }) => agentOf(name))));
+  const hrefAfter = (seq: number) => links.ofSession('/session', key, { after: seq });
   let bytes = 0;
   const views: Html[] = [];
   for (const [i, turn] of turns.entries()) {
     const isOpen = i < 3 && bytes < LARGEST / 2;
-    const view = turnView(turn, hues, { isOpen, room: LARGEST - bytes });
+    const view = turnView(turn, hues, { isOpen, room: LARGEST - bytes, hrefAfter });
     bytes += view.bytes;
     if (bytes > LARGEST) break;
     views.push(view);
@@ -53,6 +54,7 @@ export async function timePage(visit: Visit): Promise<Response> {
         <span class="legend model">model</span>
         <span class="legend tool">tool</span> <span class="legend wait">waits</span>
         <span class="legend failed">failed</span>
+        ${turns.some(({ lanes }) => lanes.some(({ blocks }) => blocks.some(isUnknown))) && html`<span class="legend unknown">not recorded</span>`}
       </p>
       ${
         unreadable > 0 &&
@@ -82,7 +84,11 @@ const HATCH = new Html(
   '<svg class="hidden" aria-hidden="true"><defs><pattern id="hatch" width="8" height="8" patternUnits="userSpaceOnUse"><path class="wait" d="M0 8L8 0" /></pattern></defs></svg>',
 );
 
-function turnView(turn: Turn, hues: Hues, { isOpen, room }: { isOpen: boolean; room: number }): Html {
+function turnView(
+  turn: Turn,
+  hues: Hues,
+  { isOpen, room, hrefAfter }: { isOpen: boolean; room: number; hrefAfter: (seq: number) => string },
+): Html {
   const { first, lanes, start, end } = turn;
   const blocks = lanes.flatMap((lane) => lane.blocks);
   const sum = (kind: Block['kind'], what: string) => {
@@ -94,7 +100,7 @@ function turnView(turn: Turn, hues: Hues, { isOpen, room }: { isOpen: boolean; r
   };
   const failed = blocks.filter(({ hasFailed }) => hasFailed).length;
   const [said] = partsOf(first.event).flatMap(({ text }) => (typeof text === 'string' ? text : []));
-  const list = blockList(lanes, hues, room);
+  const list = blockList(lanes, hues, { room, hrefAfter });
   return html`<details class="panel turn" ${isOpen && html`open`}>
     <summary>
       <strong><bdi>${shortened(said ?? `from event #${first.seq}`, SHOWN)}</bdi></strong>
@@ -135,7 +141,7 @@ function picture({ lanes, start, shownUntil }: Turn, hues: Hues): Html {
     });
     const height = Math.max(1, ends.length) * ROW;
     const drawn = isLarge
-      ? (['model', 'tool', 'wait', 'failed'] as const).map((kind) => {
+      ? (['model', 'tool', 'wait', 'failed', 'unknown'] as const).map((kind) => {
           const of = shapes.filter(({ block }) => kindOf(block) === kind);
           const path = of.map(({ x, y, width }) => `M${x} ${y}h${width}v${ROW - 6}h-${width}z`).join('');
           return of.length > 0 && html`<path class="${kind}" d="${path}" />`;
@@ -170,13 +176,17 @@ const isUnknown = ({ kind, start, end }: Block) => kind === 'model' && start ===
 
 const lengthOf = (block: Block) => (isUnknown(block) ? 'of unknown length' : lasted(block.end - block.start));
 
-const kindOf = ({ kind, hasFailed }: Block) => (hasFailed ? 'failed' : kind);
+const kindOf = (block: Block) => (block.hasFailed ? 'failed' : isUnknown(block) ? 'unknown' : block.kind);
 
 const titleOf = (block: Block) =>
   `${block.kind === 'model' ? 'model of ' : ''}${shortened(block.name, SHOWN_OF_NAME)} ${lengthOf(block)}${block.hasFailed ? ', failed' : ''}${block.isOpen ? ', no answer yet' : ''}`;
 
 /** The blocks as text, in brief markup: a session may have thousands. */
-function blockList(lanes: readonly Lane[], hues: Hues, room: number): Content {
+function blockList(
+  lanes: readonly Lane[],
+  hues: Hues,
+  { room, hrefAfter }: { room: number; hrefAfter: (seq: number) => string },
+): Content {
   const blocks = lanes.flatMap(({ name, blocks: of }) => of.map((block) => ({ lane: name, block })));
   blocks.sort((one, other) => one.block.seq - other.block.seq);
   // A tool's call stands in the line of the event that has made it.
@@ -198,10 +208,10 @@ function blockList(lanes: readonly Lane[], hues: Hues, room: number): Content {
     left--;
   }
   return html`<details class="blocks">
-    <summary>${counted(blocks.length, 'block')} as a list</summary>
+    <summary>${left > 0 && `${number(blocks.length - left)} of `}${counted(blocks.length, 'block')} as a list</summary>
     <ol>
       ${lines.map(({ lane, pieces }) => html`<li class="${hues.of(agentOf(lane))}">${pieces}</li>`)}
     </ol>
-    ${left > 0 && html`<p class="dim">and ${number(left)} more</p>`}
+    ${left > 0 && html`<p><a href="${hrefAfter((blocks.at(-left)?.block.seq ?? 1) - 1)}">The other ${number(left)} in the conversation</a></p>`}
   </details>`;
 }
