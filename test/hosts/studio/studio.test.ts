@@ -990,10 +990,12 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(await text('/usage')).toMatch(
       /Cost a day, without new .* 2\.51 .* Tokens a day .* shop 3,500,000 1,500,000 21 9 100 %/,
     );
-    expect(await text('/usage?by=user')).toMatch(/ada shop 3,000,000 .* 5\.02 bob shop 500,000 .* 0\.00 without new/);
+    expect(await text('/usage?by=user')).toMatch(
+      /ada shop 3,000,000 .* 5\.02 bob shop 500,000 .* 0\.00 without new Total 3,500,000 1,500,000 21 9 100 % 0 (?!–).* 5\.02 without new/,
+    );
     expect(await text('/usage?by=model')).toMatch(/costly-001 .* 5\.02 new .* without new/);
     expect(await text('/usage?by=user&daily=1')).toMatch(
-      /User App Day .* ada shop ([\d-]+) 1,500,000 .* 2\.51 bob shop \1 500,000 .* ada shop (?!\1)[\d-]+ 1,500,000 .* 2\.51/,
+      /User App Day .* ada shop ([\d-]+) 1,500,000 .* 2\.51 bob shop \1 500,000 .* ada shop (?!\1)[\d-]+ 1,500,000 .* 2\.51 Total 3,500,000/,
     );
     expect(await text('/usage?by=agent')).toMatch(/clerk .* helper /);
     expect(linksOf(await site.get('/usage?by=day'), '/sessions?app=shop&from=')).toHaveLength(2);

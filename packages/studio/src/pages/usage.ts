@@ -18,6 +18,13 @@ const BY: Readonly<Record<UsageOptions['by'], string>> = {
 const isBy = (text: string): text is UsageOptions['by'] => Object.hasOwn(BY, text);
 
 type Row = UsageRows['rows'][number];
+
+/** A line of the table; the last one has the total. */
+interface Line {
+  row?: Row & { isGone: boolean };
+  sum: Sum;
+}
+
 type Named = Pick<Row, 'appName' | 'group'>;
 
 /** Tokens of the last days and what they cost, as the command `usage` counts them. */
@@ -45,7 +52,7 @@ export async function usagePage(visit: Visit): Promise<Response> {
     (other.cost ?? 0) - (one.cost ?? 0) || tokenSum(other) - tokenSum(one) || other.events - one.events;
   const newest = (one: Row, other: Row) => (other.day ?? other.group).localeCompare(one.day ?? one.group);
   sums.sort((one, other) => ((by === 'day' || isDaily) && newest(one, other)) || order(one.sum, other.sum));
-  const shown: ((typeof sums)[number] & { isGone: boolean })[] = [];
+  const shown: (Row & { sum: Sum; isGone: boolean })[] = [];
   for (const row of sums.slice(0, PAGE)) shown.push({ ...row, isGone: await isGone(row) });
   const of = { app: appName, user: userId, daily: isDaily ? 1 : undefined };
   const tabs = Object.entries(BY).map(
@@ -66,28 +73,39 @@ export async function usagePage(visit: Visit): Promise<Response> {
       >Each day</a
     >`;
   const all = tokenSum(total);
+  const lines: Line[] = shown.map((row) => ({ row, sum: row.sum }));
+  if (lines.length > 1) lines.push({ sum: total });
   const list = table(
-    shown,
+    lines,
     {
-      [BY[by]]: (row) => (row.isGone ? html`<span class="dim">${GONE}</span>` : nameOf(visit, by, row)),
+      [BY[by]]: ({ row }) =>
+        !row
+          ? html`<strong>Total</strong>`
+          : row.isGone
+            ? html`<span class="dim">${GONE}</span>`
+            : nameOf(visit, by, row),
       ...(by !== 'app' && {
-        App: ({ appName: app }) =>
-          html`<a class="quiet" href="${links.to('/usage', { by, user: userId, app, daily: of.daily })}"
-            ><bdi>${app}</bdi></a
+        App: ({ row }: Line) =>
+          row &&
+          html`<a class="quiet" href="${links.to('/usage', { by, user: userId, app: row.appName, daily: of.daily })}"
+            ><bdi>${row.appName}</bdi></a
           >`,
       }),
       ...(isDaily && {
-        Day: ({ appName: app, day }: Row) =>
-          html`<a class="quiet" href="${links.to('/sessions', { app, from: day, to: day })}">${day}</a>`,
+        Day: ({ row }: Line) =>
+          row &&
+          html`<a class="quiet" href="${links.to('/sessions', { app: row.appName, from: row.day, to: row.day })}"
+            >${row.day}</a
+          >`,
       }),
-      '#Input': ({ inputTokens }) => number(inputTokens),
-      '#Cached': ({ cachedTokens }) => number(cachedTokens),
-      '#Output': ({ outputTokens }) => number(outputTokens),
-      '#Thoughts': ({ thoughtsTokens }) => number(thoughtsTokens),
-      '#Share': (row) => all > 0 && `${number((100 * tokenSum(row)) / all)} %`,
-      '#Tools': ({ toolCalls }) => number(toolCalls),
+      '#Input': ({ sum }) => number(sum.inputTokens),
+      '#Cached': ({ sum }) => number(sum.cachedTokens),
+      '#Output': ({ sum }) => number(sum.outputTokens),
+      '#Thoughts': ({ sum }) => number(sum.thoughtsTokens),
+      '#Share': ({ sum }) => all > 0 && `${number((100 * tokenSum(sum)) / all)} %`,
+      '#Tools': ({ sum }) => number(sum.toolCalls),
       // Nobody knows it of events that came without the times of their appends.
-      '#Model time': ({ modelMs }) => (modelMs > 0 ? lasted(modelMs) : '–'),
+      '#Model time': total.modelMs > 0 && (({ sum }) => (sum.modelMs > 0 ? lasted(sum.modelMs) : '–')),
       '#Cost': prices !== undefined && (({ sum }) => html`${money(sum.cost ?? 0)} ${note(unpricedText(sum))}`),
     },
     empty('Nothing was used', `No event is of the last ${DAYS} days.`),
