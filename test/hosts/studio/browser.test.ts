@@ -16,6 +16,7 @@ const OF_LONGEST = { app: LONGEST.appName, user: LONGEST.userId, session: LONGES
 const PAGES = [
   '/',
   '/sessions?app=research',
+  '/largest',
   '/?all=failed',
   '/?all=runs',
   '/sessions?app=research&order=size',
@@ -249,8 +250,8 @@ describeInChromium('the studio in Chromium', (browser) => {
     },
     {
       question: 'Which sessions are largest?',
-      clicks: [link('Apps'), (page) => page.locator('#apps tr', { hasText: 'research' }).getByText('Largest')],
-      answer: ['tbody tr:first-child:has-text("Translate the handbook"):has-text("2,005")'],
+      clicks: [link('Largest sessions')],
+      answer: ['tbody tr:has-text("Translate the handbook"):has-text("2,005")'],
     },
     {
       question: 'What changed in the state, by which event?',

@@ -160,6 +160,26 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(idsOf(await site.get(next))).toHaveLength(1);
   });
 
+  test('lists the largest sessions of all apps that a visitor may see', async () => {
+    const own = await open(name);
+    for (const [appName, userId, length] of [
+      ['one', 'ada', 2_000],
+      ['two', 'ada', 9_000],
+      ['two', 'bob', 5_000],
+    ] as const) {
+      const session = await own.service.createSession({ appName, userId, sessionId: `${appName}-${userId}` });
+      const content = { parts: [{ text: 'x'.repeat(length) }] };
+      await own.service.appendEvent({ session, event: createEvent({ author: 'user', content }) });
+    }
+    const listed = async (scope: { appName?: string; userId?: string }) => {
+      const site = await own.studio({ authorize: () => scope });
+      return linksOf(await site.get('/largest'), '/session?').map((href) => href.split('session=')[1]);
+    };
+    expect(await listed({})).toEqual(['two-ada', 'two-bob', 'one-ada']);
+    expect(await listed({ appName: 'two' })).toEqual(['two-ada', 'two-bob']);
+    expect(await listed({ userId: 'ada' })).toEqual(['two-ada', 'one-ada']);
+  });
+
   testOfPages(
     'refuses what no address of its own has, whatever the parameter',
     async () => {
@@ -194,7 +214,7 @@ describe.each(availableDatabases())('on %s', (name) => {
         other: ['\0'],
       };
       const paths = [...'/ /users /sessions /session /time /state /event /event.json /part /live /repair'.split(' ')];
-      paths.push('/operations', '/operations/stats', '/operations/doctor', '/describe', '/fork', '/rewind');
+      paths.push('/largest', '/operations', '/operations/stats', '/operations/doctor', '/describe', '/fork', '/rewind');
       for (const path of paths)
         for (const [name, values] of Object.entries(odd))
           for (const value of values) {

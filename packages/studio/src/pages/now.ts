@@ -105,7 +105,10 @@ export async function nowPage(visit: Visit): Promise<Response> {
     none('No tool and no model has failed.'),
   );
   const appsBlock = html`<section class="block" id="apps">
-    <h2>Apps ${rows.length > 0 && html`<a class="dim" href="${links.to('/usage')}">${usedText(usedSum)}</a>`}</h2>
+    <h2>
+      Apps ${rows.length > 0 && html`<a class="dim" href="${links.to('/usage')}">${usedText(usedSum)}</a>`}
+      <a class="dim" href="${links.to('/largest')}">Largest sessions</a>
+    </h2>
     ${appsTable(visit, apps, hours, rows)}
     ${!isWhole && html`<p class="dim">Not all events of the last ${HOURS} hours are counted yet: load the page again.</p>`}
     ${nextLink(last && links.to('/', { after: last.name }))}
