@@ -1096,8 +1096,9 @@ describe.each(availableDatabases())('on %s', (name) => {
           expect(parts.reduce((sum, part) => sum + Number(part.replace(',', '')), 0)).toBe(2_000);
           const [last = ''] = linksOf({ status, body, headers: {} }, '/session?').filter((href) => /after=/.test(href));
           const [first = 0] = eventsOf(await site.get(last));
-          expect(text).toContain(`#${first - 2} worker`);
-          expect(text).not.toContain(`#${first} worker`);
+          const listed = [...text.matchAll(/#(\d+) worker/g)].map(([, seq]) => Number(seq));
+          // The list may end between a model and its tool.
+          expect([first, first - 2]).toContain(listed.at(-1));
         }
         await service.deleteSession({ ...KEY, sessionId });
       }
