@@ -124,7 +124,7 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .turn { margin-bottom: 0.9rem; } .turn > summary strong { overflow-wrap: anywhere; }
 .lanes { margin-top: 0.6rem; } .lane { display: grid; grid-template-columns: 11rem minmax(0, 1fr); gap: 0.8rem; align-items: start; border-top: 1px solid var(--line); padding: 0.15rem 0; }
 .lane > span { font-size: 0.8125rem; font-weight: 600; color: var(--hue-text); overflow-wrap: anywhere; }
-.lane .failed { stroke: #dc2626; stroke-width: 2px; vector-effect: non-scaling-stroke; }
+.lane .failed, .lane .unknown { stroke: #dc2626; stroke-width: 2px; vector-effect: non-scaling-stroke; } .lane .unknown { stroke: #7b8494; }
 .lane svg { display: block; width: 100%; background: var(--soft); border-radius: 4px; }
 .axis { display: flex; justify-content: space-between; margin-left: 11.8rem; font-size: 0.72rem; color: var(--dim); }
 .turn .model { fill: #6366f1; } .turn .tool { fill: #0d9488; } .turn .failed { fill: #dc2626; } .turn .wait { fill: url(#hatch); } .turn .unknown { fill: #7b8494; }

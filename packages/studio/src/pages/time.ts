@@ -141,7 +141,7 @@ function picture({ lanes, start, shownUntil }: Turn, hues: Hues): Html {
     });
     const height = Math.max(1, ends.length) * ROW;
     const drawn = isLarge
-      ? (['model', 'tool', 'wait', 'failed', 'unknown'] as const).map((kind) => {
+      ? (['unknown', 'model', 'tool', 'wait', 'failed'] as const).map((kind) => {
           const of = shapes.filter(({ block }) => kindOf(block) === kind);
           const path = of.map(({ x, y, width }) => `M${x} ${y}h${width}v${ROW - 6}h-${width}z`).join('');
           return of.length > 0 && html`<path class="${kind}" d="${path}" />`;
