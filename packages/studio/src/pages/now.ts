@@ -51,9 +51,9 @@ export async function nowPage(visit: Visit): Promise<Response> {
   const found = isShown('failed') ? reading.lastDay.failures(scope) : [];
   const gone = new Set<Failure>();
   for (const failure of found.slice(0, most)) {
-    const why = await reading.reasonOf(failure);
+    const [why, call] = await Promise.all([reading.reasonOf(failure), reading.failedCall(failure)]);
     if (why === undefined) gone.add(failure);
-    else failures.push({ ...failure, why, call: await reading.failedCall(failure) });
+    else failures.push({ ...failure, why, call });
   }
   const titleOf = await titlesOf(visit, [
     ...[...waiting.slice(0, most), ...answered.slice(0, most), ...leases.slice(0, most)],
