@@ -1,14 +1,10 @@
 import { createEvent, getFunctionResponses } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../../entities/index.js';
-import {
-  MikroOrmSessionService,
-  interruptedToolResponses,
-  migrate,
-  unansweredFunctionCalls,
-} from '../../../src/index.js';
+import { MikroOrmSessionService, interruptedToolResponses, unansweredFunctionCalls } from '../../../src/index.js';
 import { range } from '../../contract/tools.js';
-import { availableDatabases, createDatabase } from '../../support/servers.js';
+import { createMigrated } from '../../support/migrated.js';
+import { availableDatabases } from '../../support/servers.js';
 import { firstReports } from './first-report.js';
 import type { Job, Report } from './outcome-worker.js';
 
@@ -17,13 +13,12 @@ const run = firstReports<{ job: Job; report: Report }>('test/faults/processes/ou
 test.each(availableDatabases())(
   'H6 of sixteen processes that run one call, of which the first is killed in its work, one does it on %s',
   async (name) => {
-    const database = await createDatabase(name);
+    const database = await createMigrated(name);
     const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
     const rows = async () => (await orm.em.getConnection().execute('select pid from ledger')) as { pid: number }[];
     const service = new MikroOrmSessionService(orm.em);
     const read = async () => (await service.getSession({ appName: 'app', userId: 'ada', sessionId: 's' }))!;
     try {
-      await migrate(orm);
       await orm.em.getConnection().execute('create table ledger (pid integer not null)', [], 'run');
       const session = await service.createSession({ appName: 'app', userId: 'ada', sessionId: 's' });
       const parts = [{ functionCall: { id: 'call_0', name: 'pay', args: {} } }];
@@ -57,10 +52,9 @@ test.each(availableDatabases())(
 test.each(availableDatabases())(
   'H6 what a tool has returned is known after its process was killed in the next tool on %s',
   async (name) => {
-    const database = await createDatabase(name);
+    const database = await createMigrated(name);
     const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
     try {
-      await migrate(orm);
       const killed = await run({ database, hangs: true, isTurn: true });
       expect(killed.report).toBe('hangs');
       killed.child.kill('SIGKILL');
