@@ -52,8 +52,8 @@ export default defineConfig({
       options: {
         miniSearch: {
           searchOptions: {
-            // Guides come before pages about the package itself, and before the reference and sources, which have each word more
-            // often. The function runs in the browser, where it has only what is inside it.
+            // Guides come first. Pages about the package itself, the reference and the sources contain each word more often.
+            // VitePress sends the text of this function to the browser, so it can use no variable from outside.
             boostDocument: (page: string) =>
               /\/(reference|source)\//.test(page)
                 ? 0.1

@@ -363,7 +363,7 @@ export class Appender {
 /** Whether they are neither in the transaction nor in a savepoint of it. */
 const isOthers = ({ transaction }: Tentative, current: object) => physicalOf(transaction) !== physicalOf(current);
 
-/** @returns what a handle lacks of its session after a batch, besides the events of that. */
+/** @returns what a handle must read after a batch was committed. It has the events of the batch. */
 function lackOf(
   handle: Session,
   revision: Revision,

@@ -162,8 +162,8 @@ function isCrash(error: unknown, failure: Failure | undefined): boolean {
 }
 
 /**
- * The server's functions that check policies of row-level security: the message may be in any language. Citus tells the message of
- * its node, not the function.
+ * The functions of the server that check policies of row-level security. The message may be in any language, so it is read only for
+ * Citus, which leaves the name of the function out.
  */
 const OF_POLICIES = new Set<unknown>(['ExecWithCheckOptions', 'check_enable_rls']);
 
