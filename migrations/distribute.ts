@@ -34,7 +34,7 @@ export interface DistributeResult {
 }
 
 /** Where a table belongs. `query` is its quoted name. */
-interface Place {
+interface TablePlacement {
   table: string;
   query: string;
   wanted: Placement;
@@ -115,7 +115,7 @@ async function placesOf(sql: Sql, { schema, tablePrefix = DEFAULT_PREFIX }: Tabl
     throw new SchemaError(
       'This database has no Citus. Nothing was changed. Run: create extension citus; and add nodes with citus_add_node.',
     );
-  const places: Place[] = [];
+  const places: TablePlacement[] = [];
   const ordered = [...adkTables()].sort((a, b) => Number(OF_ALL.has(b.suffix)) - Number(OF_ALL.has(a.suffix)));
   for (const { suffix } of ordered) {
     const table = tablePrefix + suffix;
@@ -128,7 +128,7 @@ async function placesOf(sql: Sql, { schema, tablePrefix = DEFAULT_PREFIX }: Tabl
 
 const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`;
 
-function refuseOthers(places: readonly Place[]): void {
+function refuseOthers(places: readonly TablePlacement[]): void {
   const other = places.find(({ wanted, found }) => found !== undefined && found !== wanted);
   if (!other) return;
   throw new SchemaError(

@@ -9,7 +9,7 @@ export { ourTables } from '../migrations/tables.js';
 export { CallInParts } from './database/calls/call-in-parts.js';
 export { Database } from './database/calls/database.js';
 export { layoutOf } from '../migrations/citus-layout.js';
-export type { Dialect, Run, Sql } from './database/dialects/dialect.js';
+export type { Dialect, SqlRunner, Sql } from './database/dialects/dialect.js';
 export { acceptOtherEngines } from './database/dialects/server-version.js';
 export { installedSqlite } from './database/drivers/installed-sqlite.js';
 export type { ChangeKind } from './database/statements/changes.js';

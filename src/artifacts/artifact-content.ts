@@ -100,14 +100,14 @@ export async function versionOfStream(
 }
 
 /** A Part without its content. */
-interface Emptied {
+interface PartWithoutContent {
   artifact: Part;
   mimeType: string | undefined;
   of?: 'text' | 'inlineData';
   text: string;
 }
 
-function withoutContent(part: Part): Emptied {
+function withoutContent(part: Part): PartWithoutContent {
   const { inlineData, fileData, text } = part;
   if (inlineData) {
     const data = textOf(inlineData.data, 'artifact.inlineData.data');

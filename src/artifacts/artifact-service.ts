@@ -53,7 +53,7 @@ import {
   versionNumbers,
   type OpenedVersion,
 } from './artifact-store.js';
-import { Damaged, whole, type ArtifactKey, type StoredVersion } from './stored-version.js';
+import { DamagedVersion, whole, type ArtifactKey, type StoredVersion } from './stored-version.js';
 
 /** One version of an artifact. */
 export interface ArtifactAddress extends SessionKey {
@@ -388,7 +388,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     return found.map(({ sessionId, filename, version, info, createTime }) => ({
       ...(sessionId === '' ? { filename: nameOfUsers(filename) } : { sessionId, filename }),
       version,
-      ...(!(info instanceof Damaged) && aboutOf(info)),
+      ...(!(info instanceof DamagedVersion) && aboutOf(info)),
       createTime,
     }));
   }

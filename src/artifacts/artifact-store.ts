@@ -19,12 +19,12 @@ import type { SessionKey } from '../model/keys.js';
 import { isWhole, type ArtifactInfo, type NewVersion } from './artifact-content.js';
 import {
   CHANGED,
-  Damaged,
+  DamagedVersion,
   decodedContent,
   encodedVersion,
   storedVersion,
   type ArtifactKey,
-  type Content,
+  type VersionContent,
   type EncodedVersion,
   type StoredVersion,
   type VersionKey,
@@ -47,7 +47,7 @@ interface ListedVersion extends StoredVersion {
 
 /** A version with its content, and its row. */
 interface ReadVersion extends StoredVersion {
-  content: Content | Damaged;
+  content: VersionContent | DamagedVersion;
   row: VersionRow;
   parts: readonly Buffer[];
 }
@@ -101,13 +101,13 @@ export async function readContent(
     const row = await versionRow(sql, key, version, { withData: true });
     if (!row) return undefined;
     const stored = storedVersion(sql.texts, key, row);
-    if (stored.info instanceof Damaged) return { ...stored, row, parts: [], content: stored.info };
+    if (stored.info instanceof DamagedVersion) return { ...stored, row, parts: [], content: stored.info };
     refuse(stored.info);
     const parts = await partsOf(sql, key, row);
     const decoded = decodedContent(sql.texts, key, stored, parts);
-    const content = decoded instanceof Damaged || isWhole(decoded) ? decoded : CHANGED;
+    const content = decoded instanceof DamagedVersion || isWhole(decoded) ? decoded : CHANGED;
     const read = { ...stored, row, parts, content };
-    if (!(content instanceof Damaged)) return read;
+    if (!(content instanceof DamagedVersion)) return read;
     // Not damage if somebody has deleted, saved again or encoded the version between the statements.
     const again = await versionRow(sql, key, stored.version);
     const isSame =
@@ -150,9 +150,9 @@ export async function openVersion(sql: Sql, key: ArtifactKey, version?: number):
   const row = await versionRow(sql, key, version, { withData: true });
   if (!row) return undefined;
   const stored = storedVersion(sql.texts, key, row);
-  if (stored.info instanceof Damaged || row.data === null) return stored;
+  if (stored.info instanceof DamagedVersion || row.data === null) return stored;
   const content = decodedContent(sql.texts, key, stored, [bytesOf(row.data)]);
-  return content instanceof Damaged ? { ...stored, info: content } : { ...stored, only: content.parts[0] };
+  return content instanceof DamagedVersion ? { ...stored, info: content } : { ...stored, only: content.parts[0] };
 }
 
 /** @returns one part; undefined if it is missing or another version's, or cannot be read. */
@@ -173,7 +173,7 @@ export async function readPart(
   // Somebody may have deleted the artifact, and saved another one that has this number now.
   if (!row || optionalNumberOf(row.create_time) !== opened.createTime) return undefined;
   const content = decodedContent(sql.texts, key, opened, [bytesOf(row.data)], part);
-  return content instanceof Damaged ? undefined : content.parts[0];
+  return content instanceof DamagedVersion ? undefined : content.parts[0];
 }
 
 /**

@@ -6,8 +6,8 @@ import {
   type EncodedRows,
   type OwnedRows,
   type Owner,
-  type Reading,
-  type Recoded,
+  type ExportReader,
+  type RecodedRow,
   type Sum,
 } from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
@@ -18,7 +18,7 @@ import { pagesOf } from '../model/pages.js';
 import type { ArtifactPartRecord, ArtifactRecord } from '../model/records.js';
 import { inRow, readContent, valuesOf, versionPage } from './artifact-store.js';
 import {
-  Damaged,
+  DamagedVersion,
   encodedVersion,
   whole,
   withEncoding,
@@ -73,7 +73,7 @@ const PAGE = 200;
 
 /** Has one version in memory at a time. */
 async function* artifactRecords(
-  { run, snapshot }: Reading,
+  { run, snapshot }: ExportReader,
   { appName, userId }: Owner,
 ): AsyncGenerator<ArtifactRecord | ArtifactPartRecord> {
   const versions = (after?: VersionKey) => run((sql) => versionPage(sql, { appName, userId }, after, PAGE));
@@ -93,11 +93,11 @@ async function* artifactRecords(
   }
 }
 
-async function recodedVersion(sql: Sql, key: VersionKey): Promise<Recoded> {
+async function recodedVersion(sql: Sql, key: VersionKey): Promise<RecodedRow> {
   const found = await readContent(sql, key, key.version);
   if (!found) return undefined;
   const { content, row, parts } = found;
-  if (content instanceof Damaged) return 'unreadable';
+  if (content instanceof DamagedVersion) return 'unreadable';
   const isFramed = !sql.texts.codec.isNone;
   const encoded = encodedVersion(sql.texts, key, withEncoding(content, isFramed));
   const read = textOf(row.info);

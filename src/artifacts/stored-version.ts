@@ -20,26 +20,26 @@ export interface VersionKey extends ArtifactKey {
 export interface StoredVersion {
   version: number;
   /** The metadata, or why it cannot be read. */
-  info: ArtifactInfo | Damaged;
+  info: ArtifactInfo | DamagedVersion;
   /** In ms since 1970, by the database's clock. */
   createTime: number;
 }
 
 /** Why a version cannot be read. */
-export class Damaged {
+export class DamagedVersion {
   constructor(readonly what: string) {}
 }
 
-export const CHANGED = new Damaged('a part of its content is missing, or was changed');
+export const CHANGED = new DamagedVersion('a part of its content is missing, or was changed');
 
 /** @param filename ADK's name of the artifact. @throws DamagedArtifactError if it could not be read. */
-export function whole<T>(filename: string, version: number, found: T | Damaged): T {
-  if (found instanceof Damaged) throw new DamagedArtifactError(filename, version, found.what);
+export function whole<T>(filename: string, version: number, found: T | DamagedVersion): T {
+  if (found instanceof DamagedVersion) throw new DamagedArtifactError(filename, version, found.what);
   return found;
 }
 
 /** A version with its content, decoded. */
-export interface Content {
+export interface VersionContent {
   info: ArtifactInfo;
   parts: readonly Buffer[];
 }
@@ -67,12 +67,12 @@ export function storedVersion(texts: StoredTexts, key: ArtifactKey, row: Version
   return { version, info: infoOf(info), createTime: numberOf(row.create_time) };
 }
 
-export function infoOf(text: string | Undecodable): ArtifactInfo | Damaged {
-  if (text instanceof Undecodable) return new Damaged(`its metadata is ${text.encoding}`);
+export function infoOf(text: string | Undecodable): ArtifactInfo | DamagedVersion {
+  if (text instanceof Undecodable) return new DamagedVersion(`its metadata is ${text.encoding}`);
   const info = decode(text)?.value;
   return isRecord(info) && isRecord(info['artifact'])
     ? (info as unknown as ArtifactInfo)
-    : new Damaged('its metadata cannot be read');
+    : new DamagedVersion('its metadata cannot be read');
 }
 
 /** @param first the number of the first part that was read. */
@@ -82,20 +82,20 @@ export function decodedContent(
   version: StoredVersion,
   stored: readonly Buffer[],
   first = 0,
-): Content | Damaged {
+): VersionContent | DamagedVersion {
   const { info } = version;
-  if (info instanceof Damaged) return info;
+  if (info instanceof DamagedVersion) return info;
   const isFramed = info.content?.isEncoded ?? false;
   if (!isFramed && stored.length > 0 && texts.codec.required.length > 0)
-    return new Damaged(`its content is not encoded with ${texts.codec.required.join(', ')}`);
+    return new DamagedVersion(`its content is not encoded with ${texts.codec.required.join(', ')}`);
   const of = (part: number) => ofArtifact({ ...key, origin: '' }, version.version, first + part);
   const parts = isFramed ? stored.map((each, part) => texts.decodeBytes(each, of(part))) : stored;
   const undecodable = parts.find((each) => each instanceof Undecodable);
-  if (undecodable) return new Damaged(`its content is ${undecodable.encoding}`);
+  if (undecodable) return new DamagedVersion(`its content is ${undecodable.encoding}`);
   return { info, parts: parts.map((each) => bytesOf(each)) };
 }
 
-export const withEncoding = ({ info, parts }: Content, isEncoded: boolean): NewVersion => ({
+export const withEncoding = ({ info, parts }: VersionContent, isEncoded: boolean): NewVersion => ({
   info: JSON.stringify({ ...info, ...(info.content && { content: { ...info.content, isEncoded } }) }),
   parts,
 });

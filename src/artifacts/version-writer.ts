@@ -1,7 +1,7 @@
 import { isWhole, type NewVersion } from './artifact-content.js';
 import { insertVersion, valuesOf, versionRow } from './artifact-store.js';
 import {
-  Damaged,
+  DamagedVersion,
   encodedVersion,
   infoOf,
   withEncoding,
@@ -108,7 +108,7 @@ const nameOf = ({ filename, version }: VersionKey) => `Version ${version} of art
  */
 function encodedImport(texts: StoredTexts, key: VersionKey, { info: text, parts }: NewVersion): EncodedVersion {
   const info = infoOf(text);
-  if (info instanceof Damaged || info.content?.isEncoded)
+  if (info instanceof DamagedVersion || info.content?.isEncoded)
     throw new InvalidArgumentError(`${nameOf(key)} has no info of a plain artifact.`);
   if (!isWhole({ info, parts })) throw new InvalidArgumentError(`${nameOf(key)} has other content than its info says.`);
   return encodedVersion(texts, key, withEncoding({ info, parts }, !texts.codec.isNone));

@@ -25,7 +25,7 @@ export interface LongRunningCall extends Place, Question {
   /** Whether the tool is a workflow, so that its own result closes the call. */
   isNode?: boolean;
   /** The workflow that raised it, until that has ended or got an answer in a function response. */
-  run?: Run;
+  run?: WorkflowRun;
   /**
    * Open calls of other tools that were made since with the id of its result, before the next row that they concern: a result belongs to
    * them first.
@@ -34,7 +34,7 @@ export interface LongRunningCall extends Place, Question {
 }
 
 /** How far a workflow has gone since it raised a call. */
-interface Run {
+interface WorkflowRun {
   /** The last invocation that has run the workflow. */
   id: string;
   /** The last invocation in which a user has spoken. */

@@ -32,9 +32,9 @@ const toolCallOf = ({ id, name, args, event, response }: ToolCall): ToolCall => 
   ...(response && { response }),
 });
 
-type Interrupted = Call & { event: Event };
+type InterruptedCall = Call & { event: Event };
 
-function interruptedCalls(session: Session): Interrupted[] {
+function interruptedCalls(session: Session): InterruptedCall[] {
   return callsOf(session).open.flatMap(({ event, ...call }) => {
     // ADK stores no response while a tool waits for a confirmation. After it, ADK runs the tool only if there is no response.
     // With a result it has run: after a yes in plain text, or to the question about an earlier call with its id.
@@ -113,7 +113,7 @@ export function interruptedToolResponses(session: Session): Event[] {
 export function responsesBeforeRun(session: Session): Event[] {
   // Otherwise a run has begun since.
   const isStored = unrunAnswers(session).some((answer) => answer === newestOfUser(session));
-  const isRun = ({ question }: Interrupted) => {
+  const isRun = ({ question }: InterruptedCall) => {
     const { invocationId } = question?.answer ?? {};
     // The Runner gives a new invocation to each message.
     const hasBegun = invocationId && invocationId !== question?.event?.invocationId;
@@ -143,7 +143,7 @@ export function unfinishedTurn(session: Session): Event[] {
   return isUnfinished && newest.content?.parts?.length ? [newest] : [];
 }
 
-function responsesTo(interrupted: readonly Interrupted[]): Event[] {
+function responsesTo(interrupted: readonly InterruptedCall[]): Event[] {
   return [...new Set(interrupted.map(({ event }) => event))].map((event) => {
     const calls = interrupted.filter((call) => call.event === event);
     const actions = createEventActions();

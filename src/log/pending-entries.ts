@@ -17,7 +17,7 @@ import { CHANGE } from './log-head.js';
 type PendingEntry = { event: PendingRow; change?: undefined } | { event?: undefined; change: PendingRow };
 
 /** Some of the committed entries without a place in the log. */
-interface Pending {
+interface PendingPage {
   /** In the order in which they get their places. */
   entries: PendingEntry[];
   /** Whether there may be more. */
@@ -56,7 +56,7 @@ interface PendingRows {
  *
  * @param limit at most this many events, and as many changes.
  */
-export async function pendingEntries(sql: Sql, limit: number): Promise<Pending> {
+export async function pendingEntries(sql: Sql, limit: number): Promise<PendingPage> {
   let rows = await readRows(sql, statements(sql).select, [limit, limit]);
   const areChangesCut = rows.changes.length === limit;
   // An event must not get its position before an earlier change of its session that did not fit in.

@@ -25,7 +25,7 @@ export interface Task {
 }
 
 /** A task, and the rows of the host that refer to what it deletes. */
-interface Referred extends Task {
+interface ReferredTask extends Task {
   referring: readonly { key: HostKey; rows: number; isDirect: boolean }[];
 }
 
@@ -51,7 +51,7 @@ export interface Deletion {
 }
 
 /** The app, the user or the session to which a call may be restricted. */
-type Owner = { readonly [K in keyof SessionKey]?: string | undefined };
+type SessionOwner = { readonly [K in keyof SessionKey]?: string | undefined };
 
 /** The rules with which a row that refers to another one keeps it. */
 const KEEPING = new Set<DeleteRule>(['restrict', 'no action']);
@@ -77,7 +77,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   constructor(
     database: Database,
     operation: string,
-    options: BatchOptions & Owner,
+    options: BatchOptions & SessionOwner,
     kinds: readonly Kind[],
     readonly toolApps?: readonly string[],
   ) {
@@ -92,7 +92,10 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   }
 
   /** The requested app, or all apps. */
-  #apps({ appName, userId }: Pick<Owner, 'appName' | 'userId'>, next: OwnedRows['nextApp']): AsyncGenerator<string> {
+  #apps(
+    { appName, userId }: Pick<SessionOwner, 'appName' | 'userId'>,
+    next: OwnedRows['nextApp'],
+  ): AsyncGenerator<string> {
     return namesOf(appName, (after) => this.read((sql) => next(sql, after, userId)));
   }
 
@@ -116,7 +119,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   /** Deletes the rows of one kind that an owner has, or counts them. */
   async deleteRows(
     { name, rows, isCounted = false, nextApp }: OwnedRows,
-    { appName, ...owner }: Omit<RowSelection, 'appName'> & Pick<Owner, 'appName'>,
+    { appName, ...owner }: Omit<RowSelection, 'appName'> & Pick<SessionOwner, 'appName'>,
   ): Promise<void> {
     const { batches } = this;
     if (!rows || (batches.isDryRun && !isCounted)) return;
@@ -133,7 +136,10 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   }
 
   /** Applies a deletion to the sessions of a walk, in one app or in all. */
-  async walk(deletion: Deletion, { appName, ...way }: Omit<Walk, 'appName'> & Pick<Owner, 'appName'>): Promise<void> {
+  async walk(
+    deletion: Deletion,
+    { appName, ...way }: Omit<Walk, 'appName'> & Pick<SessionOwner, 'appName'>,
+  ): Promise<void> {
     for await (const app of this.#apps({ appName }, (sql, after) => nextApp(sql, after, 'sessions'))) {
       const walk = { appName: app, ...way };
       const read = (after?: StoredSession) => this.read((sql) => walkedSessions(sql, walk, after, PAGE));
@@ -182,12 +188,12 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
    */
   async #unlessKept(
     tasks: readonly Task[],
-    remove: (tasks: readonly Referred[]) => Promise<void>,
+    remove: (tasks: readonly ReferredTask[]) => Promise<void>,
     isLarge = false,
   ): Promise<void> {
     const isUntried = isLarge || this.batches.isDryRun;
-    const free: Referred[] = [];
-    const tried: Referred[] = [];
+    const free: ReferredTask[] = [];
+    const tried: ReferredTask[] = [];
     for (const task of await this.#withReferring(tasks)) {
       const keeping = task.referring.filter(isKeeping);
       if (keeping.some(({ isDirect }) => isDirect || isUntried) || (isLarge && this.#unreadKeeping.length > 0))
@@ -199,7 +205,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   }
 
   /** If a key refuses one of several, their transaction was rolled back, and they are done one by one. */
-  async #try(tasks: readonly Referred[], remove: (tasks: readonly Referred[]) => Promise<void>): Promise<void> {
+  async #try(tasks: readonly ReferredTask[], remove: (tasks: readonly ReferredTask[]) => Promise<void>): Promise<void> {
     try {
       await remove(tasks);
     } catch (error) {
@@ -212,7 +218,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   }
 
   /** Skips what a key keeps; without a name if it is not known which key. */
-  #keep({ session, referring }: Referred): void {
+  #keep({ session, referring }: ReferredTask): void {
     const keeping = referring.filter(isKeeping);
     for (const { key, rows } of keeping) this.batches.refer(key, rows);
     const [unread, another] = this.#unreadKeeping;
@@ -225,10 +231,10 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   }
 
   /** Finds the rows of the host that refer to what tasks delete. */
-  async #withReferring(tasks: readonly Task[]): Promise<readonly Referred[]> {
+  async #withReferring(tasks: readonly Task[]): Promise<readonly ReferredTask[]> {
     this.#keys ??= await this.read(hostKeys);
     const parts = tasks.flatMap((task) => task.parts);
-    const found = new Map<string, Referred['referring'][number][]>();
+    const found = new Map<string, ReferredTask['referring'][number][]>();
     for (const key of this.#keys)
       for (const { session, ...rows } of await this.#rowsOf(key, parts)) {
         const id = sessionIdentity(session);
@@ -253,11 +259,11 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   }
 
   /** Counts the rows that the database has deleted, or changed, with a task. */
-  #countReferring({ referring }: Referred): void {
+  #countReferring({ referring }: ReferredTask): void {
     for (const each of referring) if (!isKeeping(each)) this.batches.refer(each.key, each.rows);
   }
 
-  async #deleteLarge(deletion: Deletion, tasks: readonly Referred[]): Promise<void> {
+  async #deleteLarge(deletion: Deletion, tasks: readonly ReferredTask[]): Promise<void> {
     const { batches } = this;
     for (const task of tasks) {
       const { sessions } = batches.result.done;
@@ -266,7 +272,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
     }
   }
 
-  async #deleteBatch(deletion: Deletion, tasks: readonly Referred[]): Promise<void> {
+  async #deleteBatch(deletion: Deletion, tasks: readonly ReferredTask[]): Promise<void> {
     if (this.batches.isDryRun) {
       const sum = (of: (task: Task) => number) => tasks.reduce((total, task) => total + of(task), 0);
       const sessions = sum(({ parts }) => parts.length);
@@ -274,7 +280,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
       for (const task of tasks) this.#countReferring(task);
       return;
     }
-    let deleted: Referred[] = [];
+    let deleted: ReferredTask[] = [];
     const counts = await this.write(async (sql) => {
       const all = onlySkipped(0);
       // It may run again.

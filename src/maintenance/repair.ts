@@ -2,7 +2,7 @@ import { stateValueOf, type StateValue } from '../database/sql/tables.js';
 import { createEvent } from '@google/adk';
 import { insertEvents } from '../database/dialects/session-rows.js';
 import { callsIn, type Calls } from '../conversation/calls.js';
-import type { Run, Sql, StoredEvent } from '../database/dialects/dialect.js';
+import type { SqlRunner, Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
   emptyChange,
   forgetChangesAfter,
@@ -69,7 +69,7 @@ export interface RepairedSession {
 const MOST_FILLED = 10_000;
 
 /** What was read of a session, and what cannot be read. */
-interface Damaged {
+interface SessionDamage {
   session: KnownSession;
   head: SessionHead;
   /** The numbers and times of the events that have rows, in order. */
@@ -109,7 +109,7 @@ interface Books {
 export async function repair(
   key: SessionKey,
   options: Pick<BatchOptions, 'dryRun' | 'includeLeased'>,
-  write: Run,
+  write: SqlRunner,
 ): Promise<RepairedSession> {
   return write(async (sql) => {
     if (!(await lockSession(sql, key))) throw new SessionNotFoundError(key.sessionId);
@@ -125,7 +125,7 @@ export async function repair(
 export async function repairState(
   { appName, userId }: Owner,
   { dryRun }: Pick<BatchOptions, 'dryRun' | 'includeLeased'>,
-  write: Run,
+  write: SqlRunner,
 ): Promise<RepairedSession> {
   const session = { appName, userId: userId ?? '', sessionId: '', origin: '' };
   return write(async (sql) => {
@@ -138,7 +138,7 @@ export async function repairState(
 }
 
 /** @throws SessionNotFoundError if there is no such session. @throws CodecError if a text names a missing codec. */
-async function readDamage(sql: Sql, key: SessionKey): Promise<Damaged> {
+async function readDamage(sql: Sql, key: SessionKey): Promise<SessionDamage> {
   const read = await readSession(sql, key);
   if (!read) throw new SessionNotFoundError(key.sessionId);
   const rows = await eventTimes(sql, key);
@@ -185,7 +185,7 @@ function refuseUnknown(undecodable: Undecodable | undefined): void {
  * Makes `first_seq` and `last_seq` match the rows. Damage at the beginning is treated as trimmed. Elsewhere, an empty event
  * replaces each one that is missing or cannot be read, so that the other events keep their numbers.
  */
-function booksOf(head: SessionHead, rows: Damaged['rows'], unreadable: Damaged['unreadable']): Books {
+function booksOf(head: SessionHead, rows: SessionDamage['rows'], unreadable: SessionDamage['unreadable']): Books {
   const numbers = rows.map(({ seq }) => seq);
   const lastSeq = Math.max(head.lastSeq, numbers.at(-1) ?? 0);
   const gaps = gapsIn(numbers, head.firstSeq - 1, lastSeq);
@@ -204,7 +204,7 @@ function booksOf(head: SessionHead, rows: Damaged['rows'], unreadable: Damaged['
  */
 async function takenOut(
   sql: Sql,
-  { session, rows, unreadable, values, changes, books, damage }: Damaged,
+  { session, rows, unreadable, values, changes, books, damage }: SessionDamage,
 ): Promise<{ values: DamagedValue[]; taken: RepairedSession }> {
   const events: RepairedSession['events'][number][] = [];
   for (const { seq } of rows) {
@@ -247,7 +247,7 @@ async function removeValues(
 }
 
 /** Writes a repair. The caller must hold the session's lock. */
-async function mend(sql: Sql, damaged: Damaged): Promise<void> {
+async function mend(sql: Sql, damaged: SessionDamage): Promise<void> {
   const { session, head, rows, unreadable, values, changes, books, before, state, calls, damage } = damaged;
   const { firstSeq, lastSeq, gaps } = books;
   const empty = (timestamp: number, id?: string) => encodedEvent(sql.texts, session, emptyEvent(timestamp, id));

@@ -2,7 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import { CallInParts } from '../database/calls/call-in-parts.js';
 import { Database } from '../database/calls/database.js';
 import { onceOnRows } from '../database/calls/once.js';
-import type { Run } from '../database/dialects/dialect.js';
+import type { SqlRunner } from '../database/dialects/dialect.js';
 import type { OwnedRows } from '../owned/owned-rows.js';
 import { beginEpoch } from '../log/log-head.js';
 import { checkedSessionKey, partialKey, type SessionKey } from '../model/keys.js';
@@ -146,7 +146,7 @@ export class SessionMaintenance {
     const checked = checkRepair(options, 'The options of repair');
     const call: ErrorContext = { operation: 'repair', key };
     const database = this.#database;
-    const write: Run = (work) => (checked.dryRun ? database.transaction(work) : onceOnRows(this.#database, work));
+    const write: SqlRunner = (work) => (checked.dryRun ? database.transaction(work) : onceOnRows(this.#database, work));
     return database.call(call, () => (isSession(key) ? repair(key, checked, write) : repairState(key, checked, write)));
   }
 

@@ -29,7 +29,7 @@ export interface SessionStats {
   newestUpdate?: number;
 }
 
-type Counts = Awaited<ReturnType<typeof countAll>>;
+type AppCounts = Awaited<ReturnType<typeof countAll>>;
 
 /** @returns how many sessions of an app have a certain number of events, and the sums of all kinds by name and app. */
 export async function countAll(sql: Sql, owner: OwnerOptions, kinds: readonly OwnedRows[]) {
@@ -71,13 +71,13 @@ function ofOwner({ appName, userId }: OwnerOptions, condition?: string) {
   return { where: where && ` where ${where}`, values };
 }
 
-export function statsByApp(counts: Counts): (SessionStats & { appName: string })[] {
+export function statsByApp(counts: AppCounts): (SessionStats & { appName: string })[] {
   const named = [...counts.sums.values()].flatMap((sum) => [...sum.keys()]);
   const apps = new Set([...counts.sessions.map(({ appName }) => appName), ...named]);
   return [...apps].sort().map((appName) => ({ appName, ...statsOf(counts, (app) => app === appName) }));
 }
 
-export function statsOf(counts: Counts, isSelected: (appName: string) => boolean = () => true): SessionStats {
+export function statsOf(counts: AppCounts, isSelected: (appName: string) => boolean = () => true): SessionStats {
   const total = (sum: ReadonlyMap<string, number>) =>
     [...sum].reduce((all, [appName, number]) => (isSelected(appName) ? all + number : all), 0);
   const sums = [...counts.sums].map(([name, sum]) => [name, total(sum)] as const);

@@ -1,5 +1,5 @@
 import { Calls, callsIn, type LongRunningCall } from '../conversation/calls.js';
-import type { Run, Sql } from '../database/dialects/dialect.js';
+import type { SqlRunner, Sql } from '../database/dialects/dialect.js';
 import { recordTrim } from '../database/statements/changes.js';
 import { databaseTime } from '../database/statements/clock.js';
 import { firstLaterThan, lastWithWords, seqOfEvent } from '../database/statements/events.js';
@@ -40,7 +40,7 @@ class FirstEvents implements Deletion {
   readonly #options: TrimOptions;
   readonly #now: number;
   /** Of the sessions that are being trimmed. */
-  readonly #shown = new Map<string, Shown>();
+  readonly #shown = new Map<string, ShownHistory>();
 
   /** @param now by the database's clock, in ms. */
   constructor(run: DeletionRun, options: TrimOptions, now: number) {
@@ -60,7 +60,7 @@ class FirstEvents implements Deletion {
    * @param before only events before this number may be deleted; the others need not be read.
    * @returns the number of the first event to keep, at most `before`; undefined if no event is to be deleted.
    */
-  async #firstKept(session: StoredSession, before: number, read: Run): Promise<number | undefined> {
+  async #firstKept(session: StoredSession, before: number, read: SqlRunner): Promise<number | undefined> {
     const { key, firstSeq, lastSeq, deletedAt } = session;
     if (deletedAt !== undefined) return undefined;
     const { keepLast, eventsOlderThan = 0, dropOpenCalls, keepSummary = true } = this.#options;
@@ -151,7 +151,7 @@ const PAGE = 100;
 const SUMMARY_WORDS = ['"isCompacted"', '"compaction"', '"adk-codec"'];
 
 /** Where the events begin that a model is shown, as of a session's event. */
-interface Shown {
+interface ShownHistory {
   incarnation: string;
   upTo: number;
   first: number | undefined;

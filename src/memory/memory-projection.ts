@@ -40,13 +40,13 @@ const checkOptions = object<MemoryProjectionOptions>({
 const NEVER = 1e300;
 
 /** Adds vectors to memories, and encodes them. */
-type Prepared = (memories: readonly NewMemory[], context: ErrorContext) => Promise<NewMemory[]>;
+type PrepareMemories = (memories: readonly NewMemory[], context: ErrorContext) => Promise<NewMemory[]>;
 
 /** Keeps memories in step with the log (contract Q11). */
 export function memoryProjection<Em extends EntityManager>(
   database: Database,
   given: MemoryProjectionOptions,
-  { text, ttlMs, prepared }: { text?: TextOfEvent | undefined; ttlMs?: number | undefined; prepared: Prepared },
+  { text, ttlMs, prepared }: { text?: TextOfEvent | undefined; ttlMs?: number | undefined; prepared: PrepareMemories },
 ) {
   const {
     name = 'memory',
@@ -99,7 +99,7 @@ export function memoryProjection<Em extends EntityManager>(
       await write('catchUp', tx, async (sql) => {
         // Before it locks rows, for which `forget` would wait.
         lockOwners(sql, entries);
-        const pending = new Pending(sql, settleMs);
+        const pending = new PendingMemories(sql, settleMs);
         for (const entry of entries) {
           if (entry.change) {
             await pending.writeBefore(entry);
@@ -164,7 +164,7 @@ export function countProjected(sql: Sql, { filter = {} }: MemoryProjectionOption
 const LATER = 1.1;
 
 /** Memories that are written together. */
-class Pending {
+class PendingMemories {
   readonly #sql: Sql;
   readonly #settleMs: number;
   readonly #sessions = new Map<string, SessionKey>();

@@ -38,20 +38,20 @@ import { isVector } from './vectors.js';
 import { isWordList } from './words.js';
 
 /** Which memories to delete; all if nothing is given. */
-interface Forgotten {
+interface MemorySelection {
   memoryId?: string | undefined;
   sessionId?: string | undefined;
   before?: number | undefined;
 }
 
 /** The content of a memory's row, or why it cannot be read. */
-export interface Read<T> {
+export interface ReadMemory<T> {
   memory: Ranked;
   value: T | Undecodable;
 }
 
 /** The words and the vector of a memory, which a search compares. */
-export interface Compared {
+export interface ComparedMemory {
   words: Buffer;
   /** Undefined if it is from another model. */
   vector: Buffer | undefined;
@@ -121,7 +121,7 @@ export async function readCompared(
   { sessionId, since, model }: Pick<SearchMemoriesRequest, 'sessionId' | 'since'> & { model?: string | undefined },
   after: MemoryKey | undefined,
   limit: number,
-): Promise<Read<Compared>[]> {
+): Promise<ReadMemory<ComparedMemory>[]> {
   const { memories, select } = sql.tables;
   const { now } = sql.dialect.sql;
   const conditions: (Condition | undefined)[] = [
@@ -142,7 +142,12 @@ export async function readCompared(
 
 const CHANGED = new Undecodable('changed, or of a later version of this package', false);
 
-function comparedOf(texts: StoredTexts, key: MemoryKey, row: Row, model: string | undefined): Compared | Undecodable {
+function comparedOf(
+  texts: StoredTexts,
+  key: MemoryKey,
+  row: Row,
+  model: string | undefined,
+): ComparedMemory | Undecodable {
   const words = decodedBytes(texts, key, 'words', bytesOf(row['words']));
   if (words instanceof Undecodable) return words;
   const isOfModel = model !== undefined && row['model'] === model && row['embedding'] !== null;
@@ -152,7 +157,7 @@ function comparedOf(texts: StoredTexts, key: MemoryKey, row: Row, model: string 
 }
 
 /** @returns those that still exist, in any order. */
-export async function readMemories(sql: Sql, searched: readonly Ranked[]): Promise<Read<MemoryData>[]> {
+export async function readMemories(sql: Sql, searched: readonly Ranked[]): Promise<ReadMemory<MemoryData>[]> {
   const lacking = searched.filter(({ data }) => data === undefined);
   // Memories of the app in a statement of their own, since they may be on another node (contract F7).
   const read = [...new Map(lacking.map((key) => [key.userId, key])).values()].map((owner) => {
@@ -173,7 +178,7 @@ export function readData(
   condition: Condition | undefined,
   after: MemoryKey | undefined,
   limit: number,
-): Promise<Read<MemoryData>[]> {
+): Promise<ReadMemory<MemoryData>[]> {
   const columns = [`time, ${sql.tables.select.data} as data`] as const;
   return readPage(sql, columns, owner, [condition], after, limit, (memory) => dataOf(sql.texts, memory));
 }
@@ -194,7 +199,7 @@ async function readPage<T>(
   after: MemoryKey | undefined,
   limit: number,
   valueOf: (memory: Ranked, row: Row) => T | Undecodable,
-): Promise<Read<T>[]> {
+): Promise<ReadMemory<T>[]> {
   const keyset = after && keysetAfter(['session_id', 'memory_id'], [after.sessionId, after.memoryId]);
   const place: Condition | undefined = keyset && [keyset.where, ...keyset.values];
   const { where, values } = allOf([WHERE_OWNER, appName, userId], ...conditions, place);
@@ -296,7 +301,7 @@ export function removeMarks(sql: Sql, memories: readonly MemoryKey[]): void {
 }
 
 /** Marks memories as forgotten, and deletes them. @returns how many were deleted. */
-export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Forgotten): Promise<number> {
+export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: MemorySelection): Promise<number> {
   lockOwners(sql, [owner], false);
   const { where, values } = whereForgotten(owner, forgotten);
   const { forgottenMemories, memories } = sql.tables;
@@ -325,12 +330,12 @@ export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Fo
 }
 
 /** @returns how many memories `deleteMemories` would delete. */
-export function countMemories(sql: Sql, owner: MemoryOwner, forgotten: Forgotten): Promise<number> {
+export function countMemories(sql: Sql, owner: MemoryOwner, forgotten: MemorySelection): Promise<number> {
   const { where, values } = whereForgotten(owner, forgotten);
   return countRows(sql, `${sql.tables.memories} where ${where}`, values);
 }
 
-const whereForgotten = ({ appName, userId }: MemoryOwner, { memoryId, sessionId, before }: Forgotten) =>
+const whereForgotten = ({ appName, userId }: MemoryOwner, { memoryId, sessionId, before }: MemorySelection) =>
   allOf(
     [WHERE_OWNER, appName, userId],
     ifGiven('session_id = ?', sessionId),

@@ -7,7 +7,7 @@ import {
   type EncodedRows,
   type OwnedRows,
   type Owner,
-  type Reading,
+  type ExportReader,
 } from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
 import { DamagedMemoryError } from '../model/errors.js';
@@ -67,7 +67,7 @@ export const ownedMemories: OwnedRows = {
 const PAGE = 200;
 
 /** Includes expired memories, and those that have not settled. */
-async function* memoryRecords(reading: Reading, owner: Owner): AsyncGenerator<MemoryRecord> {
+async function* memoryRecords(reading: ExportReader, owner: Owner): AsyncGenerator<MemoryRecord> {
   const memories = (after?: MemoryRecord) =>
     reading.run(async (sql) =>
       mapTexts(await memoryPage(sql, owner, after, PAGE), (memory) => recordOf(sql.texts, memory)),
@@ -102,7 +102,7 @@ export const ownedMarks: OwnedRows = {
   records: { read: markRecords, writer: markWriter },
 };
 
-async function* markRecords({ run }: Reading, owner: Owner): AsyncGenerator<ForgottenRecord> {
+async function* markRecords({ run }: ExportReader, owner: Owner): AsyncGenerator<ForgottenRecord> {
   const marks = (after?: ForgottenMemory) => run((sql) => markPage(sql, owner, after, PAGE));
   for await (const page of pagesOf(PAGE, marks)) for (const mark of page) yield { type: 'forgotten', ...mark };
 }

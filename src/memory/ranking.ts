@@ -1,5 +1,5 @@
 import type { MemoryKey } from './stored-memories.js';
-import { countWords, lengthOf, questionOf, type Question } from './words.js';
+import { countWords, lengthOf, questionOf, type SearchQuestion } from './words.js';
 
 /** The usual constants of BM25: how soon repetitions of a word stop counting, and how much longer texts lose. */
 const K1 = 1.2;
@@ -12,7 +12,7 @@ export interface Ranked extends MemoryKey {
   data?: string | undefined;
 }
 
-interface Scored {
+interface ScoredMemory {
   memory: Ranked;
   score: number;
 }
@@ -28,7 +28,7 @@ const MOST_SIMILAR = 1_000;
  * stem. If there are vectors, their ranking and that of the words are fused.
  */
 export class Ranking {
-  readonly #question: Question;
+  readonly #question: SearchQuestion;
   /** Memories that have a word of the question, or another form of it. */
   readonly #matches: Ranked[] = [];
   readonly #lengths: number[] = [];
@@ -36,7 +36,7 @@ export class Ranking {
   #counts = new Uint8Array(2 ** 12);
   /** How many memories have each word, and each stem. */
   readonly #having: Uint32Array;
-  readonly #similar: Scored[] = [];
+  readonly #similar: ScoredMemory[] = [];
   readonly #withItsWords = new Set<Ranked>();
   #memories = 0;
   #words = 0;
@@ -82,7 +82,7 @@ export class Ranking {
    * @param size how many memories a part has. A search rarely needs more than one part, and ordering all would take longer.
    * @returns the memories with a word of the question or a similar vector, the best first; with equal scores the newer, then by id.
    */
-  *ranked(size: number): Generator<readonly Scored[]> {
+  *ranked(size: number): Generator<readonly ScoredMemory[]> {
     const byWords = this.#byWords();
     const scored =
       this.#similar.length === 0 ? byWords : fused([best(byWords, byWords.length), best(this.#similar, MOST_SIMILAR)]);
@@ -91,7 +91,7 @@ export class Ranking {
     for (let start = size; start < all.length; start += size) yield all.slice(start, start + size);
   }
 
-  #byWords(): Scored[] {
+  #byWords(): ScoredMemory[] {
     const width = this.#having.length;
     const average = this.#words / this.#memories;
     const rarity = Array.from(this.#having, (having) => Math.log(1 + (this.#memories - having + 0.5) / (having + 0.5)));
@@ -108,8 +108,8 @@ export class Ranking {
 }
 
 /** Combines rankings by reciprocal ranks, since scores of words cannot be compared with cosines. */
-function fused(orders: readonly (readonly Scored[])[]): Scored[] {
-  const all = new Map<Ranked, Scored>();
+function fused(orders: readonly (readonly ScoredMemory[])[]): ScoredMemory[] {
+  const all = new Map<Ranked, ScoredMemory>();
   for (const order of orders)
     for (const [i, { memory }] of order.entries())
       all.set(memory, { memory, score: (all.get(memory)?.score ?? 0) + 1 / (FUSION + i + 1) });
@@ -117,8 +117,8 @@ function fused(orders: readonly (readonly Scored[])[]): Scored[] {
 }
 
 /** @returns the best ones in order, without sorting the others. */
-function best(scored: Scored[], most: number): Scored[] {
-  const inOrder = (a: Scored, b: Scored) => b.score - a.score || byAge(a.memory, b.memory);
+function best(scored: ScoredMemory[], most: number): ScoredMemory[] {
+  const inOrder = (a: ScoredMemory, b: ScoredMemory) => b.score - a.score || byAge(a.memory, b.memory);
   if (scored.length <= most) return scored.sort(inOrder);
   const least = Float64Array.from(scored, ({ score }) => score).sort()[scored.length - most] ?? 0;
   return scored

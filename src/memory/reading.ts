@@ -9,7 +9,14 @@ import { pagesOf } from '../model/pages.js';
 import { Undecodable } from '../model/stored-texts.js';
 import type { Embedder } from './embedding.js';
 import { repeatsQuestion, type MemoryData } from './memory-content.js';
-import { LEAST_READ, readCompared, readData, readMemories, type Compared, type Read } from './memory-store.js';
+import {
+  LEAST_READ,
+  readCompared,
+  readData,
+  readMemories,
+  type ComparedMemory,
+  type ReadMemory,
+} from './memory-store.js';
 import { Ranking, type Ranked } from './ranking.js';
 import {
   scopeOf,
@@ -31,17 +38,20 @@ const PAGE = 5_000;
 const MOST_READ = 500;
 
 /** What reads memories. */
-interface Reader {
+interface MemoryReader {
   database: Database;
   options: Pick<MikroOrmMemoryServiceOptions, 'limit' | 'maxCharacters' | 'embed' | 'onDamage'>;
   embedder?: Embedder | undefined;
 }
 
 /** A memory, and how well it matches a question. */
-type Found = StoredMemory & { score: number };
+type FoundMemory = StoredMemory & { score: number };
 
 /** See `MikroOrmMemoryService.searchMemory`. */
-export async function searchMemory(reader: Reader, request: SearchMemoriesRequest): Promise<{ memories: Found[] }> {
+export async function searchMemory(
+  reader: MemoryReader,
+  request: SearchMemoriesRequest,
+): Promise<{ memories: FoundMemory[] }> {
   const { database, options, embedder } = reader;
   const { appName, userId, query, sessionId, since, includeApp = true } = request;
   checkKeys({ appName, userId, ...(sessionId !== undefined && { sessionId }) });
@@ -59,7 +69,7 @@ export async function searchMemory(reader: Reader, request: SearchMemoriesReques
       Promise.all(owners.map((owner) => readCompared(sql, owner, scope, undefined, PAGE))),
     );
     for (const [i, owner] of owners.entries()) {
-      const pages = pagesOf<Read<Compared>>(PAGE, async (last) =>
+      const pages = pagesOf<ReadMemory<ComparedMemory>>(PAGE, async (last) =>
         last ? database.run((sql) => readCompared(sql, owner, scope, last.memory, PAGE)) : (first[i] ?? []),
       );
       for await (const page of pages)
@@ -75,14 +85,14 @@ export async function searchMemory(reader: Reader, request: SearchMemoriesReques
 
 /** Reads the best memories that meet the conditions. */
 async function bestOf(
-  { database, options }: Reader,
+  { database, options }: MemoryReader,
   ranking: Ranking,
   wanted: readonly (readonly [name: string, value: unknown])[],
   request: SearchMemoriesRequest,
-): Promise<Found[]> {
+): Promise<FoundMemory[]> {
   const { limit = options.limit ?? 10 } = request;
   const { maxCharacters = options.maxCharacters ?? MOST_CHARACTERS } = request;
-  const found: Found[] = [];
+  const found: FoundMemory[] = [];
   const contents = new Set<string>();
   let characters = 0;
   let isSpent = false;
@@ -118,7 +128,7 @@ async function bestOf(
 
 /** See `MikroOrmMemoryService.listMemories`. */
 export async function listMemories(
-  { database, options }: Reader,
+  { database, options }: MemoryReader,
   request: ListMemoriesRequest,
 ): Promise<StoredMemory[]> {
   const { owner, sessionId } = scopeOf(request);
@@ -139,8 +149,8 @@ export async function listMemories(
 
 /** Leaves out what cannot be read, and reports it. */
 function* readable<T>(
-  read: readonly Read<T>[],
-  { onDamage }: Reader['options'],
+  read: readonly ReadMemory<T>[],
+  { onDamage }: MemoryReader['options'],
 ): Generator<{ memory: Ranked; value: T }> {
   for (const { memory, value } of read) {
     if (!(value instanceof Undecodable)) {

@@ -1,7 +1,7 @@
 import { textSaidIn } from '../conversation/said.js';
 import type { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
-import type { Run } from '../database/dialects/dialect.js';
+import type { SqlRunner } from '../database/dialects/dialect.js';
 import { nextApp } from '../database/statements/walk.js';
 import { Undecodable } from '../model/stored-texts.js';
 import { partialKey } from '../model/keys.js';
@@ -18,7 +18,7 @@ export async function rebuildVectors(
   { dryRun, signal, ...owner }: Partial<Owner> & { dryRun?: boolean; signal?: AbortSignal },
 ): Promise<number> {
   const context = { operation: 'rebuildVectors', key: partialKey(owner) };
-  const run: Run = (work) => database.call(context, () => database.run(work));
+  const run: SqlRunner = (work) => database.call(context, () => database.run(work));
   let rebuilt = 0;
   for await (const page of memoryPages(run, owner)) {
     const lacking = page.filter(({ model }) => model !== embedder.model);
@@ -54,7 +54,7 @@ export async function rebuildVectors(
   return rebuilt;
 }
 
-async function* memoryPages(run: Run, { appName, userId }: Partial<Owner>): AsyncGenerator<readonly MemoryRow[]> {
+async function* memoryPages(run: SqlRunner, { appName, userId }: Partial<Owner>): AsyncGenerator<readonly MemoryRow[]> {
   for await (const app of namesOf(appName, (after) => run((sql) => nextApp(sql, after, 'memories'))))
     yield* pagesOf<MemoryRow>(TEXTS_AT_ONCE, (last) =>
       run((sql) => memoryPage(sql, { appName: app, userId }, last, TEXTS_AT_ONCE)),

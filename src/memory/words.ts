@@ -137,7 +137,7 @@ function hashed(word: string): HashedWord {
 }
 
 /** The words of a question, for which lists are searched. */
-export interface Question {
+export interface SearchQuestion {
   /** Each word once, in the order of lists. */
   words: readonly HashedWord[];
   /** The list of the question itself. */
@@ -154,7 +154,7 @@ const MOST_ASKED = 128;
 const LONGEST_QUESTION = 100_000;
 
 /** @param text its words count, or those at the beginning and the end of a long one. */
-export function questionOf(text: string): Question {
+export function questionOf(text: string): SearchQuestion {
   const half = LONGEST_QUESTION / 2;
   const words = wordsOf(text.length > LONGEST_QUESTION ? `${text.slice(0, half)} ${text.slice(-half)}` : text);
   const each = [...new Map(words.map((word) => [hashed(word).hash, hashed(word)])).values()];
@@ -192,7 +192,7 @@ export const lengthOf = (list: Buffer): number => entryAt(list, 0) >>> 8;
  */
 export function countWords(
   list: Buffer,
-  { words }: Pick<Question, 'words'>,
+  { words }: Pick<SearchQuestion, 'words'>,
   counts: Uint8Array,
   place: number,
 ): boolean {

@@ -20,7 +20,7 @@ export const MOST_LEVELS = 1_000;
 /** How many levels a stored text may have: it may have values inside, like the state in an entry of the log. */
 const MOST_STORED_LEVELS = MOST_LEVELS + 100;
 
-interface Encoded {
+interface EncodedJson {
   json: string;
   /** The value as a later read returns it: after its `toJSON` methods. */
   value: unknown;
@@ -34,9 +34,9 @@ interface Encoded {
  * @param levels how deeply it may be nested.
  * @throws UnserializableValueError with the path of a value that JSON would silently change, or that is nested too deeply.
  */
-export function encode(value: unknown, path: string, levels = MOST_LEVELS): Encoded {
+export function encode(value: unknown, path: string, levels = MOST_LEVELS): EncodedJson {
   try {
-    const isConverted = new Check(path, levels).isConverted(value);
+    const isConverted = new JsonCheck(path, levels).isConverted(value);
     const json: string | undefined = JSON.stringify(value);
     if (json === undefined) throw new UnserializableValueError(path, 'undefined');
     return { json, value: isConverted ? JSON.parse(json) : value };
@@ -48,7 +48,7 @@ export function encode(value: unknown, path: string, levels = MOST_LEVELS): Enco
 }
 
 /** An object or an array, and the index of the next value to check. */
-type Walked = { of: object; next: number } & (
+type JsonLevel = { of: object; next: number } & (
   | { values: Readonly<Record<string, unknown>>; names: readonly string[] }
   | { values: readonly unknown[]; names: undefined }
 );
@@ -57,11 +57,11 @@ type Walked = { of: object; next: number } & (
 const SHOWN_LEVELS = 10;
 
 /** Searches for values that JSON would change. Without recursion, since the host's stack may be nearly full. */
-class Check {
+class JsonCheck {
   readonly #path: string;
   readonly #levels: number;
   /** The objects and arrays around the current value, the outermost first. */
-  readonly #around: Walked[] = [];
+  readonly #around: JsonLevel[] = [];
   #isConverted = false;
 
   constructor(path: string, levels: number) {

@@ -23,12 +23,12 @@ export async function inTime<T>(ready: Promise<T>, timeoutMs: number, late: (ms:
   }
 }
 
-interface Listening {
+interface AbortListener {
   readonly actions: Set<() => void>;
   readonly listener: () => void;
 }
 
-const listening = new WeakMap<AbortSignal, Listening>();
+const listening = new WeakMap<AbortSignal, AbortListener>();
 
 /**
  * Calls `action` when a signal fires, or at once if it has fired. All actions of a signal share one listener, since Node.js 20 warns
@@ -53,7 +53,7 @@ export function onAbort(signal: AbortSignal | undefined, action: () => void): ()
   };
 }
 
-function listen(signal: AbortSignal): Listening {
+function listen(signal: AbortSignal): AbortListener {
   const actions = new Set<() => void>();
   const listener = () => {
     for (const action of actions) action();

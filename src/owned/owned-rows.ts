@@ -1,6 +1,6 @@
 import type { ExportRecord } from '../model/records.js';
 import type { StoredTexts } from '../model/stored-texts.js';
-import type { Run, Sql } from '../database/dialects/dialect.js';
+import type { SqlRunner, Sql } from '../database/dialects/dialect.js';
 import { allOf, ifGiven, placeholders } from '../database/sql/tables.js';
 import type { ImportRun, RecordWriter } from './record-writer.js';
 import { chunksOf } from '../model/pages.js';
@@ -37,7 +37,7 @@ interface DeletedRows {
 }
 
 /** What `reencode` does with a row: nothing, or count it as unreadable, or replace its text. */
-export type Recoded = undefined | 'unreadable' | Replacement;
+export type RecodedRow = undefined | 'unreadable' | Replacement;
 
 export interface Replacement {
   /** How large the texts are, if that matters. */
@@ -48,7 +48,7 @@ export interface Replacement {
 
 /** How `reencode` reads, and how it decodes and encodes what it has read, without a connection. */
 export interface Recoding {
-  readonly read: Run;
+  readonly read: SqlRunner;
   readonly code: <T>(work: (texts: StoredTexts) => T) => Promise<T>;
 }
 
@@ -60,23 +60,23 @@ export interface EncodedRows<Row = unknown> {
   together?: number;
   /** @returns the rows of an owner after one, in the order of their keys. */
   page(sql: Sql, owner: Owner, after: Row | undefined, limit: number): Promise<readonly Row[]>;
-  recoded(recoding: Recoding, rows: readonly Row[]): Promise<readonly Recoded[]>;
+  recoded(recoding: Recoding, rows: readonly Row[]): Promise<readonly RecodedRow[]>;
   /** Where the texts are, and by what their rows are ordered: `doctor` looks at the beginnings of the first and the last ones. */
   place(sql: Sql): { table: string; selected: string; order: readonly string[] };
 }
 
 /** How an export reads. */
-export interface Reading {
-  readonly run: Run;
+export interface ExportReader {
+  readonly run: SqlRunner;
   /** Runs statements that see the rows as of one moment. */
-  readonly snapshot: Run;
+  readonly snapshot: SqlRunner;
   /** Runs what gets a connection by itself. */
   readonly call: <T>(work: () => Promise<T>) => Promise<T>;
 }
 
 /** Rows that exports have. */
 interface OwnedRecords {
-  read(reading: Reading, owner: Owner): AsyncIterable<ExportRecord>;
+  read(reading: ExportReader, owner: Owner): AsyncIterable<ExportRecord>;
   /** Writes them for an import. Absent if imports leave them out. */
   writer?(run: ImportRun): RecordWriter;
 }

@@ -1,4 +1,4 @@
-import type { Run, Sql } from '../database/dialects/dialect.js';
+import type { SqlRunner, Sql } from '../database/dialects/dialect.js';
 import { anything, rule, type Checks } from '../model/arguments.js';
 import { MOST_LEVELS } from '../model/json.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
@@ -21,7 +21,7 @@ export interface ImportRun {
   /** How many rows one transaction writes at most. */
   readonly batchSize: number;
   /** Runs statements that only read. */
-  readonly read: Run;
+  readonly read: SqlRunner;
   /** Runs a transaction. @returns undefined in a dry run, which only counts it. */
   write<T>(work: (sql: Sql) => Promise<T>): Promise<T | undefined>;
   /** Adds to what is done, or to what was left as it is. */

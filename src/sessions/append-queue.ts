@@ -8,7 +8,7 @@ import type { Connections } from '../database/calls/connections.js';
 import type { Database } from '../database/calls/database.js';
 import { isOwn } from '../database/calls/public-error.js';
 import type { Attempt, AttemptOptions } from '../database/calls/retry.js';
-import type { Pipeline } from '../database/calls/sql.js';
+import type { StatementBuffer } from '../database/calls/sql.js';
 
 export type NonEmpty<T> = readonly [T, ...T[]];
 
@@ -42,7 +42,7 @@ interface Written {
 type Proceed = (written?: Written) => void;
 
 /** A call that waits for its turn. */
-interface Waiting {
+interface QueuedCall {
   readonly append?: QueuedAppend;
   /** The writer of the append. */
   readonly by?: object;
@@ -66,7 +66,7 @@ const MOST_EVENTS = 64;
 const MOST_LENGTH = 1_000_000;
 
 /** Shared: another copy of this package may write to the same session. */
-const linesOf = processWidePerTables('lines', () => new Map<string, Waiting[]>());
+const linesOf = processWidePerTables('lines', () => new Map<string, QueuedCall[]>());
 
 /**
  * Where the writes of a process wait (contract E9, O6). Writes to one session wait for each other in memory: if they waited for the
@@ -85,7 +85,7 @@ export class AppendQueue {
   #appends: DialectAppends;
   #dialect: Dialect;
   /** The waiting calls, for each session to which a write is under way. */
-  readonly #lines: Map<string, Waiting[]>;
+  readonly #lines: Map<string, QueuedCall[]>;
   /** The batches that wait until another one includes them, or until they must ask for a connection themselves. */
   readonly #waiting = new Map<Member, Proceed>();
   /** The batches that have asked for a connection and do not have it yet. */
@@ -292,9 +292,9 @@ export class AppendQueue {
    * statements for each batch, so it is not done on the first attempt, which hardly ever fails.
    */
   async #writeEach(connection: AttemptConnection, members: readonly Member[]): Promise<void> {
-    const write = async (sql: Sql, pipeline: Pipeline) => {
+    const write = async (sql: Sql, buffer: StatementBuffer) => {
       for (const member of members) {
-        await pipeline.savepoint(
+        await buffer.savepoint(
           async () => {
             const [lastSeq] = await this.#appends.write(sql, [member.batch]);
             member.result = { lastSeq };
@@ -315,8 +315,8 @@ function noteSent(members: readonly Member[]): void {
 }
 
 /** Removes from a line the appends that can be written together with the first one. */
-function takeOthers<Append extends QueuedAppend>(line: Waiting[], by: AppendWriter<Append>, first: Append) {
-  const others: { append: Append; proceed: Waiting['proceed'] }[] = [];
+function takeOthers<Append extends QueuedAppend>(line: QueuedCall[], by: AppendWriter<Append>, first: Append) {
+  const others: { append: Append; proceed: QueuedCall['proceed'] }[] = [];
   let events = first.pending.length;
   let length = storedLength(first);
   for (const { append, by: writer, proceed } of line) {

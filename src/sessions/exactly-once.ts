@@ -71,7 +71,7 @@ export async function exactlyOnce<Em extends EntityManager, T>(
 
 const UNOBSERVED = { observed: undefined, waited: undefined };
 
-interface Place {
+interface CallPlace {
   key: SessionKey;
   /** The event of the call. */
   callEvent: Event;
@@ -84,7 +84,12 @@ interface Place {
  *
  * @throws StaleSessionError if the session no longer has the call, or, with `onStaleSession: 'reject'`, the handle is behind.
  */
-async function lock(sql: Sql, { leases, options }: SessionCalls, { key, callEvent, id }: Place, revision?: Revision) {
+async function lock(
+  sql: Sql,
+  { leases, options }: SessionCalls,
+  { key, callEvent, id }: CallPlace,
+  revision?: Revision,
+) {
   const { sessionId } = key;
   await leases.checkCaller(sql, key);
   const head = await lockSession(sql, key);

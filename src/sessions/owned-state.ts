@@ -6,7 +6,7 @@ import {
   type EncodedRows,
   type OwnedRows,
   type Owner,
-  type Reading,
+  type ExportReader,
 } from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
 import { STATE_KEYS, originOf, stateTable, textOf } from '../database/sql/tables.js';
@@ -48,7 +48,10 @@ export const ownedState: OwnedRows = {
   records: { read: recordsOfState, writer: stateWriter },
 };
 
-async function* recordsOfState({ run }: Reading, { appName, userId }: Owner): AsyncGenerator<AppRecord | UserRecord> {
+async function* recordsOfState(
+  { run }: ExportReader,
+  { appName, userId }: Owner,
+): AsyncGenerator<AppRecord | UserRecord> {
   const app = { appName, userId: '', sessionId: '' };
   if (userId === undefined) {
     const state = await run((sql) => stateRecords(sql, app, 'app'));

@@ -3,7 +3,7 @@ import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
 import type { Sql } from '../database/dialects/dialect.js';
 import { recordedChanges, type RecordedChange } from '../database/statements/changes.js';
 import { supersededKeys } from '../database/statements/events.js';
-import type { Owner, Reading } from '../owned/owned-rows.js';
+import type { Owner, ExportReader } from '../owned/owned-rows.js';
 import { writtenState } from '../database/statements/state.js';
 import { isWhole, storedSession, type StoredSession } from '../database/statements/stored-session.js';
 import { walkedSessions } from '../database/statements/walk.js';
@@ -27,7 +27,7 @@ const BATCH = 200;
 
 /** Reads the records of an owner's sessions, in the order of their keys. */
 export async function* sessionRecords(
-  reading: Reading,
+  reading: ExportReader,
   { appName, userId }: Owner,
 ): AsyncGenerator<SessionRecord | EventRecord> {
   const sessions = (after?: StoredSession) =>
@@ -41,26 +41,26 @@ export async function stateRecords(sql: Sql, owner: SessionKey, scope: Scope): P
 }
 
 /** The record of an event without its session's key and its number. */
-type EventContent = Omit<EventRecord, 'type' | 'seq' | keyof SessionKey>;
+type KeptEvent = Omit<EventRecord, 'type' | 'seq' | keyof SessionKey>;
 
 /**
  * Reads a session in one snapshot, and yields nothing before all of it is read: a snapshot that waited for the consumer would keep
  * an ORM's only connection from its host, and yielded records could not be taken back if the connection is lost.
  */
-async function* exportSession(reading: Reading, key: SessionKey): AsyncGenerator<SessionRecord | EventRecord> {
+async function* exportSession(reading: ExportReader, key: SessionKey): AsyncGenerator<SessionRecord | EventRecord> {
   const read = await reading.snapshot((sql) => readSession(sql, key));
   // It was deleted since the page was read, or is being deleted or imported.
   if (!read) return;
   yield read.record;
   let seq = read.record.firstSeq;
   for (const batch of read.batches) {
-    const events = JSON.parse((await inflate(batch)).toString()) as EventContent[];
+    const events = JSON.parse((await inflate(batch)).toString()) as KeptEvent[];
     for (const event of events) yield { type: 'event', ...key, seq: seq++, ...event };
   }
 }
 
 /**
- * @returns the session's record, and its events in order, as compressed JSON of `EventContent`.
+ * @returns the session's record, and its events in order, as compressed JSON of `KeptEvent`.
  * @throws DamagedSessionError if something is missing or cannot be read.
  */
 async function readSession(sql: Sql, key: SessionKey) {

@@ -27,7 +27,7 @@ import { hideImported, importedAs, isAsImported, showImported, type SessionNames
 type NumberedEvent = StoredEvent & { seq: number };
 
 /** A session whose records are coming. */
-interface Incoming {
+interface IncomingSession {
   record: SessionRecord;
   /** Its own state. */
   state: readonly StateEntry[];
@@ -75,7 +75,7 @@ const checkChange = object<StateChangeRecord>(
 export class SessionWriter implements RecordWriter {
   readonly types = ['session', 'event'] as const;
   readonly #run: ImportRun;
-  #session: Incoming | undefined;
+  #session: IncomingSession | undefined;
 
   constructor(run: ImportRun) {
     this.#run = run;
@@ -131,7 +131,7 @@ export class SessionWriter implements RecordWriter {
   }
 
   /** Writes the next events of a session. @param isLast whether the session is whole with them. */
-  async #write(session: Incoming, isLast: boolean): Promise<void> {
+  async #write(session: IncomingSession, isLast: boolean): Promise<void> {
     const events = session.events.splice(0, this.#run.batchSize);
     if (session.plan === 'keep') return;
     const firstSeq = session.nextSeq - session.events.length - events.length;
@@ -143,7 +143,7 @@ export class SessionWriter implements RecordWriter {
     if (session.plan !== 'keep') this.#run.count('events', events.length);
   }
 
-  async #planOf(sql: Sql, { record }: Incoming, row: StoredSession | undefined): Promise<ImportPlan> {
+  async #planOf(sql: Sql, { record }: IncomingSession, row: StoredSession | undefined): Promise<ImportPlan> {
     const { onExisting, force, isForeign } = this.#run.rules;
     const mustKnow = row && onExisting === 'replace' && !force;
     const isAsBefore = mustKnow ? await isAsImported(sql, row, { isNamedAnew: isForeign }) : false;
@@ -152,7 +152,7 @@ export class SessionWriter implements RecordWriter {
 
   async #writeBatch(
     sql: Sql,
-    session: Incoming,
+    session: IncomingSession,
     { events, firstSeq, isLast }: { events: readonly NumberedEvent[]; firstSeq: number; isLast: boolean },
   ): Promise<ImportPlan> {
     const { key, incarnation, record } = session;
@@ -183,7 +183,7 @@ export class SessionWriter implements RecordWriter {
 }
 
 /** @throws InvalidArgumentError, InvalidKeyError, UnserializableValueError. */
-function incoming(record: SessionRecord): Incoming {
+function incoming(record: SessionRecord): IncomingSession {
   const owner = checkedSessionKey(record);
   const { firstSeq: nextSeq, lastSeq, title = null, labels, forkedFrom, created, changes = [] } = record;
   if (nextSeq > lastSeq + 1) throw new InvalidArgumentError('firstSeq must be lastSeq + 1 at most.');
@@ -219,7 +219,7 @@ function storableEvent(record: EventRecord): { owner: SessionKey; event: Numbere
 /** Writes everything of a session except its events, and makes it visible. */
 async function complete(
   sql: Sql,
-  { key, record, state, calls, names }: Incoming,
+  { key, record, state, calls, names }: IncomingSession,
   { isHidden }: { isHidden: boolean },
 ): Promise<void> {
   const { firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, created, changes = [] } = record;

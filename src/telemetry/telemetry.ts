@@ -17,7 +17,7 @@ type Wait = 'queue' | 'connection' | 'lock';
 type Instruments = ReturnType<typeof instrumentsOf>;
 
 /** A watcher of the log of all sessions. */
-interface Reader {
+interface LogWatcher {
   readonly system: DialectName;
   /** @returns how many positions the log is ahead of it. */
   lag(): number;
@@ -63,7 +63,7 @@ function loadApi(): Api {
 export class Telemetry {
   readonly #api: Api;
   readonly #calls = new AsyncLocalStorage<ObservedCall | undefined>();
-  readonly #readers = new Set<Reader>();
+  readonly #readers = new Set<LogWatcher>();
   #instruments: { of: MeterProvider; all: Instruments } | undefined;
 
   /** @internal The API's types must not be in declarations that a host compiles. */
@@ -147,7 +147,7 @@ export class Telemetry {
   }
 
   /** Measures how far behind a reader is. @returns a function that ends that. */
-  follow(reader: Reader): () => void {
+  follow(reader: LogWatcher): () => void {
     this.#metrics();
     this.#readers.add(reader);
     return () => this.#readers.delete(reader);
@@ -162,7 +162,7 @@ export class Telemetry {
 }
 
 /** @param readers those whose lag is measured. */
-function instrumentsOf(provider: MeterProvider, readers: ReadonlySet<Reader>) {
+function instrumentsOf(provider: MeterProvider, readers: ReadonlySet<LogWatcher>) {
   const meter = provider.getMeter(SCOPE, packageVersion);
   const counter = (name: string, unit: string, description: string) =>
     meter.createCounter(`adk_mikro_orm.${name}`, { unit, description });

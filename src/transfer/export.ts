@@ -1,6 +1,6 @@
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import type { OwnedRows, Reading } from '../owned/owned-rows.js';
+import type { OwnedRows, ExportReader } from '../owned/owned-rows.js';
 import type { SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
 import { namesOf } from '../model/pages.js';
@@ -13,7 +13,7 @@ export async function* exportRecords(
   { appName, userId }: Partial<Pick<SessionKey, 'appName' | 'userId'>>,
   kinds: readonly OwnedRows[],
 ): AsyncGenerator<ExportRecord> {
-  const reading: Reading = {
+  const reading: ExportReader = {
     run: (work) => database.call(call, () => database.run(work)),
     snapshot: (work) => database.call(call, () => database.snapshot(work)),
     call: (work) => database.call(call, work),

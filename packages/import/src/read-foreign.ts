@@ -4,7 +4,7 @@ import { checkKeys, sessionIdentity } from '../../../src/model/keys.js';
 import type { SessionKey } from '../../../src/index.js';
 import { pagesOf } from '../../../src/model/pages.js';
 import { scopeOf } from '../../../src/model/state.js';
-import type { Run, ExportRecord, EventRecord, SessionRecord } from '../../../src/internal.js';
+import type { SqlRunner, ExportRecord, EventRecord, SessionRecord } from '../../../src/internal.js';
 import { UnreadableRow, type ForeignKind } from './foreign-rows.js';
 import {
   foreignEvent,
@@ -41,7 +41,7 @@ interface Shared {
 
 /** Reads one of ADK's stores as the records of an export, each session as of one moment, even while the store is in use. */
 export class ForeignReader {
-  readonly #run: Run;
+  readonly #run: SqlRunner;
   readonly #store: ForeignStore;
   readonly #kind: ForeignKind;
   readonly #refuse: Refuse;
@@ -51,7 +51,7 @@ export class ForeignReader {
   #shared = new Map<string, Shared>();
 
   constructor(
-    run: Run,
+    run: SqlRunner,
     store: ForeignStore,
     kind: ForeignKind,
     { refuse, onAnnulled }: { refuse: Refuse; onAnnulled: ((count: number) => void) | undefined },

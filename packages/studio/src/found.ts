@@ -1,7 +1,7 @@
 import { callsOf } from '../../../src/conversation/calls.js';
 import { saidIn, textSaidIn } from '../../../src/conversation/said.js';
 import type { EventLog, MikroOrmMemoryService } from '../../../src/index.js';
-import type { Run } from '../../../src/internal.js';
+import type { SqlRunner } from '../../../src/internal.js';
 import { recordOf } from '../../../src/model/json.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import { DAY_MS } from './operations/days.js';
@@ -39,7 +39,7 @@ export async function findInEvents(
   log: EventLog,
   owner: Owner,
   query: string,
-  read: Run,
+  read: SqlRunner,
 ): Promise<{ found: Map<string, Finding>; isWhole: boolean }> {
   const words = wordsOf(query);
   const first = await positionBefore(log, Date.now() - SEARCHED_DAYS * DAY_MS, read);

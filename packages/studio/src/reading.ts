@@ -1,7 +1,7 @@
 import {
   writtenState,
   Database,
-  type Run,
+  type SqlRunner,
   type Sql,
   currentLease,
   type StoredLease,
@@ -168,7 +168,7 @@ export class Reading {
   /** The tokens of sessions up to a cursor, by `sessionIdentity`. */
   readonly #tokens = new Map<string, { cursor: SessionLogCursor | number; tokens: TokenCounts }>();
   readonly #leases: SessionLeases;
-  readonly #read: Run;
+  readonly #read: SqlRunner;
   readonly #toolApps: readonly string[] | undefined;
   readonly #onAnswer: StudioOptions['onAnswer'];
 

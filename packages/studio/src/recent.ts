@@ -1,6 +1,6 @@
 import { isFailedResponse } from '../../../src/conversation/failed-response.js';
 import { LogWentBackError, type EventLog, type LogCursor, type LogEntry, type SessionKey } from '../../../src/index.js';
-import type { Run } from '../../../src/internal.js';
+import type { SqlRunner } from '../../../src/internal.js';
 import { recordOf } from '../../../src/model/json.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import { partsOf } from '../../../src/model/turn.js';
@@ -94,7 +94,7 @@ export class Recent {
   constructor(
     readonly log: EventLog,
     readonly span: Span,
-    readonly read: Run,
+    readonly read: SqlRunner,
   ) {}
 
   /** @returns whether everything was read; otherwise the next call continues. */
@@ -246,7 +246,7 @@ const isVisible = ({ appName, userId }: StudioScope, of: { appName: string; user
  *
  * @returns the position before the first event that was stored at this time or later.
  */
-export async function positionBefore(log: EventLog, since: number, read: Run): Promise<number> {
+export async function positionBefore(log: EventLog, since: number, read: SqlRunner): Promise<number> {
   let [least, most] = [0, (await log.head()).position];
   while (least < most) {
     const middle = Math.floor((least + most) / 2);

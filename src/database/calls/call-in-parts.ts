@@ -2,7 +2,7 @@ import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { AdkMikroOrmError, DatabaseError } from '../../model/errors.js';
 import type { ErrorContext } from '../../model/options.js';
 import type { MaintenanceResult } from '../../model/results.js';
-import type { Run } from '../dialects/dialect.js';
+import type { SqlRunner } from '../dialects/dialect.js';
 import type { Database } from './database.js';
 import { onceOnRows } from './once.js';
 
@@ -21,10 +21,10 @@ export class CallInParts {
   }
 
   /** Runs statements that only read. */
-  readonly read: Run = (work) => this.database.call(this.#call, () => this.database.run(work));
+  readonly read: SqlRunner = (work) => this.database.call(this.#call, () => this.database.run(work));
 
   /** Runs its work in a transaction, once. */
-  readonly write: Run = async (work) => {
+  readonly write: SqlRunner = async (work) => {
     const attempt = async (number: number) => {
       try {
         return await onceOnRows(this.database, work);

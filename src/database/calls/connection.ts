@@ -6,7 +6,7 @@ import { beginningWith } from '../orm/host-transaction.js';
 import type { Sql } from '../dialects/dialect.js';
 import type { Driver, Statement, StatementContext } from '../drivers/driver.js';
 import type { ReservedConnection } from '../orm/reserved-connection.js';
-import type { Pipeline, SqlContext, Statements } from './sql.js';
+import type { StatementBuffer, SqlContext, Statements } from './sql.js';
 
 /** How long an attempt may still take after its signal has fired: if the connection answers in time, the pool can keep it. */
 const GRACE_MS = 1_000;
@@ -33,7 +33,7 @@ interface ConnectionSource {
   readonly statements: Statements;
   /** Whether the connection must not be used again after this error. */
   spoils(error: unknown): boolean;
-  pipeline(driver: Driver, sentWith: SentWith, beginning?: readonly string[]): Pipeline;
+  buffer(driver: Driver, sentWith: SentWith, beginning?: readonly string[]): StatementBuffer;
   /** Whether each transaction begins with settings of the host. */
   readonly hasSettings: boolean;
   /** Called with the error of a rollback. */
@@ -108,7 +108,7 @@ export class AttemptConnection {
   run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     // What only reads still takes no locks.
     if (this.#source.hasSettings) return this.transaction((sql) => work({ ...sql, isInTransaction: false }));
-    return this.#source.pipeline(this.driver, { prefix: this.prefix }).run(work);
+    return this.#source.buffer(this.driver, { prefix: this.prefix }).run(work);
   }
 
   /**
@@ -117,22 +117,22 @@ export class AttemptConnection {
    * @throws the first error, even if the rollback fails, too.
    */
   async transaction<T>(
-    work: (sql: Sql, pipeline: Pipeline) => Promise<T>,
+    work: (sql: Sql, buffer: StatementBuffer) => Promise<T>,
     { setting, begin = 'begin', beforeCommit }: TransactionFrame = {},
   ): Promise<T> {
     const { prefix } = this;
     const beginning = setting === undefined ? [begin] : [setting, begin];
-    const pipeline = this.#source.pipeline(this.driver, { isInTransaction: true, prefix }, beginning);
+    const buffer = this.#source.buffer(this.driver, { isInTransaction: true, prefix }, beginning);
     try {
-      const result = await work(pipeline.sql, pipeline);
-      if (!pipeline.isUsed) return result;
-      if (pipeline.hasBegun && this.driver.isInTransaction === false) throw rolledBack();
-      pipeline.later('commit', [], beforeCommit);
-      await pipeline.flush();
+      const result = await work(buffer.sql, buffer);
+      if (!buffer.isUsed) return result;
+      if (buffer.hasBegun && this.driver.isInTransaction === false) throw rolledBack();
+      buffer.later('commit', [], beforeCommit);
+      await buffer.flush();
       return result;
     } catch (error) {
       // The connection is destroyed, so the server rolls back.
-      if (!this.#willBeDestroyed(error) && (await pipeline.discard())) await this.#rollback(error);
+      if (!this.#willBeDestroyed(error) && (await buffer.discard())) await this.#rollback(error);
       throw error;
     }
   }

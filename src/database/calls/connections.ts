@@ -16,7 +16,7 @@ import { perTables, type Tables } from '../sql/tables.js';
 import { refuseDriver } from './driver-check.js';
 import { failureOf } from './failure-of.js';
 import { isOwn } from './public-error.js';
-import { Pipeline, Statements, type SqlContext } from './sql.js';
+import { StatementBuffer, Statements, type SqlContext } from './sql.js';
 
 /** The ORMs whose servers are a cluster. */
 const clustered = processWide('clustered', () => new WeakSet<object>());
@@ -146,7 +146,7 @@ export class Connections {
 
   /** For statements on a connection that is in use, or in a host's transaction. */
   sql(driver: Driver, sentWith: SentWith = {}): Sql {
-    return this.pipeline(driver, sentWith).sql;
+    return this.buffer(driver, sentWith).sql;
   }
 
   /** The dialect of the tables on a connection, which is another one if they are distributed. */
@@ -159,11 +159,11 @@ export class Connections {
   }
 
   /** The statements of a transaction, or of a call without one. @param beginning what begins the transaction. */
-  pipeline(
+  buffer(
     driver: Driver,
     { isInTransaction = false, prefix = '', refuse, behind }: SentWith,
     beginning?: readonly string[],
-  ): Pipeline {
+  ): StatementBuffer {
     const { postgresql, isForeign = false } = this.#options;
     const { isInProcess } = this.orm;
     const mayPrepare = postgresql?.preparedStatements ?? true;
@@ -187,7 +187,7 @@ export class Connections {
       tables,
       settings,
     };
-    return new Pipeline(this.statements, driver, context, beginning);
+    return new StatementBuffer(this.statements, driver, context, beginning);
   }
 
   get hasSettings(): boolean {
@@ -216,9 +216,9 @@ export class Connections {
   }
 
   /** For statements in a host's transaction; checks its connection's settings first. @throws SchemaError for one that is refused. */
-  async checkedPipeline(driver: Driver, sentWith: SentWith): Promise<Pipeline> {
+  async checkedBuffer(driver: Driver, sentWith: SentWith): Promise<StatementBuffer> {
     await this.#check(driver, this.sql(driver, { isInTransaction: true }));
-    return this.pipeline(driver, { ...sentWith, isInTransaction: true });
+    return this.buffer(driver, { ...sentWith, isInTransaction: true });
   }
 
   /** Once for each connection; what a host sets on it later is not checked. @throws SchemaError. */

@@ -8,7 +8,7 @@ import type { ErrorContext } from '../../model/options.js';
 import { inTime } from '../../model/signals.js';
 import { Deadline, type AttemptConnection } from './connection.js';
 import { Connections, type DatabaseOptions } from './connections.js';
-import type { Dialect, Run, Sql } from '../dialects/dialect.js';
+import type { Dialect, SqlRunner, Sql } from '../dialects/dialect.js';
 import type { DialectName } from '../../../entities/dialect-name.js';
 import { JoinedTransaction, transactionsAreDisabled } from './joined-transaction.js';
 import { isOpen } from '../orm/host-transaction.js';
@@ -110,7 +110,7 @@ export class Database {
   }
 
   /** For commands that read what no public method returns. */
-  reader(operation: string): Run {
+  reader(operation: string): SqlRunner {
     return (work) => this.call({ operation, key: {} }, () => this.run(work));
   }
 

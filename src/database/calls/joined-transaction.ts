@@ -9,7 +9,7 @@ import type { Driver } from '../drivers/driver.js';
 import { beforeEnd, hasEnded, keepingTo, physicalOf, statementsOf } from '../orm/host-transaction.js';
 import { COMMAND, command, rolledBack } from './connection.js';
 import type { Connections } from './connections.js';
-import type { Pipeline } from './sql.js';
+import type { StatementBuffer } from './sql.js';
 
 /** The queues of calls, one for each physical transaction. */
 const calls = new Queues<object>('calls of transactions');
@@ -89,15 +89,15 @@ export class JoinedTransaction {
 
   /** Runs statements. `work` only waits for them, so it cannot wait for itself. */
   run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return this.#run(async (connection) => (await this.#pipeline(connection)).run(work));
+    return this.#run(async (connection) => (await this.#buffer(connection)).run(work));
   }
 
-  #pipeline({ transaction, driver, refuseEnded: refuse }: JoinedConnection): Promise<Pipeline> {
+  #buffer({ transaction, driver, refuseEnded: refuse }: JoinedConnection): Promise<StatementBuffer> {
     const { dialect } = this.#connections;
     const physical = physicalOf(transaction);
     const known = dialect.sql.underLock === '' ? undefined : (behind.get(physical) ?? new Map<string, boolean>());
     if (known) behind.set(physical, known);
-    return this.#connections.checkedPipeline(driver, { refuse, behind: known });
+    return this.#connections.checkedBuffer(driver, { refuse, behind: known });
   }
 
   async #run<T>(work: (connection: JoinedConnection) => Promise<T>): Promise<T> {
@@ -166,15 +166,15 @@ export class JoinedTransaction {
       if (checkOpen !== undefined) beforeEnd(transaction, { commit: () => this.#refuseRolledBack(driver, checkOpen) });
       await command('savepoint adk');
       if (driver.isInTransaction === false) throw rolledBack();
-      let pipeline: Pipeline | undefined;
+      let buffer: StatementBuffer | undefined;
       try {
-        pipeline = await this.#pipeline(connection);
-        const result = await work(pipeline.sql);
-        pipeline.later('release savepoint adk');
-        await pipeline.flush();
+        buffer = await this.#buffer(connection);
+        const result = await work(buffer.sql);
+        buffer.later('release savepoint adk');
+        await buffer.flush();
         return result;
       } catch (error) {
-        await pipeline?.discard();
+        await buffer?.discard();
         try {
           await command('rollback to savepoint adk');
           await command('release savepoint adk');

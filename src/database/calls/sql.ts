@@ -16,7 +16,7 @@ import type { Dialect, Sql } from '../dialects/dialect.js';
 import { textLength } from '../dialects/session-rows.js';
 import { type Tables, numberOf } from '../sql/tables.js';
 
-interface Outcome {
+interface LoggedResult {
   results?: number;
   affected?: unknown;
   level?: 'error';
@@ -115,7 +115,7 @@ export class Statements {
   }
 
   /** Shows statements in the host's log like MikroORM. */
-  #log(sent: readonly Statement[], start: number, outcomeOf: (statement: Statement, i: number) => Outcome): void {
+  #log(sent: readonly Statement[], start: number, outcomeOf: (statement: Statement, i: number) => LoggedResult): void {
     const config = this.#config;
     const took = Math.round(now() - start);
     try {
@@ -201,7 +201,7 @@ export interface SqlContext extends SentContext {
 }
 
 /** A statement that waits to be sent, and who waits for its result. */
-interface Waiting extends Statement {
+interface BufferedStatement extends Statement {
   resolve?: (result: DriverResult) => void;
   reject?: (error: unknown) => void;
 }
@@ -213,14 +213,14 @@ const MOST_LENGTH = 1_000_000;
  * The statements of one transaction, or of a call without one, on their way to the server. Those whose results are awaited at the
  * same time travel together, with those before them that nobody waits for (contract T1). After one that fails, none is sent.
  */
-export class Pipeline {
+export class StatementBuffer {
   readonly sql: Sql;
   readonly #statements: Statements;
   readonly #driver: Driver;
   readonly #context: SqlContext;
   /** What begins the transaction, until it is sent. */
   #beginning: Statement[];
-  #waiting: Waiting[] = [];
+  #waiting: BufferedStatement[] = [];
   #length = 0;
   #isScheduled = false;
   /** How many batches are under way. */
@@ -325,14 +325,14 @@ export class Pipeline {
     this.later('release adk');
   }
 
-  async #send(batch: readonly Waiting[]): Promise<void> {
+  async #send(batch: readonly BufferedStatement[]): Promise<void> {
     const { prefix, isInTransaction } = this.#context;
     try {
       if (this.#failed) throw this.#failed.error;
       if (batch.length === 0) return;
       const beginning = this.#beginning;
       this.#beginning = [];
-      const all: readonly Waiting[] =
+      const all: readonly BufferedStatement[] =
         beginning.length > 0
           ? [...beginning, ...batch]
           : prefix && !isInTransaction
@@ -352,7 +352,7 @@ export class Pipeline {
 
 const NOTHING: DriverResult = { rows: [], affectedRows: 0, insertId: undefined };
 
-function sqlOf(pipeline: Pipeline, { dialect, tables, isInTransaction, behind }: SqlContext): Sql {
+function sqlOf(buffer: StatementBuffer, { dialect, tables, isInTransaction, behind }: SqlContext): Sql {
   return {
     dialect,
     tables,
@@ -360,15 +360,15 @@ function sqlOf(pipeline: Pipeline, { dialect, tables, isInTransaction, behind }:
     texts: PLAIN,
     behind,
     async all<Row extends object>(text: string, values: readonly unknown[] = []) {
-      const { rows } = await pipeline.send(text, values, 'rows');
+      const { rows } = await buffer.send(text, values, 'rows');
       // Each statement is written for the columns of its `Row`; `tables.ts` checks their values.
       return rows as Row[];
     },
     async run(text, values = []) {
-      const { affectedRows, insertId } = await pipeline.send(text, values, 'change');
+      const { affectedRows, insertId } = await buffer.send(text, values, 'change');
       return { affectedRows: numberOf(affectedRows), insertId: insertId === undefined ? 0 : wholeNumber(insertId) };
     },
-    later: (text, values) => pipeline.later(text, values),
+    later: (text, values) => buffer.later(text, values),
   };
 }
 

@@ -34,7 +34,7 @@ export interface Sql {
 }
 
 /** Runs statements, with the retries of the caller. */
-export type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
+export type SqlRunner = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
 
 /** An event as it is stored. */
 export interface StoredEvent {

@@ -164,7 +164,7 @@ export function textLength(values: object): number {
 }
 
 /** An event, with null for content that is stored in parts. */
-type EventContent = Omit<StoredEvent, 'json'> & { json: string | null };
+type EventColumns = Omit<StoredEvent, 'json'> & { json: string | null };
 
 /**
  * A row of `insertIntoEvents`. `begins` is 1 if the event begins a turn, since SQLite's drivers take no boolean.
@@ -178,7 +178,7 @@ export const eventRow = (appendTime: string, seq = ':seq', of = '') =>
 export const stateRow = (scope: Scope, of = '') => `(${ownerNames(scope)}, :key${of}, :json${of}, :eventId${of})`;
 
 /** The values of `eventRow` for events with consecutive numbers. */
-export function eventRows(session: SessionKey, firstSeq: number, events: readonly EventContent[]): RowValues[] {
+export function eventRows(session: SessionKey, firstSeq: number, events: readonly EventColumns[]): RowValues[] {
   const { app, user, session: of } = keyed(session);
   return events.map(({ id, timestamp, json, superseded = null, beginsTurn, appendTime }, i) => {
     const [seq, begins] = [firstSeq + i, Number(beginsTurn)];

@@ -22,7 +22,7 @@ export interface Setting {
  */
 export async function refuseConnection(
   { settings, wrongServer }: { settings: readonly Setting[]; wrongServer?: (version: string) => string | undefined },
-  read: (text: string) => Promise<readonly Found[]>,
+  read: (text: string) => Promise<readonly SettingsRow[]>,
   condition?: string,
 ): Promise<boolean> {
   const version = wrongServer ? 'version() as version, ' : '';
@@ -41,14 +41,14 @@ export async function refuseConnection(
   if (wrong) throw refused(wrong);
   return Number(row?.is_true ?? 0) === 1;
 
-  function refuseServer([found]: readonly Found[]): void {
+  function refuseServer([found]: readonly SettingsRow[]): void {
     // After `set names binary` the version is a Buffer; its setting is then reported.
     const reason = found && wrongServer?.(String(found.version));
     if (reason !== undefined) throw new SchemaError(reason);
   }
 }
 
-interface Found {
+interface SettingsRow {
   version?: unknown;
   wrong?: unknown;
   is_true?: unknown;

@@ -179,18 +179,18 @@ const WITH_CONTENT: ReadonlySet<ChangeKind> = new Set(['created', 'state', 'trim
 export const HAS_CONTENT = `kind in (${[...WITH_CONTENT].map((kind) => `'${kind}'`).join(', ')})`;
 
 /** The state that one change sets and removes. */
-interface Piece {
+interface StateChange {
   set: (readonly [name: string, json: string])[];
   removed: string[];
 }
 
 /** @returns pieces that are small enough for a codec and for a packet of the server; at least one. */
-function piecesOf(codec: TextCodec, entries: StateEntries, removed: readonly string[] = []): Piece[] {
+function piecesOf(codec: TextCodec, entries: StateEntries, removed: readonly string[] = []): StateChange[] {
   const most = Math.min(MOST_RECORDED, codec.isNone ? Infinity : codec.maxBytes);
-  let piece: Piece = { set: [], removed: [] };
+  let piece: StateChange = { set: [], removed: [] };
   const pieces = [piece];
   let length = 0;
-  const pieceFor = (...added: string[]): Piece => {
+  const pieceFor = (...added: string[]): StateChange => {
     const more = added.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
     if (length > 0 && length + more > most) {
       pieces.push((piece = { set: [], removed: [] }));
@@ -205,7 +205,7 @@ function piecesOf(codec: TextCodec, entries: StateEntries, removed: readonly str
   return pieces;
 }
 
-const changeText = ({ set, removed }: Piece) => `{"set":${stateJson(set)},"removed":${JSON.stringify(removed)}}`;
+const changeText = ({ set, removed }: StateChange) => `{"set":${stateJson(set)},"removed":${JSON.stringify(removed)}}`;
 
 function encodedData(
   texts: StoredTexts,

@@ -142,7 +142,7 @@ export interface DeletedPart {
 }
 
 /** Rows of a host's table that refer to a session. */
-interface Referring {
+interface ReferringRows {
   session: SessionKey;
   rows: number;
   /** Whether to rows of ours, rather than to rows of the host's. */
@@ -154,8 +154,12 @@ interface Referring {
  *
  * @returns the sessions to which any does. A row counts for each way to it: no column names a row of any table of a host's.
  */
-export async function referringTo(sql: Sql, { paths }: HostKey, parts: readonly DeletedPart[]): Promise<Referring[]> {
-  const found: Referring[] = [];
+export async function referringTo(
+  sql: Sql,
+  { paths }: HostKey,
+  parts: readonly DeletedPart[],
+): Promise<ReferringRows[]> {
+  const found: ReferringRows[] = [];
   for (const { from, isOfEvents, tables } of paths)
     for (const chunk of chunksOf(
       parts.filter(({ before }) => isOfEvents || before === undefined),

@@ -10,7 +10,7 @@ const LONGEST_PAUSE_MS = 10_000;
 const GRACE_MS = 1_000;
 
 /** A connection that receives notifications of commits. */
-interface Listening {
+interface NotificationListener {
   create: () => NotificationClient;
   channel: string;
   wake: () => void;
@@ -24,7 +24,7 @@ interface Listening {
  *
  * @returns starts to listen, and returns a function that stops; the last one closes the connection.
  */
-export function listenerOf(listening: Listening): () => () => void {
+export function listenerOf(listening: NotificationListener): () => () => void {
   let users = 0;
   let stop: AbortController | undefined;
   return () => {
@@ -41,7 +41,7 @@ export function listenerOf(listening: Listening): () => () => void {
   };
 }
 
-async function listen(listening: Listening, signal: AbortSignal): Promise<void> {
+async function listen(listening: NotificationListener, signal: AbortSignal): Promise<void> {
   let isDown = false;
   for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
     const { wasConnected, error } = await listenOnce(listening, signal);
@@ -56,7 +56,7 @@ async function listen(listening: Listening, signal: AbortSignal): Promise<void> 
 
 /** @returns whether there was a connection, and what ended it. */
 async function listenOnce(
-  { create, channel, wake }: Listening,
+  { create, channel, wake }: NotificationListener,
   signal: AbortSignal,
 ): Promise<{ wasConnected: boolean; error: unknown }> {
   let end = () => {};

@@ -2,7 +2,7 @@ import { MikroORM, defineEntity, p, type EntityManager, type Options } from '@mi
 import type { SqlEntityManager } from '@mikro-orm/postgresql';
 import { setImmediate } from 'node:timers/promises';
 import { AdkSession, adkEntities } from '../../../entities/index.js';
-import { Pipeline, type Statements } from '../../../src/database/calls/sql.js';
+import { StatementBuffer, type Statements } from '../../../src/database/calls/sql.js';
 import type { Dialect } from '../../../src/database/dialects/dialect.js';
 import type { Driver } from '../../../src/database/drivers/driver.js';
 import { driverOf } from '../../../src/database/drivers/driver-of.js';
@@ -22,7 +22,7 @@ describe('a result of an unexpected shape is an error', () => {
     };
     const change = (result: object) => {
       const statements = { sendAll: async () => [result] } as unknown as Statements;
-      return new Pipeline(statements, {} as Driver, context).sql.run('');
+      return new StatementBuffer(statements, {} as Driver, context).sql.run('');
     };
     await expect(change({ affectedRows: 1, insertId: 7 })).resolves.toEqual({ affectedRows: 1, insertId: 7 });
     await expect(change({ affectedRows: 0, insertId: undefined })).resolves.toEqual({ affectedRows: 0, insertId: 0 });

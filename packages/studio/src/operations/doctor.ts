@@ -5,7 +5,7 @@ import {
   hostKeys,
   layoutOf,
   type Dialect,
-  type Run,
+  type SqlRunner,
   databaseTime,
   Database,
 } from '../../../../src/internal.js';
@@ -30,7 +30,7 @@ export interface Finding {
 
 interface Subject {
   em: EntityManager;
-  read: Run;
+  read: SqlRunner;
   dialect: Dialect;
   poolMax: number;
 }

@@ -1,6 +1,6 @@
 import type { EntityManager, EntityMetadata, EntityProperty, Platform } from '@mikro-orm/core';
 import { supportedDialect } from '../../../../entities/dialect-name.js';
-import { ourTables, type Run } from '../../../../src/internal.js';
+import { ourTables, type SqlRunner } from '../../../../src/internal.js';
 import { textOf } from '../../../../src/database/sql/tables.js';
 import { SCHEMA_SQL, type SchemaSql } from './schema-sql.js';
 
@@ -32,7 +32,7 @@ const NO_FOREIGN_KEYS_LATER =
  *
  * @returns how to correct each difference, usually a statement.
  */
-export async function schemaDifferences(em: EntityManager, read: Run): Promise<string[]> {
+export async function schemaDifferences(em: EntityManager, read: SqlRunner): Promise<string[]> {
   const pieces = SCHEMA_SQL[supportedDialect(em.getPlatform())];
   const { schema, entities } = ourTables(em);
   const values = [schema ?? null, ...entities.map(({ tableName }) => tableName)];
