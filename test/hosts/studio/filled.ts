@@ -46,6 +46,14 @@ export async function fill(orm: MikroORM): Promise<() => Promise<void>> {
     await create(key, turn(i, begin), i % 3 === 0 ? QUESTIONS[i % 4] : undefined);
   }
   await create(LONGEST, translation(now - HOUR_MS), 'Translate the handbook');
+  // They were stored as they happened: a model's event when it has answered.
+  for (const [sessions, ms] of [
+    ["like 'session-%'", OF_TURNS],
+    ["= 'handbook'", OF_WORKERS],
+  ])
+    await orm.em
+      .getConnection()
+      .execute(`update adk_events set append_time = timestamp + ${ms} where session_id ${sessions}`);
   await sessionService.forkSession(LONGEST, { at: 15, as: 'handbook-again' });
   const held: Lease[] = [];
   for (const i of [211, 212, 213]) {
@@ -65,6 +73,10 @@ export async function fill(orm: MikroORM): Promise<() => Promise<void>> {
     for (const lease of held) await lease.release();
   };
 }
+
+/** How long models take, in ms, by the numbers of their events. */
+const OF_TURNS = '(case seq when 2 then 1800 when 4 then 1500 else 0 end)';
+const OF_WORKERS = '(case when seq > 1 and mod(seq - 2, 6) < 3 then 300 + 200 * mod(seq - 2, 6) else 0 end)';
 
 /** A question, a tool, which may fail, and an answer, or a call that waits for a person. */
 function turn(i: number, begin: number): Event[] {
@@ -103,17 +115,24 @@ function turn(i: number, begin: number): Event[] {
   return [...events, last];
 }
 
+/** Each of three workers translates a page in three seconds. */
 function translation(begin: number): Event[] {
   const events = [said('user', [{ text: 'Translate the handbook.' }], { timestamp: begin })];
-  for (let i = 0; i < 1_002; i++) {
-    const of = { branch: `fan.worker_${i % 3}`, invocationId: 'translation' };
-    const tool = { id: `t${i}`, name: 'translate_a_page' };
-    const response = i % 90 === 8 ? { isError: true, message: 'The page is empty.' } : { page: i };
-    const author = `worker_${i % 3}`;
-    events.push(
-      said(author, [{ functionCall: { ...tool, args: { page: i } } }], { ...of, timestamp: begin + 1_000 * i }),
-      said(author, [{ functionResponse: { ...tool, response } }], { ...of, timestamp: begin + 1_000 * i + 700 }),
-    );
+  for (let page = 0; page < 1_002; page += 3) {
+    const pages = [page, page + 1, page + 2].map((i, worker) => {
+      const of = { branch: `fan.worker_${worker}`, invocationId: 'translation' };
+      const tool = { id: `t${i}`, name: 'translate_a_page' };
+      const response = i % 90 === 8 ? { isError: true, message: 'The page is empty.' } : { page: i };
+      const asked = begin + 1_000 * page;
+      const usageMetadata = { promptTokenCount: 800, candidatesTokenCount: 12 };
+      const used = { timestamp: asked, usageMetadata, modelVersion: MODELS[1]! };
+      const answered = { timestamp: asked + 1_000 + 200 * worker };
+      return [
+        said(`worker_${worker}`, [{ functionCall: { ...tool, args: { page: i } } }], { ...of, ...used }),
+        said(`worker_${worker}`, [{ functionResponse: { ...tool, response } }], { ...of, ...answered }),
+      ] as const;
+    });
+    events.push(...pages.map(([call]) => call), ...pages.map(([, answer]) => answer));
   }
   return events;
 }
