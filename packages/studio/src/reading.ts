@@ -13,6 +13,7 @@ import {
   type StoredSession,
 } from '../../../src/internal.js';
 import { DAY_MS } from './operations/days.js';
+import { happenedAt } from './operations/durations.js';
 import { NO_TOKENS, addTokens, tokensOf } from './operations/tokens.js';
 import {
   SessionLeases,
@@ -60,7 +61,7 @@ import {
 } from './browsing.js';
 import { SEARCHED_DAYS, findInEvents, findInMemories, type Finding } from './found.js';
 import type { StudioScope } from './guard.js';
-import { Recent, appendOf, failuresIn, type Failure } from './recent.js';
+import { Recent, failuresIn, type Failure } from './recent.js';
 
 const HOUR_MS = 3_600_000;
 
@@ -196,7 +197,7 @@ export class Reading {
     this.#leases = new SessionLeases(em, given({ onError: options.onError, telemetry: options.telemetry }));
     this.database = new Database(em, options);
     this.#read = this.database.reader('studio');
-    const hours = { size: HOUR_MS, count: HOURS, timeOf: appendOf, keepsFailures: true };
+    const hours = { size: HOUR_MS, count: HOURS, timeOf: happenedAt, keepsFailures: true };
     this.lastDay = new Recent(this.log, hours, this.#read);
     const timeOf = ({ event }: LogEntry) => event?.timestamp;
     const days = { size: DAY_MS, count: DAYS, timeOf, keepsSessions: true };
@@ -292,24 +293,22 @@ export class Reading {
     return this.#read(async (sql) => (await loggedEvent(sql, key, seq))?.json ?? undefined);
   }
 
-  /** @returns why something failed; undefined if the event is gone, or does not say so any more. */
-  async reasonOf({ session, seq, what }: Failure): Promise<string | undefined> {
-    const event = decodeEvent(await this.eventJson(session, seq));
-    return event && failuresIn(recordOf(event)).find((failure) => failure.what === what)?.why;
-  }
-
-  /** @returns the call of a tool that failed, if it is among the events just before its answer. */
-  async failedCall({ session, seq, what }: Failure): Promise<Call | undefined> {
+  /**
+   * @returns why something failed, and the call of the tool if it is among the events just before its answer; undefined if the event is
+   *   gone, or does not say so any more.
+   */
+  async whyFailed({ session, seq, what }: Failure): Promise<{ why: string; call: Call | undefined } | undefined> {
     const calls = new Calls();
-    const effects = (await this.newestEvents(session, { before: seq + 1, limit: BEFORE_ANSWER })).map((each) => ({
-      seq: each.seq,
-      responses: calls.add(each.seq, each.event).responses,
-    }));
-    const [...answered] = effects.find((each) => each.seq === seq)?.responses ?? [];
-    return answered.find(([response, { isMissing }]) => {
+    // Those that cannot be read are left out.
+    const events = await this.newestEvents(session, { before: seq + 1, limit: BEFORE_ANSWER });
+    const effects = events.map((each) => ({ ...each, responses: calls.add(each.seq, each.event).responses }));
+    const own = effects.find((each) => each.seq === seq);
+    const failure = own && failuresIn(recordOf(own.event)).find((each) => each.what === what);
+    const answered = [...(own?.responses ?? [])].find(([response, { isMissing }]) => {
       const { name, response: given } = recordOf(response);
       return isMissing !== true && name === what && isFailedResponse(given);
-    })?.[1];
+    });
+    return failure && { why: failure.why, call: answered?.[1] };
   }
 
   /** @returns whether a user has sessions in an app. */

@@ -233,6 +233,8 @@ export class Recent {
     }
     if (!keepsFailures || found.length === 0) return;
     const kept = [...(this.#failures.get(owner) ?? []), ...found.map(({ what }) => ({ session, seq, time, what }))];
+    // What a host has copied from elsewhere is stored late.
+    kept.sort((one, other) => one.time - other.time);
     this.#failures.set(owner, kept.slice(-KEPT));
   }
 }
@@ -261,7 +263,7 @@ export async function positionBefore(log: EventLog, since: number, read: SqlRunn
 }
 
 /** When an event was stored, as far as that is known. */
-export const appendOf = ({ appendTime, event }: LogEntry): number | undefined => appendTime ?? event?.timestamp;
+const appendOf = ({ appendTime, event }: LogEntry): number | undefined => appendTime ?? event?.timestamp;
 
 /** What failed in an event, and why. */
 export function failuresIn(event: Readonly<Record<string, unknown>>): { what: string; why: string }[] {

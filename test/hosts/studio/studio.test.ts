@@ -953,6 +953,42 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(sorted).toMatch(/new .*ada 31 \S+ kB 30 0/);
   });
 
+  test('counts what was stored long after it happened when it happened', async () => {
+    const own = await open(name);
+    const { service } = own;
+    const hour = 3_600_000;
+    const session = await service.createSession({ appName: 'one', userId: 'ada', sessionId: 's' });
+    const events = [3, 30, 0].map((hours) =>
+      createEvent({
+        ...{ author: `clerk ${hours}`, timestamp: Date.now() - hours * hour, errorCode: 'E', errorMessage: 'No.' },
+        usageMetadata: { promptTokenCount: 10 ** hours },
+      }),
+    );
+    // As a host does that copies its history.
+    await service.appendEvents({ session, events });
+    expect(shown(await (await own.studio()).get('/'))).toMatch(
+      /Failed in 24 hours 2 in 1 session .* clerk 0 No\. .* clerk 3 No\. s one \/ ada 3 hours ago Apps 1,001 tokens in/,
+    );
+  });
+
+  test('says why something failed beside events that cannot be read', async () => {
+    const own = await open(name);
+    const session = await own.service.createSession({ appName: 'one', userId: 'ada', sessionId: 's' });
+    const parts = [
+      { functionCall: { id: 'c', name: 'find_order', args: { order: 17 } } },
+      { text: 'waits' },
+      { functionResponse: { id: 'c', name: 'find_order', response: { error: 'No route' } } },
+      { text: 'sorry' },
+    ];
+    const events = parts.map((part) => createEvent({ author: 'clerk', content: { parts: [part] } }));
+    await own.service.appendEvents({ session, events });
+    await own.orm.em.getConnection().execute("update adk_events set data = '[]' where seq in (2, 4)");
+    const site = await own.studio();
+    expect(shown(await site.get('/'))).toMatch(/ 1 in 1 session .* find_order order: 17 – No route s one/);
+    await own.orm.em.getConnection().execute("update adk_events set data = '[]' where seq = 1");
+    expect(shown(await site.get('/'))).toMatch(/ 1 in 1 session .* find_order No route s one/);
+  });
+
   test('failures of one user hide those of no other, and end with their events', async () => {
     const own = await open(name);
     const { service, orm } = own;
@@ -1019,7 +1055,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     );
     expect(await text('/usage?by=agent')).toMatch(/clerk .* helper /);
     expect(linksOf(await site.get('/usage?by=day'), '/sessions?app=shop&from=')).toHaveLength(2);
-    expect(await text('/')).toMatch(/Apps 4,000,000 tokens in .* cost 5\.02, without new/);
+    expect(await text('/')).toMatch(/Apps 2,000,000 tokens in .* cost 2\.51, without new/);
     // What came since is added; what was counted is not read again.
     await use('bob', 'helper', 'costly', 1_000_000);
     expect(await text('/usage?by=user&app=shop&user=bob')).toMatch(/Usage of bob in shop .* Cost 1\.51 without new/);

@@ -56,8 +56,8 @@ async function read({ em, signal }: Context, reading: Reading, most: number) {
   const waits = (await reading.waiting(await appNames(em), {}, { waitsFor: 'person', limit })).slice(0, limit);
   const failed = [];
   for (const failure of reading.lastDay.failures({}).slice(0, limit)) {
-    const why = await reading.reasonOf(failure);
-    if (why !== undefined) failed.push({ ...failure, why });
+    const known = await reading.whyFailed(failure);
+    if (known) failed.push({ ...failure, why: known.why });
   }
   return { most, runs, waits, failed };
 }

@@ -21,6 +21,15 @@ export const stampOf = (event: object): number => {
 };
 
 /**
+ * When an event happened: when it was stored, or when it was made if it was stored long after, as by an import or by a host that
+ * copies its history.
+ */
+export function happenedAt({ event, appendTime }: Partial<Appended>): number | undefined {
+  const stamp = event && stampOf(event);
+  return appendTime === undefined || (stamp !== undefined && appendTime - stamp > LONGEST_MS) ? stamp : appendTime;
+}
+
+/**
  * When the work that made an event had ended. ADK stamps a model's event when its request begins, and appends it when the model
  * has answered: then its append says when. An answer of tools has the stamp of the first that ended. An event that was stored long after it was
  * made says nothing: a host may have copied it from another store. That is so if nothing takes so long, or if the same agent had

@@ -21,6 +21,9 @@ const MOST = 12;
 /** How many rows a list has at most that is alone on its page. */
 const MOST_OF_ONE = 200;
 
+/** For how many failures the events are read at once. */
+const AT_ONCE = 10;
+
 /** How often the page is loaded again, in seconds: the log has no entries of leases. */
 const LEASES_S = 30;
 
@@ -47,13 +50,16 @@ export async function nowPage(visit: Visit): Promise<Response> {
   const waiting = isShown('waits') ? await reading.waiting(names, scope, { waitsFor: 'person', limit }) : [];
   const answered = isShown('answered') ? await reading.waiting(names, scope, { waitsFor: 'agent', limit }) : [];
   const leases = isShown('runs') ? await reading.heldLeases(scope, limit) : [];
-  const failures: (Failure & { why: string; times: number; call: Call | undefined })[] = [];
   const found = isShown('failed') ? reading.lastDay.failures(scope) : [];
+  const failures: (Failure & { why: string; times: number; call: Call | undefined })[] = [];
   const gone = new Set<Failure>();
-  for (const failure of found.slice(0, most)) {
-    const [why, call] = await Promise.all([reading.reasonOf(failure), reading.failedCall(failure)]);
-    if (why === undefined) gone.add(failure);
-    else failures.push({ ...failure, why, call });
+  for (let i = 0; i < Math.min(most, found.length); i += AT_ONCE) {
+    const read = found.slice(i, Math.min(most, i + AT_ONCE)).map(async (failure) => {
+      const known = await reading.whyFailed(failure);
+      if (!known) gone.add(failure);
+      return known ? [{ ...failure, ...known }] : [];
+    });
+    failures.push(...(await Promise.all(read)).flat());
   }
   const titleOf = await titlesOf(visit, [
     ...[...waiting.slice(0, most), ...answered.slice(0, most), ...leases.slice(0, most)],
