@@ -195,7 +195,7 @@ const MAX_LISTED = 1_000;
  * `InsideTransactionError`, as those of `MikroOrmSessionService` do.
  */
 export class MikroOrmArtifactService implements BaseArtifactService {
-  #database: Database;
+  readonly #database: Database;
   readonly #options: MikroOrmArtifactServiceOptions;
 
   /**
@@ -203,9 +203,13 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    * @throws InvalidArgumentError if an option is unknown or its value is invalid.
    * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
-  constructor(em: EntityManager, options: MikroOrmArtifactServiceOptions = {}) {
+  constructor(em: EntityManager, options?: MikroOrmArtifactServiceOptions);
+  /** @internal @param database joins the caller's transaction. */
+  // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
+  constructor(em: EntityManager, options: MikroOrmArtifactServiceOptions, database: Database);
+  constructor(em: EntityManager, options: MikroOrmArtifactServiceOptions = {}, database?: Database) {
     this.#options = checkOptions(options, 'The options of MikroOrmArtifactService');
-    this.#database = new Database(em, this.#options);
+    this.#database = database ?? new Database(em, this.#options);
   }
 
   /**
@@ -216,10 +220,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    * @throws InvalidArgumentError if `tx` has other tables than this service: those of another schema or another ORM.
    */
   withEntityManager(tx: EntityManager): MikroOrmArtifactService {
-    const database = this.#database.join(tx);
-    const joined = new MikroOrmArtifactService(tx, this.#options);
-    joined.#database = database;
-    return joined;
+    return new MikroOrmArtifactService(tx, this.#options, this.#database.join(tx));
   }
 
   /**

@@ -41,7 +41,7 @@ const valuesOf = ({ appName, userId, credentialKey }: CredentialAddress) => [app
  * `MikroOrmSessionService` do.
  */
 export class MikroOrmCredentialService implements BaseCredentialService {
-  #database: Database;
+  readonly #database: Database;
   readonly #options: CommonOptions;
 
   /**
@@ -49,9 +49,13 @@ export class MikroOrmCredentialService implements BaseCredentialService {
    * @throws InvalidArgumentError without a codec, or if an option is unknown or its value is invalid.
    * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
-  constructor(em: EntityManager, options: CommonOptions) {
+  constructor(em: EntityManager, options: CommonOptions);
+  /** @internal @param database joins the caller's transaction. */
+  // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
+  constructor(em: EntityManager, options: CommonOptions, database: Database);
+  constructor(em: EntityManager, options: CommonOptions, database?: Database) {
     this.#options = checkOptions(options, 'The options of MikroOrmCredentialService');
-    this.#database = new Database(em, this.#options);
+    this.#database = database ?? new Database(em, this.#options);
     if (this.#database.codec.isNone)
       throw new InvalidArgumentError(
         'MikroOrmCredentialService needs a codec that encrypts: credentials are never stored as they are. Pass codec: encryption({ … }) ' +
@@ -67,10 +71,7 @@ export class MikroOrmCredentialService implements BaseCredentialService {
    * @throws InvalidArgumentError if `tx` has other tables than this service: those of another schema or another ORM.
    */
   withEntityManager(tx: EntityManager): MikroOrmCredentialService {
-    const database = this.#database.join(tx);
-    const joined = new MikroOrmCredentialService(tx, this.#options);
-    joined.#database = database;
-    return joined;
+    return new MikroOrmCredentialService(tx, this.#options, this.#database.join(tx));
   }
 
   /**

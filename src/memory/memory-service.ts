@@ -62,7 +62,7 @@ import { checkedMemoryKey, encodedMemory } from './stored-memories.js';
  */
 export class MikroOrmMemoryService implements BaseMemoryService {
   readonly #em: EntityManager;
-  #database: Database;
+  readonly #database: Database;
   readonly #options: MikroOrmMemoryServiceOptions;
 
   /**
@@ -70,10 +70,14 @@ export class MikroOrmMemoryService implements BaseMemoryService {
    * @throws InvalidArgumentError if an option is unknown or its value is invalid.
    * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
-  constructor(em: EntityManager, options: MikroOrmMemoryServiceOptions = {}) {
+  constructor(em: EntityManager, options?: MikroOrmMemoryServiceOptions);
+  /** @internal @param database joins the caller's transaction. */
+  // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
+  constructor(em: EntityManager, options: MikroOrmMemoryServiceOptions, database: Database);
+  constructor(em: EntityManager, options: MikroOrmMemoryServiceOptions = {}, database?: Database) {
     this.#em = em;
     this.#options = checkOptions(options, 'The options of MikroOrmMemoryService');
-    this.#database = new Database(em, this.#options);
+    this.#database = database ?? new Database(em, this.#options);
   }
 
   get #reader() {
@@ -92,10 +96,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
    * @throws InvalidArgumentError if `tx` has other tables than this service: those of another schema or another ORM.
    */
   withEntityManager(tx: EntityManager): MikroOrmMemoryService {
-    const database = this.#database.join(tx);
-    const joined = new MikroOrmMemoryService(tx, this.#options);
-    joined.#database = database;
-    return joined;
+    return new MikroOrmMemoryService(tx, this.#options, this.#database.join(tx));
   }
 
   /**
