@@ -1,9 +1,9 @@
 import { type StateValue } from '../database/sql/tables.js';
 import type { CreateSessionRequest, Session } from '@google/adk';
-import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
 import { setState } from '../database/dialects/session-rows.js';
 import { confirm } from '../database/calls/confirm.js';
+import { isDuplicate } from '../database/calls/failure-of.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { creationChanges, recordChanges } from '../database/statements/changes.js';
@@ -66,7 +66,7 @@ export async function createSession(
         const session = await create(deletesSoftDeleted);
         if (session) return created(calls, key, session);
       } catch (error) {
-        if (!(error instanceof UniqueConstraintViolationException)) throw error;
+        if (!isDuplicate(error)) throw error;
       }
       const existing = await database.run(read, { outcome });
       if (existing?.incarnation === head.incarnation) {

@@ -1,9 +1,9 @@
 import type { Event, Session } from '@google/adk';
-import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
 import { insertEvents, setState } from '../database/dialects/session-rows.js';
 import { copyVersions, versionsOf } from '../artifacts/copies.js';
 import { callsIn } from '../conversation/calls.js';
+import { isDuplicate } from '../database/calls/failure-of.js';
 import { onceOnRows } from '../database/calls/once.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
@@ -70,8 +70,7 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
         }
       });
     } catch (error) {
-      if (error instanceof UniqueConstraintViolationException)
-        throw new AlreadyExistsError(sessionId, 'Choose another id.');
+      if (isDuplicate(error)) throw new AlreadyExistsError(sessionId, 'Choose another id.');
       throw error;
     }
     calls.leases.created(key);

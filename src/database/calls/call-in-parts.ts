@@ -1,9 +1,9 @@
-import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { AdkMikroOrmError, DatabaseError } from '../../model/errors.js';
 import type { ErrorContext } from '../../model/options.js';
 import type { MaintenanceResult } from '../../model/results.js';
 import type { SqlRunner } from '../dialects/dialect.js';
 import type { Database } from './database.js';
+import { isDuplicate } from './failure-of.js';
 import { onceOnRows } from './once.js';
 
 /** How often a transaction is tried if others insert the same rows; on PostgreSQL two others have been in its way at once. */
@@ -30,7 +30,7 @@ export class CallInParts {
         return await onceOnRows(this.database, work);
       } catch (error) {
         // Another call has inserted a row after the work looked for it. The next attempt finds it, unless others have replaced it.
-        if (!(error instanceof UniqueConstraintViolationException) || number === ATTEMPTS) throw error;
+        if (!isDuplicate(error) || number === ATTEMPTS) throw error;
         return attempt(number + 1);
       }
     };

@@ -97,3 +97,6 @@ export function failureOf(error: unknown, dialect: Dialect): Failure {
   // If the error has a server's code, the server has answered, even if MikroORM has no class for the error.
   return failure === 'unknown' && dialect.errors.isAnswer(error) ? 'refused' : failure;
 }
+
+/** Whether a row with the same key is there already. */
+export const isDuplicate = (error: unknown): boolean => error instanceof UniqueConstraintViolationException;

@@ -1,7 +1,7 @@
-import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import type { Sql } from '../dialects/dialect.js';
 import { confirm } from './confirm.js';
 import type { Database, TransactionOptions } from './database.js';
+import { isDuplicate } from './failure-of.js';
 import type { Outcome } from './retry.js';
 import { RetryToken } from './retry-tokens.js';
 
@@ -41,8 +41,7 @@ export async function once<T>(
     result = await database.transaction(workWithToken, { ...options, outcome });
   } catch (error) {
     // The token is there, so the earlier attempt was committed.
-    const isDone =
-      isSettingToken && outcome.lostAnswer !== undefined && error instanceof UniqueConstraintViolationException;
+    const isDone = isSettingToken && outcome.lostAnswer !== undefined && isDuplicate(error);
     if (!isDone || !done) {
       if (outcome.lostAnswer === undefined) token.end({ isCommitted: false });
       throw error;
