@@ -110,7 +110,7 @@ export function isKey(kind: keyof Keys, value: unknown): value is string {
 
 /** Whether a text has no NUL and no half of a surrogate pair, which some databases refuse or confuse. */
 export function isStorable(text: string): boolean {
-  return !/[\0\p{Surrogate}]/u.test(text);
+  return text.isWellFormed() && !text.includes('\0');
 }
 
 /** Checks a session's key. @returns a copy of its three names, without other properties of the object. */

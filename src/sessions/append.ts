@@ -97,13 +97,13 @@ export class Appender {
     const tentative = tentatives.get(handle);
     if (tentative) this.#refuseBesideTransaction(tentative);
     const key = keyOf(handle);
-    await this.#database.call({ operation, key }, async () => {
+    await this.#database.call<unknown>({ operation, key }, () => {
       const observed = this.#database.observed;
       const append = { handle, key, pending, concernsCalls, observed, waited: observed?.waiting('queue') };
       // In a joined transaction, the transaction itself puts calls in order.
       if (!this.#database.isJoined) return this.#calls.queue.append(this, append);
       append.waited?.();
-      await this.append([append]);
+      return this.append([append]);
     });
   }
 
@@ -195,8 +195,10 @@ export class Appender {
       tentatives.set(handle, { transaction, events: [...before, ...stored] });
     }
     if (appended.damaged) this.#calls.reportDamage(key, appended.damaged);
-    for (const [updated, before] of known)
-      await this.#update({ handle: updated, key }, events, before ?? revision, appended);
+    for (const [updated, before] of known) {
+      const catchingUp = this.#update({ handle: updated, key }, events, before ?? revision, appended);
+      if (catchingUp) await catchingUp;
+    }
     if (this.#database.telemetry) this.#observe(appends, this.#database.telemetry);
     return NONE_REFUSED;
   }
@@ -258,13 +260,14 @@ export class Appender {
    * Updates a handle to match a committed batch, and reads the events that it missed.
    *
    * @param events all events of the batch, also those of other handles.
+   * @returns undefined if it has missed nothing.
    */
-  async #update(
+  #update(
     { handle, key }: Target,
     events: readonly BatchEvent[],
     revision: Revision,
     appended: Appended,
-  ): Promise<void> {
+  ): Promise<void> | undefined {
     const { lastSeq, replaced } = appended;
     try {
       const isAsRead = hasOnlyReadEvents(handle, revision);
@@ -291,17 +294,20 @@ export class Appender {
         } else continue;
         handle.lastUpdateTime = stored.timestamp;
       }
-      for (const [key, value] of Object.entries(others)) setOwn(handle.state, key, value);
-      noteState(handle, others, Object.keys(others));
-      if (lacks === 'nothing') setRevision(handle, appended, lastSeq);
-      else {
-        const own = events.filter((each) => each.handle === handle);
-        const isPartial = revision.isPartial || !isAsRead;
-        await this.#catchUp({ handle, key }, { ...revision, isPartial }, own, appended, lacks);
+      const theirs = Object.keys(others);
+      for (const key of theirs) setOwn(handle.state, key, others[key]);
+      noteState(handle, others, theirs);
+      if (lacks === 'nothing') {
+        setRevision(handle, appended, lastSeq);
+        return undefined;
       }
+      const own = events.filter((each) => each.handle === handle);
+      const isPartial = revision.isPartial || !isAsRead;
+      return this.#catchUp({ handle, key }, { ...revision, isPartial }, own, appended, lacks);
     } catch {
       // Somebody froze the handle during the append. It stays behind, and the next append is refused.
       revisions.delete(handle);
+      return undefined;
     }
   }
 

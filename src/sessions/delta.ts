@@ -117,7 +117,8 @@ export function stampDelta(event: Event): StampedDelta {
   const values = event.actions.stateDelta;
   const stamps = new State(state, values);
   let isStampedHere = true;
-  for (const [name, value] of Object.entries(values)) {
+  for (const name of Object.keys(values)) {
+    const value = values[name];
     // JSON would drop the key from the event: the state could not be computed from the events any more.
     const kept = value === undefined ? null : value;
     if (state[name] === UNTOUCHED) {

@@ -40,7 +40,8 @@ export function pendingEvent(session: Session, event: Event): PendingEvent {
   const copy: Event = event.actions ? { ...event, actions: { ...event.actions } } : event;
   const delta = stampDelta(copy);
   const writes: StateEntry[] = [];
-  for (const [name, value] of Object.entries(delta.values)) {
+  for (const name of Object.keys(delta.values)) {
+    const value = delta.values[name];
     checkStateKey(key, name);
     const stored = encode(value, `actions.stateDelta.${name}`);
     // The handle must show the value that a later read returns, and not the object before its toJSON (contract I6).

@@ -157,10 +157,12 @@ export class AttemptConnection {
     this.#isSpoilt = true;
   }
 
-  async end(): Promise<void> {
+  /** @returns undefined if there is nothing to wait for. */
+  end(): Promise<void> | undefined {
     const reserved = this.#reserved;
-    if (this.#isSpoilt && reserved.destroy) await reserved.destroy();
-    else reserved.release();
+    if (this.#isSpoilt && reserved.destroy) return reserved.destroy();
+    reserved.release();
+    return undefined;
   }
 }
 

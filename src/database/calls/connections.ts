@@ -127,7 +127,8 @@ export class Connections {
         throw error;
       } finally {
         // If `work` sends a statement after the deadline, it fails, since the connection is destroyed by then.
-        await connection.end();
+        const ending = connection.end();
+        if (ending) await ending;
       }
     } finally {
       deadline.clear();

@@ -65,24 +65,23 @@ export class Statements {
     statement: Statement,
     context: StatementContext & Partial<SentContext>,
   ): Promise<DriverResult> {
-    const [result = NOTHING] = await this.#send([statement], context, (sent) =>
-      Promise.all(sent.map((each) => driver.send(each, context))),
-    );
+    const [result = NOTHING] = await this.#send([statement], context, alone(driver, context));
     return result;
   }
 
   /** Sends statements at once, or one by one if the driver cannot. @returns the results of all. */
-  async sendAll(driver: Driver, all: readonly Statement[], context: SentContext): Promise<DriverResult[]> {
+  sendAll(driver: Driver, all: readonly Statement[], context: SentContext): Promise<readonly DriverResult[]> {
     const together = togetherOn(driver, all, context);
-    if (!together) {
-      const results: DriverResult[] = [];
-      for (const statement of all) {
-        const { prefix, text } = statement;
-        results.push(await this.send(driver, prefix ? { ...statement, text: prefix + text } : statement, context));
-      }
-      return results;
+    return together ? this.#send(all, context, together) : this.#sendEach(driver, all, context);
+  }
+
+  async #sendEach(driver: Driver, all: readonly Statement[], context: SentContext): Promise<DriverResult[]> {
+    const results: DriverResult[] = [];
+    for (const statement of all) {
+      const { prefix, text } = statement;
+      results.push(await this.send(driver, prefix ? { ...statement, text: prefix + text } : statement, context));
     }
-    return this.#send(all, context, together);
+    return results;
   }
 
   /** @throws the error as MikroORM converts it. */
@@ -90,7 +89,7 @@ export class Statements {
     all: readonly Statement[],
     { isInProcess, refuse }: Partial<SentContext>,
     send: SendsAll,
-  ): Promise<DriverResult[]> {
+  ): Promise<readonly DriverResult[]> {
     if (isInProcess && now() - lastTurn >= MOST_MS) await (turning ??= turn());
     refuse?.();
     const onQuery = this.#config.get('onQuery');
@@ -102,7 +101,8 @@ export class Statements {
     for (const { sending } of sent) sending?.();
     const start = now();
     try {
-      const results = await send(sent);
+      const answer = await send(sent);
+      const results = Array.isArray(answer) ? answer : [answer];
       this.#log(sent, start, ({ wants }, i) => {
         const { rows, affectedRows } = results[i] ?? NOTHING;
         return wants === 'rows' ? { results: rows.length } : { affected: affectedRows };
@@ -147,19 +147,28 @@ export class Statements {
 /** The most values of a statement of MariaDB. */
 const MOST_VALUES = 65_535;
 
-type SendsAll = (sent: readonly Statement[]) => Promise<DriverResult[]>;
+/** @returns the result of the only one, or those of all. */
+type SendsAll = (sent: readonly Statement[]) => Promise<DriverResult | DriverResult[]>;
+
+const none: Promise<DriverResult[]> = Promise.resolve([]);
+
+const alone =
+  (driver: Driver, context: StatementContext): SendsAll =>
+  ([statement]) =>
+    statement ? driver.send(statement, context) : none;
 
 /** @returns what sends statements at once; undefined if they must be sent one by one. */
 function togetherOn(driver: Driver, all: readonly Statement[], context: SentContext): SendsAll | undefined {
   const { sql, limits } = context.dialect;
+  if (all.length === 1 && !all[0]?.prefix) return alone(driver, context);
   // Those of another program have values of any type.
   if (all.length === 1 || context.isForeign) return undefined;
-  if (driver.sendAll) return async (sent) => (await driver.sendAll?.(sent, context)) ?? [];
+  if (driver.sendAll) return (sent) => driver.sendAll?.(sent, context) ?? none;
   const { block } = sql;
   if (!block || !driver.sendBlock) return undefined;
   const values = all.flatMap((each) => each.values);
   if (values.length > MOST_VALUES || textLength(values) > (limits?.maxTextLength ?? Infinity)) return undefined;
-  return async (sent) => (await driver.sendBlock?.(block(sent), sent)) ?? [];
+  return (sent) => driver.sendBlock?.(block(sent), sent) ?? none;
 }
 
 /** Without `instanceof`, which is false for errors of native code under jest. */
@@ -225,7 +234,7 @@ export class StatementBuffer {
   #isScheduled = false;
   /** How many batches are under way. */
   #batches = 0;
-  #sending: Promise<void> = Promise.resolve();
+  #sending: Promise<void> | undefined;
   #failed: { error: unknown } | undefined;
 
   /** @param beginning what is sent before the first statement. */
@@ -250,10 +259,15 @@ export class StatementBuffer {
     return this.#beginning.length === 0;
   }
 
-  /** Sends a statement with those that wait, and with those that are added before its caller waits. */
-  send(text: string, values: readonly unknown[], wants: 'rows' | 'change'): Promise<DriverResult> {
+  /** Sends a statement with those that wait, and with those that are added before its caller waits. @returns `of` its result. */
+  send<T>(
+    text: string,
+    values: readonly unknown[],
+    wants: 'rows' | 'change',
+    of: (result: DriverResult) => T,
+  ): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ text, values, wants, resolve, reject });
+      this.#waiting.push({ text, values, wants, resolve: (result) => resolve(of(result)), reject });
       if (this.#isScheduled) return;
       this.#isScheduled = true;
       nextTick(() => void this.flush().catch(() => undefined));
@@ -270,7 +284,7 @@ export class StatementBuffer {
   /** Runs statements, and sends those that nobody has waited for. */
   async run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     const result = await work(this.sql);
-    await this.flush();
+    if (this.#waiting.length > 0 || this.#batches > 0) await this.flush();
     return result;
   }
 
@@ -282,8 +296,8 @@ export class StatementBuffer {
     this.#length = 0;
     // One after the other: node-postgres will not run a query while another one is running.
     const send = () => this.#send(batch);
-    this.#sending = this.#batches++ > 0 ? this.#sending.then(send, send) : send();
-    return this.#sending;
+    const sending = this.#batches++ > 0 ? this.#sending?.then(send, send) : undefined;
+    return (this.#sending = sending ?? send());
   }
 
   /**
@@ -295,7 +309,7 @@ export class StatementBuffer {
   async discard(): Promise<boolean> {
     const forgotten = this.#waiting;
     this.#waiting = [];
-    await this.#sending.catch(() => undefined);
+    await this.#sending?.catch(() => undefined);
     const { error } = (this.#failed ??= { error: new Error('The transaction was rolled back') });
     for (const { reject } of forgotten) reject?.(error);
     return this.hasBegun;
@@ -316,7 +330,7 @@ export class StatementBuffer {
       await this.discard();
       this.#failed = undefined;
       try {
-        await this.send('rollback to adk', [], 'change');
+        await this.send('rollback to adk', [], 'change', () => undefined);
       } catch {
         throw error;
       }
@@ -339,7 +353,7 @@ export class StatementBuffer {
             ? batch.map((statement) => ({ ...statement, prefix }))
             : batch;
       const results = await this.#statements.sendAll(this.#driver, all, this.#context);
-      for (const [i, { resolve }] of all.entries()) resolve?.(results[i] ?? NOTHING);
+      all.forEach(({ resolve }, i) => resolve?.(results[i] ?? NOTHING));
     } catch (error) {
       if (isInTransaction) this.#failed = { error };
       for (const { reject } of batch) reject?.(error);
@@ -359,13 +373,12 @@ function sqlOf(buffer: StatementBuffer, { dialect, tables, isInTransaction, behi
     isInTransaction,
     texts: PLAIN,
     behind,
-    async all<Row extends object>(text: string, values: readonly unknown[] = []) {
-      const { rows } = await buffer.send(text, values, 'rows');
+    all<Row extends object>(text: string, values: readonly unknown[] = []) {
       // Each statement is written for the columns of its `Row`; `tables.ts` checks their values.
-      return rows as Row[];
+      return buffer.send(text, values, 'rows', ({ rows }) => rows as Row[]);
     },
     async run(text, values = []) {
-      const { affectedRows, insertId } = await buffer.send(text, values, 'change');
+      const { affectedRows, insertId } = await buffer.send(text, values, 'change', (result) => result);
       return { affectedRows: numberOf(affectedRows), insertId: insertId === undefined ? 0 : wholeNumber(insertId) };
     },
     later: (text, values) => buffer.later(text, values),

@@ -282,7 +282,9 @@ export async function appendByReturning(
   batches: readonly AppendBatch[],
   take: ReturnType<typeof appendStatement>,
 ): Promise<(number | undefined)[]> {
-  const taken = await Promise.all(batches.map((batch) => sql.all<{ last_seq: number }>(...take(batch))));
+  const taking = batches.map((batch) => sql.all<{ last_seq: number }>(...take(batch)));
+  const [only, ...others] = taking;
+  const taken = only && others.length === 0 ? [await only] : await Promise.all(taking);
   const lastSeqs = taken.map(([row]) => row && numberOf(row.last_seq));
   for (const [i, batch] of batches.entries())
     for (const insert of insertsOf(sql, [batch], [lastSeqs[i]])) sql.later(...insert);

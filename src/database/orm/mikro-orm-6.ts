@@ -1,5 +1,5 @@
 /** MikroORM 6, which runs on knex. */
-import type { Connection, EntityManager } from '@mikro-orm/core';
+import type { EntityManager } from '@mikro-orm/core';
 import { TRAITS, supportedDialect } from '../../../entities/dialect-name.js';
 import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
@@ -8,8 +8,10 @@ import { destroyerOf } from './destroy.js';
 import type { OrmConnection, ReservedConnection } from './reserved-connection.js';
 
 /** The members of MikroORM 6's connection that are used; knex documents them. */
-interface KnexConnection extends Connection {
+interface KnexConnection {
+  ensureConnection(): Promise<void>;
   getKnex(): Knex;
+  readonly connected: boolean;
 }
 
 interface Knex {
@@ -32,8 +34,8 @@ interface KnexTransaction {
   readonly client: Pick<KnexClient, 'acquireConnection'>;
 }
 
-export function isKnexConnection(connection: Connection): connection is KnexConnection {
-  return 'getKnex' in connection;
+export function isKnexConnection(connection: object): connection is KnexConnection {
+  return 'getKnex' in connection && 'ensureConnection' in connection && 'connected' in connection;
 }
 
 /** What is known about a driver's connection. */
@@ -69,17 +71,20 @@ export class KnexOrmConnection implements OrmConnection {
   }
 
   async reserve(): Promise<ReservedConnection> {
-    await this.#connection.ensureConnection();
+    if (!this.#connection.connected) await this.#connection.ensureConnection();
     const knex = this.#connection.getKnex();
     const { client } = knex;
     const { pool } = client;
     // While knex closes, its pool would let this call wait until its time is up.
     if (pool?.destroyed) throw new Error(CLOSED);
-    const raw: object & { __knex__disposed?: string } = await client.acquireConnection().catch((error: unknown) => {
+    let raw: object & { __knex__disposed?: string };
+    try {
+      raw = await client.acquireConnection();
+    } catch (error) {
       // Of a call that waited, the pool says only "aborted".
       if (pool?.destroyed) throw new Error(CLOSED, { cause: error });
-      return this.#rethrow(error);
-    });
+      this.#rethrow(error);
+    }
     const { driver, stopWaiting } = this.#known.get(raw) ?? this.#learn(raw);
     this.mustWaitForLocks = stopWaiting !== undefined;
     const waitAgain = stopWaiting?.();
