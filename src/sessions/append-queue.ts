@@ -294,15 +294,15 @@ export class AppendQueue {
   async #writeEach(connection: AttemptConnection, members: readonly Member[]): Promise<void> {
     const write = async (sql: Sql, buffer: StatementBuffer) => {
       for (const member of members) {
-        await buffer.savepoint(
-          async () => {
+        try {
+          await buffer.savepoint(async () => {
             const [lastSeq] = await this.#appends.write(sql, [member.batch]);
             member.result = { lastSeq };
-          },
-          (error) => {
-            member.result = { error };
-          },
-        );
+          });
+        } catch (error) {
+          buffer.resume(error);
+          member.result = { error };
+        }
       }
     };
     await connection.transaction(write, { beforeCommit: () => noteSent(members) });

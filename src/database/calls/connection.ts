@@ -1,12 +1,10 @@
 import { clearTimeout, setTimeout } from '../../model/clock.js';
-import { DatabaseError } from '../../model/errors.js';
-import { FAILURES } from '../../model/failures.js';
 import { onAbort } from '../../model/signals.js';
 import { beginningWith } from '../orm/host-transaction.js';
 import type { Sql } from '../dialects/dialect.js';
-import type { Driver, Statement, StatementContext } from '../drivers/driver.js';
+import type { Driver } from '../drivers/driver.js';
 import type { ReservedConnection } from '../orm/reserved-connection.js';
-import type { StatementBuffer, SqlContext, Statements } from './sql.js';
+import { COMMAND, command, rolledBack, type StatementBuffer, type SqlContext, type Statements } from './sql.js';
 
 /** How long an attempt may still take after its signal has fired: if the connection answers in time, the pool can keep it. */
 const GRACE_MS = 1_000;
@@ -51,17 +49,6 @@ interface TransactionFrame {
    */
   beforeCommit?: () => void;
 }
-
-/** For a transaction that the server has ended without its work noticing: its commit would store nothing. */
-export function rolledBack(): DatabaseError {
-  const { rolledBack: failure } = FAILURES;
-  return new DatabaseError(failure, failure.reason, undefined, 'none');
-}
-
-/** For a statement that begins or ends a transaction or a savepoint. */
-export const COMMAND: StatementContext = { isInTransaction: true, mayPrepare: false, isForeign: false };
-
-export const command = (text: string): Statement => ({ text, values: [] });
 
 export class AttemptConnection {
   readonly driver: Driver;

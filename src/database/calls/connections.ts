@@ -11,12 +11,12 @@ import { refuseConnection } from '../dialects/settings.js';
 import type { Driver, Statement } from '../drivers/driver.js';
 import { ormConnectionOf } from '../orm/orm-connection.js';
 import type { OrmConnection } from '../orm/reserved-connection.js';
-import { Aborted, AttemptConnection, COMMAND, Deadline, TimedOut, type SentWith } from './connection.js';
+import { Aborted, AttemptConnection, Deadline, TimedOut, type SentWith } from './connection.js';
 import { perTables, type Tables } from '../sql/tables.js';
 import { refuseDriver } from './driver-check.js';
 import { failureOf } from './failure-of.js';
 import { isOwn } from './public-error.js';
-import { StatementBuffer, Statements, type SqlContext } from './sql.js';
+import { COMMAND, StatementBuffer, Statements, type SqlContext } from './sql.js';
 
 /** The ORMs whose servers are a cluster. */
 const clustered = processWide('clustered', () => new WeakSet<object>());

@@ -7,9 +7,8 @@ import { processWide } from '../../model/process-wide.js';
 import { Queues } from '../../model/queues.js';
 import type { Driver } from '../drivers/driver.js';
 import { beforeEnd, hasEnded, keepingTo, physicalOf, statementsOf } from '../orm/host-transaction.js';
-import { COMMAND, command, rolledBack } from './connection.js';
 import type { Connections } from './connections.js';
-import type { StatementBuffer } from './sql.js';
+import { COMMAND, command, rolledBack, type StatementBuffer } from './sql.js';
 
 /** The queues of calls, one for each physical transaction. */
 const calls = new Queues<object>('calls of transactions');
@@ -157,32 +156,11 @@ export class JoinedTransaction {
   /** Runs statements in a savepoint, so that a failure does not end the host's transaction. Some errors end the whole one. */
   savepoint<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#run(async (connection) => {
-      const { transaction, driver, refuseEnded } = connection;
-      const command = (text: string) => {
-        refuseEnded();
-        return this.#send(driver, text);
-      };
+      const { transaction, driver } = connection;
       const { checkOpen } = this.#connections.dialect.sql;
       if (checkOpen !== undefined) beforeEnd(transaction, { commit: () => this.#refuseRolledBack(driver, checkOpen) });
-      await command('savepoint adk');
-      if (driver.isInTransaction === false) throw rolledBack();
-      let buffer: StatementBuffer | undefined;
-      try {
-        buffer = await this.#buffer(connection);
-        const result = await work(buffer.sql);
-        buffer.later('release savepoint adk');
-        await buffer.flush();
-        return result;
-      } catch (error) {
-        await buffer?.discard();
-        try {
-          await command('rollback to savepoint adk');
-          await command('release savepoint adk');
-        } catch (failed) {
-          this.#connections.rollbackFailed(failed);
-        }
-        throw error;
-      }
+      const buffer = await this.#buffer(connection);
+      return buffer.savepoint(() => work(buffer.sql), this.#connections.rollbackFailed);
     });
   }
 }

@@ -9,6 +9,8 @@ import {
 } from '@mikro-orm/core';
 import type { Driver, DriverResult, Statement, StatementContext } from '../drivers/driver.js';
 import { nextTick, now, setImmediate } from '../../model/clock.js';
+import { DatabaseError } from '../../model/errors.js';
+import { FAILURES } from '../../model/failures.js';
 import { callHost } from '../../model/host-callbacks.js';
 import { isObject } from '../../model/json.js';
 import { PLAIN } from '../../model/stored-texts.js';
@@ -209,6 +211,17 @@ export interface SqlContext extends SentContext {
   settings?: Statement | undefined;
 }
 
+/** For a transaction that the server has ended without its work noticing: its commit would store nothing. */
+export function rolledBack(): DatabaseError {
+  const { rolledBack: failure } = FAILURES;
+  return new DatabaseError(failure, failure.reason, undefined, 'none');
+}
+
+/** For a statement that begins or ends a transaction or a savepoint. */
+export const COMMAND: StatementContext = { isInTransaction: true, mayPrepare: false, isForeign: false };
+
+export const command = (text: string): Statement => ({ text, values: [] });
+
 /** A statement that waits to be sent, and who waits for its result. */
 interface BufferedStatement extends Statement {
   resolve?: (result: DriverResult) => void;
@@ -236,6 +249,8 @@ export class StatementBuffer {
   #batches = 0;
   #sending: Promise<void> | undefined;
   #failed: { error: unknown } | undefined;
+  /** Whether what has failed was undone with its savepoint. */
+  #isUndone = false;
 
   /** @param beginning what is sent before the first statement. */
   constructor(statements: Statements, driver: Driver, context: SqlContext, beginning: readonly string[] = []) {
@@ -316,27 +331,41 @@ export class StatementBuffer {
   }
 
   /**
-   * Runs `work` in a savepoint of the transaction.
+   * Runs `work` in a savepoint of the transaction, and undoes its writes if it fails. After that the buffer sends nothing, unless its
+   * caller calls `resume`.
    *
-   * @param undone is called with the error of `work`, whose writes are undone.
-   * @throws the error of `work`, if only the whole transaction can be undone.
+   * @param rollbackFailed is called if only the whole transaction can be undone.
    */
-  async savepoint(work: () => Promise<void>, undone: (error: unknown) => void): Promise<void> {
+  async savepoint<T>(work: () => Promise<T>, rollbackFailed?: (error: unknown) => void): Promise<T> {
     this.later('savepoint adk');
+    await this.flush();
+    // Some errors end the whole transaction, and its work may have caught one.
+    if (this.#driver.isInTransaction === false) throw rolledBack();
+    const release = 'release savepoint adk';
     try {
-      await work();
+      const result = await work();
+      this.later(release);
       await this.flush();
+      return result;
     } catch (error) {
       await this.discard();
-      this.#failed = undefined;
+      const context = { ...COMMAND, refuse: this.#context.refuse };
       try {
-        await this.send('rollback to adk', [], 'change', () => undefined);
-      } catch {
-        throw error;
+        for (const text of ['rollback to savepoint adk', release])
+          await this.#statements.send(this.#driver, command(text), context);
+        this.#isUndone = true;
+      } catch (failed) {
+        rollbackFailed?.(failed);
       }
-      undone(error);
+      throw error;
     }
-    this.later('release adk');
+  }
+
+  /** Sends statements again after a savepoint has failed. @throws its error if that was not undone. */
+  resume(error: unknown): void {
+    if (!this.#isUndone) throw error;
+    this.#isUndone = false;
+    this.#failed = undefined;
   }
 
   async #send(batch: readonly BufferedStatement[]): Promise<void> {
