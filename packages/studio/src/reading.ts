@@ -80,7 +80,7 @@ export const EVENTS = 40;
 /** How many events of a session are read at most for a page to count its tokens. */
 const COUNTED = 5_000;
 
-/** Of how many sessions the tokens are kept. */
+/** Of how many sessions the tokens are kept, and how many branches of each. */
 const MOST_KEPT = 1_000;
 
 /** How many changes a page of a conversation has at most. */
@@ -166,8 +166,11 @@ export class Reading {
   readonly lastMonth: Recent;
   readonly database: Database;
   readonly options: Pick<CommonOptions, 'onError' | 'telemetry'> & CodecOptions;
-  /** The tokens of sessions up to a cursor, by `sessionIdentity`. */
-  readonly #tokens = new Map<string, { cursor: SessionLogCursor | number; tokens: TokenCounts }>();
+  /** The tokens and branches of sessions up to a cursor, by `sessionIdentity`. */
+  readonly #used = new Map<
+    string,
+    { cursor: SessionLogCursor | number; tokens: TokenCounts; branches: Set<unknown> }
+  >();
   readonly #leases: SessionLeases;
   readonly #read: SqlRunner;
   readonly #toolApps: readonly string[] | undefined;
@@ -363,31 +366,40 @@ export class Reading {
     return { ...range, entries: [...page.events, ...missing].sort((a, b) => a.seq - b.seq) };
   }
 
-  /** @returns the tokens of a session, and whether all events are counted. They are counted once; the next call adds what is new. */
-  async tokens(key: SessionKey): Promise<{ tokens: TokenCounts; isWhole: boolean }> {
+  /**
+   * @returns the tokens of a session, how many branches it has, and whether all events are counted. They are counted once; the next call
+   *   adds what is new.
+   */
+  async used(key: SessionKey): Promise<{ tokens: TokenCounts; branches: number; isWhole: boolean }> {
     const id = sessionIdentity(key);
-    const known = this.#tokens.get(id);
+    const known = this.#used.get(id);
     let cursor = known?.cursor ?? 0;
     let tokens = { ...(known?.tokens ?? NO_TOKENS) };
+    const branches = new Set(known?.branches);
     let count = 0;
     try {
       for await (const entry of this.log.session(key).since(cursor, { limit: COUNTED })) {
-        if (entry.change) tokens = { ...NO_TOKENS };
-        else addTokens(tokens, (entry.event && tokensOf(entry.event)) ?? NO_TOKENS);
+        if (entry.change) {
+          tokens = { ...NO_TOKENS };
+          branches.clear();
+        } else if (entry.event) {
+          addTokens(tokens, tokensOf(entry.event) ?? NO_TOKENS);
+          if (entry.event.branch && branches.size < MOST_KEPT) branches.add(entry.event.branch);
+        }
         cursor = entry.cursor;
         count++;
       }
     } catch (error) {
       if (!(error instanceof LogWentBackError)) throw error;
-      this.#tokens.delete(id);
-      return { tokens: { ...NO_TOKENS }, isWhole: false };
+      this.#used.delete(id);
+      return { tokens: { ...NO_TOKENS }, branches: 0, isWhole: false };
     }
     // The last one that was read is the last one to be forgotten.
-    this.#tokens.delete(id);
-    if (cursor !== 0) this.#tokens.set(id, { cursor, tokens });
-    const [oldest] = this.#tokens.keys();
-    if (oldest !== undefined && this.#tokens.size > MOST_KEPT) this.#tokens.delete(oldest);
-    return { tokens, isWhole: count < COUNTED };
+    this.#used.delete(id);
+    if (cursor !== 0) this.#used.set(id, { cursor, tokens, branches });
+    const [oldest] = this.#used.keys();
+    if (oldest !== undefined && this.#used.size > MOST_KEPT) this.#used.delete(oldest);
+    return { tokens, branches: branches.size, isWhole: count < COUNTED };
   }
 
   /** @param at shows the session's own state as it was after this event; state of user and app is always the current one. */

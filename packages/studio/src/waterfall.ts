@@ -4,6 +4,7 @@ import type { EventPage } from '../../../src/index.js';
 import { recordOf } from '../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../src/model/turn.js';
 import { laneName, stampOf } from './operations/durations.js';
+import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from './operations/tokens.js';
 import { Pairs } from './pages/event-view.js';
 
 type NumberedEvent = EventPage['events'][number];
@@ -28,6 +29,9 @@ export interface Block {
 export interface Lane {
   name: string;
   blocks: Block[];
+  tokens: TokenCounts;
+  /** The last text that its model said, and the number of that event. */
+  said: { seq: number; text: string } | undefined;
 }
 
 /** What follows a message of the user. */
@@ -65,6 +69,14 @@ export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
       turn.start = Math.min(turn.start, block.start);
       turn.end = Math.max(turn.end, block.end);
     }
+    const lane = turn.lanes.find(({ name }) => name === laneName(event));
+    if (lane) {
+      addTokens(lane.tokens, tokensOf(event) ?? NO_TOKENS);
+      const text = partsOf(event).findLast((part) => typeof part['text'] === 'string' && part['thought'] !== true)?.[
+        'text'
+      ];
+      if (typeof text === 'string' && text.trim() !== '') lane.said = { seq, text };
+    }
     turn.end = Math.max(turn.end, pairs.endOf(seq) ?? 0);
   }
   for (const turn of turns) turn.shownUntil = shownUntil(turn);
@@ -80,7 +92,7 @@ function shownUntil({ lanes, start, end }: Turn): number {
 function laneOf({ lanes }: Turn, name: string): Lane {
   const known = lanes.find((lane) => lane.name === name);
   if (known) return known;
-  const lane = { name, blocks: [] };
+  const lane: Lane = { name, blocks: [], tokens: { ...NO_TOKENS }, said: undefined };
   lanes.push(lane);
   return lane;
 }

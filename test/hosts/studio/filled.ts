@@ -87,7 +87,7 @@ function turn(i: number, begin: number): Event[] {
     candidatesTokenCount: 40 + (i % 30),
     thoughtsTokenCount: i % 5 === 0 ? 120 : 0,
   };
-  const model = { usageMetadata, modelVersion: MODELS[i % 2]! };
+  const model = { usageMetadata, modelVersion: MODELS[i % 2]!, finishReason: 'STOP' as never };
   const tool = { id: `c${i}`, name: TOOLS[i % 4]! };
   const response = i % 9 === 0 ? { error: 'The server did not answer.' } : { found: `entry ${i}`, isWhole: true };
   const events = [

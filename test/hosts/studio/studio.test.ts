@@ -173,7 +173,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     }
     const listed = async (scope: { appName?: string; userId?: string }) => {
       const site = await own.studio({ authorize: () => scope });
-      return linksOf(await site.get('/largest'), '/session?').map((href) => href.split('session=')[1]);
+      return [...new Set(linksOf(await site.get('/largest'), '/session?').map((href) => href.split('session=')[1]))];
     };
     expect(await listed({})).toEqual(['two-ada', 'two-bob', 'one-ada']);
     expect(await listed({ appName: 'two' })).toEqual(['two-ada', 'two-bob']);
@@ -375,9 +375,11 @@ describe.each(availableDatabases())('on %s', (name) => {
       await own.service.appendEvent({ session, event });
     const site = await own.studio();
     const text = shown(await site.get(query('/session', { app: 'one', user: 'ada', session: 's' })));
-    expect(text).toMatch(/said 0 tokens in, 1 out, gemini-x, \d(\.\d+)? s agent/);
+    expect(text).toMatch(/said Why gemini-x, \d(\.\d+)? s · STOP · 0 tokens in, 1 out Model gemini-x, \d/);
     // Stored two days after it was made: no model takes so long.
-    expect(text).toMatch(/said ended by MAX_TOKENS 0 tokens in, 2 out, gemini-x (State|in this turn)/);
+    expect(text).toMatch(
+      /said ended by MAX_TOKENS Why gemini-x · MAX_TOKENS · 0 tokens in, 2 out Model gemini-x Finish/,
+    );
     expect(shown(await site.get('/usage?by=model'))).toMatch(/gemini-x one 0 0 3 0 100 % 0 \d(\.\d+)? s/);
     const time = shown(await site.get(query('/time', { app: 'one', user: 'ada', session: 's' })));
     expect(time).toMatch(/models 4 s or more in 2 .*#1 agent 4 s #2 agent $/);
@@ -402,9 +404,9 @@ describe.each(availableDatabases())('on %s', (name) => {
     const site = await own.studio();
     const answered = await site.get(query('/session', { app: 'one', user: 'ada', session: 's' }));
     expect(shown(answered)).toMatch(
-      /#3 JSON of event 3 Loaded 2 memories, 1 file Has a desk lamp\. clerk Likes lamps\. report\.pdf You like lamps\. clerk/,
+      /#3 JSON of event 3 You like lamps\. Why model not recorded · after 2 answers of load_memory, load_artifacts · 2 memories · 1 file Model not recorded Finish reason not recorded Tokens not recorded Answers of tools load_memory #2 load_artifacts #2 Memories loaded Has a desk lamp\. clerk Likes lamps\. Files loaded report\.pdf Thoughts not recorded State read not recorded ; all state before it State written none clerk/,
     );
-    expect(shown(answered).match(/Loaded/g)).toHaveLength(1);
+    expect(shown(answered).match(/2 memories/g)).toHaveLength(1);
     expect(linksOf(answered, '/files?')).toContain(
       query('/files', { app: 'one', user: 'ada', session: 's', file: 'report.pdf' }),
     );
@@ -420,6 +422,63 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await site.get(query('/session', { app: 'compacted', user: 'u', session: 's' })))).toMatch(
       /Compaction: for the model this replaces the events from 2026-11-22 12:00:04 UTC to 2026-11-22 12:00:36 UTC \. Ada wants her money back\./,
     );
+  });
+
+  test('names a session once on its page, and says what a model may have read, thought and written', async () => {
+    const page = await site.get(STORY);
+    expect(shown(page).match(/Refund of order 17/g)).toHaveLength(1);
+    expect(page.body.match(/<h1/g)).toHaveLength(1);
+    expect(shown(page)).toMatch(
+      /Why model not recorded · 1,380 tokens in \(1,024 cached\), 32 out · 1 thought Model not recorded .* Answers of tools none before it .* Thoughts The person wants a refund\. .* State written order concierge/,
+    );
+    // The newest answer says it at once; so does one that a link leads to.
+    const open = (answer: Answer) =>
+      answer.body
+        .split('<li')
+        .filter((each) => /class="fold why" +open/.test(each))
+        .map((each) => /id="e(\d+)"/.exec(each)?.[1]);
+    expect(open(page)).toEqual(['8']);
+    expect(open(await site.get(`${STORY}&at=2`))).toEqual(['2']);
+  });
+
+  test('says what each branch of a turn did, and in one line where the time went', async () => {
+    const own = await open(name);
+    const key = { appName: 'one', userId: 'ada', sessionId: 's' };
+    const session = await own.service.createSession(key);
+    const begin = Date.now() - 60_000;
+    const add = async (worker: string, at: number, part: object, more: object = {}) =>
+      own.service.appendEvent({
+        session,
+        event: createEvent({
+          ...{ author: worker, branch: `fan.${worker}`, timestamp: begin + at * 1_000, content: { parts: [part] } },
+          ...more,
+        }),
+      });
+    const usageMetadata = { promptTokenCount: 100, candidatesTokenCount: 5 };
+    const call = (id: string) => ({ functionCall: { id, name: 'find_page', args: {} } });
+    const answer = (id: string, response: object) => ({ functionResponse: { id, name: 'find_page', response } });
+    await add('fr', 0, call('f'), { usageMetadata });
+    await add('pl', 1, call('p'));
+    await add('fr', 9, answer('f', { isError: true }));
+    await add('fr', 10, { text: 'Rien.' }, { usageMetadata });
+    await own.orm.em
+      .getConnection()
+      .execute('update adk_events set append_time = timestamp + 2000 where seq in (1, 2, 4)');
+    await own.orm.em.getConnection().execute('update adk_events set append_time = timestamp where seq = 3');
+    const site = await own.studio();
+    const of = { app: 'one', user: 'ada', session: 's' };
+    const time = await site.get(query('/time', of));
+    expect(shown(time)).toMatch(
+      /models 9 % 6 s tools 91 % [\d.]+ \w+ longest: find_page [\d.]+ \w+, no answer yet #2 The newest turn first/,
+    );
+    expect(shown(time)).toMatch(
+      /What each agent or branch did .* fan\.fr 12 s 0 ms to 12 s 2 in 4 s 1 in 7 s find_page 1 210 Rien\. fan\.pl runs [\d.]+ \w+ 1 in 2 s 1 in [\d.]+ \w+ find_page 0 not recorded find_page/,
+    );
+    const [toBranches] = linksOf(await site.get(query('/session', of)), '/time?').filter((href) =>
+      href.endsWith('#branches'),
+    );
+    expect(toBranches).toBe(`${query('/time', of)}#branches`);
+    expect(time.body).toMatch(/id="branches"/);
   });
 
   test('U2 shows the compaction and the rewind of newer ADKs', async () => {
@@ -453,7 +512,9 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(alone)).not.toMatch(/escalated|step "/);
     expect(linksOf(alone, `${STORY}&at=4`)).toEqual([`${STORY}&at=4#e4`]);
     expect(linksOf(alone, query('/state', { ...OF_STORY, at: 5 }))).not.toEqual([]);
-    expect(linksOf(await site.get(STORY), '/state?')).toEqual([query('/state', OF_STORY)]);
+    // What each model may have read.
+    const read = [1, 3, 4, 7].map((at) => query('/state', { ...OF_STORY, at }));
+    expect(linksOf(await site.get(STORY), '/state?')).toEqual([query('/state', OF_STORY), ...read]);
     // A value that was written by an event of the user's other session.
     const other = await served.service.createSession({ ...KEY, sessionId: 'other' });
     const event = createEvent({ author: 'elsewhere' });
@@ -603,7 +664,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     };
     const [[id = '', data = ''] = []] = await read(undefined, 1);
     expect(data).toContain('two');
-    expect(data).not.toContain('one');
+    expect(data).not.toContain('>one<');
     await append('three');
     const [[, next = ''] = []] = await read(id.slice(4), 1);
     expect(next).toContain('three');
@@ -891,7 +952,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     const first = await site.get('/');
     const text = shown(first);
     expect(text).toMatch(
-      /Waits for a person 2 .* ask_two \( id: "old" \) A title two \/ ada 2 h Answer ask_one .* one \/ ada/,
+      /Waits for a person 2 .* ask_two \( id: "old" \) A title two \/ ada a person or a service, with the result 2 h Answer ask_one .* one \/ ada/,
     );
     expect(text).toMatch(/Runs 1 .* run two \/ ada search id: "r" [\d.]+ m?s in a turn of [\d.]+ m?s worker 7/);
     const running = shown(await site.get(query('/time', { app: 'two', user: 'ada', session: 'run' })));
@@ -904,10 +965,22 @@ describe.each(availableDatabases())('on %s', (name) => {
     // Each number leads to what it counts. Names, the length of a day and the heading of its column are none.
     const unlinked = first.body.replace(/<a [^>]*>.*?<\/a>|<bdi>.*?<\/bdi>|<svg.*?<\/svg>|24 hours/gs, '');
     expect(shown({ ...first, body: unlinked })).not.toMatch(/\d/);
+    // The largest of them all, with its size, events and tokens.
+    expect(text).toMatch(
+      /Largest session 1\.\d kB fails .* Largest sessions .* fails one \/ ada 1\.\d kB 5 0 .* run two \/ ada \d+ bytes 2 1,234 /,
+    );
+    // Who may not answer here learns how to.
+    const reader = await own.studio();
+    expect(shown(await reader.get('/'))).toMatch(
+      /ask_one .* To answer, use npx adk-mikro-orm answer , as each call's session shows/,
+    );
+    expect(shown(await reader.get(query('/session', { app: 'two', user: 'ada', session: 'b' })))).toMatch(
+      /Waits for an answer ask_two \( id: "old" \) #1 waits 2 h , to be answered by a person or a service, with the result npx adk-mikro-orm answer two ada b old '\{"answer":"…"\}'/,
+    );
     const waits = await site.get('/?all=waits');
     expect(shown(waits)).toMatch(/Now Waits for a person 2 .* ask_two .* ask_one .* All that happens now $/);
     const [runs, waiting, failed] = ['/?all=runs', '/?all=waits', '/?all=failed'];
-    expect(linksOf(first, '/?all=')).toEqual([runs, waiting, failed, failed, waiting, runs, failed]);
+    expect(linksOf(first, '/?all=')).toEqual([runs, waiting, waiting, failed, failed, waiting, runs, failed]);
     // What was counted is not read again; what came since is added.
     await say(key('one', 'fails'), { errorCode: 'MODEL_OVERLOADED', errorMessage: 'Try later.' });
     expect(shown(await site.get('/'))).toMatch(
@@ -967,7 +1040,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     // As a host does that copies its history.
     await service.appendEvents({ session, events });
     expect(shown(await (await own.studio()).get('/'))).toMatch(
-      /Failed in 24 hours 2 in 1 session .* clerk 0 No\. .* clerk 3 No\. s one \/ ada 3 hours ago Apps 1,001 tokens in/,
+      /Failed in 24 hours 2 in 1 session .* clerk 0 No\. .* clerk 3 No\. s one \/ ada 3 hours ago Largest sessions .* Apps 1,001 tokens in/,
     );
   });
 
@@ -1050,9 +1123,17 @@ describe.each(availableDatabases())('on %s', (name) => {
       /ada shop 3,000,000 .* 5\.02 bob shop 500,000 .* 0\.00 without new Total 3,500,000 1,500,000 21 9 100 % 0 (?!–).* 5\.02 without new/,
     );
     expect(await text('/usage?by=model')).toMatch(/costly-001 .* 5\.02 new .* without new/);
+    const monthAndDay = String.raw`\d\d-\d\d`;
     expect(await text('/usage?by=user&daily=1')).toMatch(
-      /User App Day .* ada shop ([\d-]+) 1,500,000 .* 2\.51 bob shop \1 500,000 .* ada shop (?!\1)[\d-]+ 1,500,000 .* 2\.51 Total 3,500,000/,
+      new RegExp(
+        `User App Cost of 30 days Today (${monthAndDay} ){6}Earlier ada shop 5\\.02 2\\.51 – 2\\.51 –.* bob shop 0\\.00 0\\.00 – .* Total 5\\.02 2\\.51 – 2\\.51`,
+      ),
     );
+    expect(shown(await (await own.studio()).get('/usage?by=user&daily=1'))).toMatch(
+      /Tokens of 30 days Today .* ada shop 3,000,020 1,500,010 – 1,500,010 – .* Total 3,500,030 2,000,020/,
+    );
+    expect(await text('/')).toMatch(/Cost today, by user 2\.51 2,000,020 tokens, without new/);
+    expect(linksOf(await site.get('/'), '/usage?by=user&daily=1')).toHaveLength(2);
     expect(await text('/usage?by=agent')).toMatch(/clerk .* helper /);
     expect(linksOf(await site.get('/usage?by=day'), '/sessions?app=shop&from=')).toHaveLength(2);
     expect(await text('/')).toMatch(/Apps 2,000,000 tokens in .* cost 2\.51, without new/);
@@ -1065,11 +1146,16 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await limited.get('/usage?by=user'))).not.toMatch(/bob|new/);
     expect((await limited.get('/usage?user=bob')).status).toBe(404);
     expect((await site.get('/usage?by=moon')).status).toBe(400);
-    // The chart's sum of a name has the name as long as it has sessions in one of its apps.
+    // A user of several apps is one row, with the name as long as there are sessions in one of them.
     const chart = async () => (await text('/usage?by=user')).split('Tokens a day')[1];
     await use('bob', 'helper', 'new', 1, 0, 'zoo');
+    expect(await chart()).toMatch(/ ada shop .* bob 2 apps 1,500,001 .* Total 4,500,001/);
+    expect(await text('/usage?by=app&user=bob')).toMatch(/Usage of bob in all apps .* shop 1,500,000 .* zoo 1 /);
+    expect(await text('/usage?by=user&app=zoo')).toMatch(/ bob zoo 1 /);
     await service.deleteSession({ appName: 'shop', userId: 'bob', sessionId: 'bob' });
-    expect(await chart()).toMatch(/ bob: .* a user without sessions shop .* bob zoo/);
+    expect(await chart()).toMatch(/ bob: .* bob 2 apps/);
+    expect(await text('/usage?by=user&app=shop')).toMatch(/ a user without sessions shop/);
+    expect(await text('/usage?by=user&app=shop')).not.toContain('bob');
     await service.deleteSession({ appName: 'zoo', userId: 'bob', sessionId: 'bob' });
     expect(await chart()).not.toContain('bob');
     await own.orm.em.getConnection().execute("update adk_events set data = '[]' where session_id = 'ada' and seq = 1");
@@ -1140,7 +1226,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       }
       const story = shown(await site.get(query('/time', OF_STORY)));
       expect(story).toMatch(
-        /Refund of order 17 ada 1 waiting 1,380 tokens in \(1,024 cached\), 32 out Talk Time State Files/,
+        /Refund of order 17 ada 1 waiting 1,380 tokens in \(1,024 cached\), 32 out 1 branch Talk Time State Files/,
       );
       expect(story).toMatch(/Thank you, I can wait\. [\d-]+ [\d:]+ UTC no answer Hello/);
       expect(story).toMatch(/#8 concierge, ask_approval … [\d.]+ \w+/);

@@ -114,13 +114,15 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .values { table-layout: fixed; } .values thead th:first-child { width: 24%; } .values thead th:last-child { width: 32%; } .values td code { white-space: pre-wrap; overflow-wrap: anywhere; }
 
 .bar { position: sticky; top: 3.5rem; z-index: 2; display: flex; align-items: center; gap: 0.2rem 1rem; flex-wrap: wrap; background: var(--page); border-bottom: 1px solid var(--line); padding: 0.4rem 0; margin-bottom: 1rem; }
-.bar strong { max-width: 22rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.bar h1 { max-width: 26rem; max-height: 2.6em; font-size: 1.05rem; letter-spacing: 0; overflow: hidden; }
 .bar .facts { margin: 0; }
 .bar nav { display: flex; gap: 0.25rem; margin-left: auto; }
 .bar nav a { color: var(--dim); text-decoration: none; padding: 0.2rem 0.7rem; border-radius: 6px; }
 .bar nav a:hover { background: var(--soft); }
 .bar nav a[aria-current] { background: var(--accent-soft); color: var(--text); font-weight: 550; }
 
+.went { display: flex; flex-wrap: wrap; gap: 0.2rem 0.9rem; font-size: 1.05rem; margin-bottom: 0.8rem; overflow-wrap: anywhere; } .went .legend { margin: 0; }
+.turn .list { margin-bottom: 0.8rem; } .turn .list .agent { color: var(--hue-text); font-weight: 600; } .list + .charts { margin-top: 1rem; }
 .turn { margin-bottom: 0.9rem; } .turn > summary strong { overflow-wrap: anywhere; }
 .lanes { margin-top: 0.6rem; } .lane { display: grid; grid-template-columns: 11rem minmax(0, 1fr); gap: 0.8rem; align-items: start; border-top: 1px solid var(--line); padding: 0.15rem 0; }
 .lane > span { font-size: 0.8125rem; font-weight: 600; color: var(--hue-text); overflow-wrap: anywhere; }
@@ -189,7 +191,8 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .fold > summary code { font-weight: 600; }
 .fold[open] > summary { border-bottom: 1px solid var(--line); }
 .fold > div { padding: 0.4rem 0.75rem 0.7rem; }
-.fold .what { color: var(--dim); } .loaded > div { font-size: 0.875rem; overflow-wrap: anywhere; }
+.fold .what { color: var(--dim); } .why:not([open]) { border-color: transparent; background: none; } .why > summary { color: var(--dim); font-size: 0.8125rem; min-height: 1.6rem; } .why:not([open]) > summary { padding: 0.15rem 0; } .why .what { color: var(--text); font-weight: 650; }
+.why .delta { border: 0; padding: 0; gap: 0.2rem; } .why .delta dt { width: 9rem; font-family: inherit; } .why .delta dd { flex: 1; }
 .args { font-family: var(--mono); font-size: 0.8125rem; color: var(--dim); overflow-wrap: anywhere; }
 .waiting .args { color: inherit; }
 .waiting a:not(.button) { color: inherit; font-size: 0.8125rem; }
@@ -261,7 +264,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   aside { position: static; max-height: none; }
   .chart text { font-size: 12px; }
   .list thead { display: none; }
-  .list tr { display: block; padding: 0.6rem 0; border-top: 1px solid var(--line); }
+  .list tr { display: block; padding: 0.6rem 0.5rem 0.6rem 0; border-top: 1px solid var(--line); }
   .list tbody tr:first-child { border-top: 0; }
   .list th, .list td { display: block; border: 0; padding: 0.1rem 0.9rem; }
   .list td { display: inline-block; min-width: 0; max-width: 100%; padding-right: 0; font-size: 0.8125rem; }
@@ -276,7 +279,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   .event.user { max-width: 94%; }
   .depth-1, .depth-2, .depth-3 { margin-left: 0.75rem; width: calc(100% - 0.75rem); }
   .timeline ol { flex-basis: 100%; order: -1; }
-  .bar { position: static; } .bar .live[data-state="off"] { position: fixed; top: 0.6rem; right: 0.9rem; z-index: 3; } .bar nav { margin-left: 0; } .bar strong { max-width: 100%; }
+  .bar { position: static; } .bar .live[data-state="off"] { position: fixed; top: 0.6rem; right: 0.9rem; z-index: 3; } .bar nav { margin-left: 0; } .bar h1 { max-width: 100%; max-height: none; }
   .lane { grid-template-columns: minmax(0, 1fr); gap: 0.1rem; } .axis { margin-left: 0; }
   .cards { grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); } .chart text { font-size: 22px; }
 }

@@ -2,7 +2,7 @@
  * Runs in the browser and follows a live session. The pages can be read without it. `npm run studio-script` compiles it to the
  * text that the studio serves.
  */
-export {};
+import { lasted } from '../operations/words.js';
 
 const events = document.getElementById('events');
 const source = events?.dataset['live'];
@@ -132,6 +132,20 @@ if (seconds)
   setInterval(() => {
     if (document.visibilityState === 'visible' && everySeconds()) void refresh();
   }, seconds * 1_000);
+
+/** When what continues began, by this page's clock: that of the server may differ. */
+const began = new WeakMap<Element, number>();
+
+function tick(): void {
+  for (const each of document.querySelectorAll<HTMLElement>('[data-lasted]')) {
+    const begin = began.get(each) ?? performance.now() - Number(each.dataset['lasted']);
+    began.set(each, begin);
+    const text = lasted(performance.now() - begin);
+    if (each.textContent !== text) each.textContent = text;
+  }
+}
+setInterval(tick, 1_000);
+tick();
 
 /** Arrow keys go along the time line, which is one stop of the Tab key. */
 const steps = [...document.querySelectorAll<HTMLAnchorElement>('.timeline li a')];

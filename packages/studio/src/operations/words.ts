@@ -37,6 +37,13 @@ export function repairCommand(owner: readonly string[], options = '--dry-run'): 
   return owner.some((name) => name.startsWith('-')) ? `repair ${options} -- ${names}` : `repair ${names} ${options}`;
 }
 
+/** @param names an app, a user, a session and the id of a call. @returns the command that answers it. */
+export function answerCommand(names: readonly string[], isConfirmation: boolean): string {
+  // Otherwise a name would be an option.
+  const given = [...(names.some((name) => name.startsWith('-')) ? ['--'] : []), ...names.map(quoted)].join(' ');
+  return isConfirmation ? `answer --approve ${given}` : `answer ${given} '{"answer":"…"}'`;
+}
+
 const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
 export const number = (value: number): string => NUMBERS.format(value);
@@ -48,6 +55,20 @@ export const money = (amount: number): string =>
 /** @param what in the singular; an `s` makes the plural. */
 export const counted = (count: number, what: string, plural = `${what}s`): string =>
   `${number(count)} ${count === 1 ? what : plural}`;
+
+/** A time that has passed, such as `40 s`. */
+export function lasted(ms: number): string {
+  const [size, unit] = STEPS.find(([each]) => ms >= each) ?? [1, 'ms'];
+  const count = ms / size;
+  return `${unit !== 'ms' && count < 10 ? number(count) : Math.floor(count)} ${unit}`;
+}
+
+const STEPS: readonly [ms: number, unit: string][] = [
+  [86_400_000, 'd'],
+  [3_600_000, 'h'],
+  [60_000, 'min'],
+  [1_000, 's'],
+];
 
 const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB'];
 

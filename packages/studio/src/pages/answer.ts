@@ -31,6 +31,21 @@ export function question(name: string, args: unknown): Html {
   return args === undefined ? html`${codeOf(name)} cannot be read` : called(name, args);
 }
 
+/** @returns who can answer a call. */
+export const answererOf = (name: string): string => ANSWERERS[name] ?? 'a person or a service, with the result';
+
+const ANSWERERS: Readonly<Record<string, string>> = {
+  [CONFIRMATION]: 'whoever may approve it',
+  [INPUT]: 'the user, or you for them',
+  [CREDENTIAL]: 'the user, with a login',
+};
+
+/** How to answer calls if that is not allowed here. */
+export const HOW_TO_ANSWER = html`<p class="note">
+  To answer, use <code>npx adk-mikro-orm answer</code>, as each call's session shows, or allow changes here with
+  <code>allowChanges</code> or <code>--allow-changes</code>.
+</p>`;
+
 const called = (name: string, args: unknown) => html`${codeOf(name)}(${inLine(args)})`;
 
 /** A value that an answer needs. */

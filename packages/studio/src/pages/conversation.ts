@@ -1,15 +1,28 @@
 import { openLongRunningCalls } from '../../../../src/index.js';
 import { labelsIn } from '../../../../src/model/description.js';
 import { decode, isRecord } from '../../../../src/model/json.js';
-import { counted, number, shortened } from '../operations/words.js';
+import { answerCommand, counted, number, shortened } from '../operations/words.js';
 import type { TimedChange } from '../browsing.js';
 import { html, upToSize, type Content, type Html } from '../html.js';
 import { EVENTS, stateOf, type Conversation, type Entry } from '../reading.js';
 import { markdown, type Markdown } from '../markdown.js';
 import { notFound, type Visit } from '../visit.js';
-import { question } from './answer.js';
-import { eventList } from './event-view.js';
-import { ago, chip, codeOf, definition, empty, labelChips, page, time, type Hues } from './layout.js';
+import { isConfirmation } from '../operations/answer.js';
+import { answererOf, question } from './answer.js';
+import { eventList, newestOfModels } from './event-view.js';
+import {
+  ago,
+  chip,
+  codeOf,
+  commandOf,
+  definition,
+  empty,
+  labelChips,
+  lasting,
+  page,
+  time,
+  type Hues,
+} from './layout.js';
 import { huesOf, sessionBar, timeLine } from './session-head.js';
 import { statePanel } from './state.js';
 
@@ -59,7 +72,6 @@ function heading(visit: Visit, { session, others }: Conversation, part: Shown): 
       : [action('/restore', 'Restore')];
   return html`<div class="heading">
     <div>
-      <h1><bdi>${title ?? key.sessionId}</bdi></h1>
       <p class="facts" id="facts">
         ${title !== null && html`<span class="id"><bdi>${key.sessionId}</bdi></span>`} ${labelChips(labelsIn(labels))}
         <span>${counted(lastSeq - firstSeq + 1, 'event')}</span>
@@ -136,6 +148,7 @@ function eventsOf(
     hues,
     at,
     isNewest,
+    explained: at ?? (isNewest ? newestOfModels(entries) : undefined),
     markdown: formatted,
     mayAnswer: visit.mayChange,
   });
@@ -169,10 +182,13 @@ function waitingCalls({ links, session, mayChange }: Visit, entries: readonly En
   const open = openLongRunningCalls({ events } as Parameters<typeof openLongRunningCalls>[0]);
   if (open.length === 0) return undefined;
   const numbers = new Map(entries.map(({ seq, event }) => [event, seq]));
+  const { appName, userId, sessionId } = session;
   const names = open.map(
     ({ id, name, args, event }) =>
       html`<li>
         <span>${question(name, args)}</span> <a href="#e${numbers.get(event)}">#${numbers.get(event)}</a>
+        <span>waits ${lasting(event.timestamp)}, to be answered by ${answererOf(name)}</span>
+        ${!mayChange && commandOf(answerCommand([appName, userId, sessionId, id], isConfirmation({ name })))}
         ${mayChange && html`<a class="button" href="${links.ofSession('/answer', session, { at: numbers.get(event), call: id })}">Answer</a>`}
       </li>`,
   );

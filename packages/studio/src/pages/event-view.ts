@@ -7,13 +7,13 @@ import type { TokenCounts } from '../operations/tokens.js';
 import { IMAGES } from '../../../http/src/file.js';
 import { isRecord, recordOf } from '../../../../src/model/json.js';
 import { beginsTurn, partsOf, summaryOf } from '../../../../src/model/turn.js';
-import { bytes, counted, number, shortened, textOrJson } from '../operations/words.js';
+import { bytes, counted, lasted, number, shortened, textOrJson } from '../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import type { Markdown } from '../markdown.js';
 import type { Entry } from '../reading.js';
 import { reasonIn } from '../recent.js';
-import { chip, codeOf, definition, lasted, time, type Hues } from './layout.js';
+import { chip, codeOf, definition, time, type Hues } from './layout.js';
 
 /** A stored event may hold anything, whatever ADK's types promise. */
 type Loose = Readonly<Record<string, unknown>>;
@@ -66,6 +66,8 @@ interface Surroundings {
   isNewest: boolean;
   /** Whether the visitor may answer calls that wait. */
   mayAnswer: boolean;
+  /** The event whose reasons are shown at once. */
+  explained?: number | undefined;
   /** Renders texts of models; if absent, they are shown as they are. */
   markdown?: Markdown | undefined;
 }
@@ -147,6 +149,8 @@ export class Pairs {
   /** What tools have answered since the last model's event, by agent or branch. */
   readonly #given = new Map<string, readonly unknown[]>();
   readonly #answersBefore = new Map<number, readonly unknown[]>();
+  /** The numbers of the events with these answers. */
+  readonly #answeredAt = new Map<unknown, number>();
 
   /** Adds the next events, which are shown. */
   add(entries: readonly Entry[]): void {
@@ -164,6 +168,7 @@ export class Pairs {
         this.#given.get(lane) ?? [],
         partsOf(event).flatMap((part) => part['functionResponse'] ?? []),
       ];
+      for (const each of answers) this.#answeredAt.set(each, seq);
       this.#given.set(lane, answers.length > 0 ? [...before, ...answers] : []);
       if (answers.length === 0 && before.length > 0) this.#answersBefore.set(seq, before);
       if (returned) {
@@ -208,6 +213,14 @@ export class Pairs {
   modelMs(seq: number): number | undefined {
     const [event, end] = [this.#entries.get(seq)?.event, this.#ends.of(seq)];
     return event && end !== undefined && end > stampOf(event) ? end - stampOf(event) : undefined;
+  }
+
+  /** @returns what tools answered just before the model made an event. */
+  answersTo(seq: number): { name: unknown; seq: number }[] {
+    return (this.#answersBefore.get(seq) ?? []).map((answer) => ({
+      name: recordOf(answer)['name'],
+      seq: this.#answeredAt.get(answer) ?? seq,
+    }));
   }
 
   /** @returns the values that tools gave to the model that made an event, in their answers just before it. */
@@ -256,7 +269,6 @@ class EventView {
     const returned = this.pairs.answeredBy(event);
     const content = [
       ...this.#compaction(loose),
-      this.#loaded(),
       ...(returned ? [this.#answer(returned.name, returned.response, returned)] : []),
       ...parts
         .slice(0, MOST_PARTS)
@@ -287,6 +299,7 @@ class EventView {
       </div>
       <div class="body">
         ${content} ${parts.length > MOST_PARTS && this.#rest(`${parts.length - MOST_PARTS} more parts`)} ${rest}
+        ${isModels(loose) && this.#why(loose)}
       </div>
     </li>`;
   }
@@ -322,36 +335,77 @@ class EventView {
     ];
   }
 
-  /** The memories and the files that tools of ADK have loaded for the model. */
-  #loaded(): Content {
+  /** All that is stored of why a model answered so. What ADK does not store is named, too: nobody can find it elsewhere. */
+  #why(event: Loose): Html {
+    const { modelVersion, finishReason } = event;
+    const model = [textOf(modelVersion), this.#took(event)].filter(Boolean).join(', ');
+    const tokens = tokensText(tokensOf(event) ?? NO_TOKENS);
+    const answers = this.pairs.answersTo(this.#seq);
     const memories = this.pairs.givenTo(this.#seq, 'load_memory', 'memories').map(recordOf);
     const files = this.pairs
       .givenTo(this.#seq, 'load_artifacts', 'artifact_names')
       .flatMap((name) => textOf(name) ?? []);
-    const what = [
+    const thoughts = partsOf(event).flatMap(({ text, thought }) => (thought === true ? (textOf(text) ?? []) : []));
+    const summary = [
+      model || 'model not recorded',
+      textOf(finishReason),
+      tokens,
+      answers.length > 0 &&
+        `after ${counted(answers.length, 'answer')} of ${[...new Set(answers.map(({ name }) => textOf(name)))].slice(0, 3).join(', ')}`,
       memories.length > 0 && counted(memories.length, 'memory', 'memories'),
       files.length > 0 && counted(files.length, 'file'),
+      thoughts.length > 0 && counted(thoughts.length, 'thought'),
     ];
-    if (memories.length + files.length === 0) return undefined;
+    const line = html`<span class="what">Why</span> <bdi>${summary.filter(Boolean).join(' · ')}</bdi>`;
+    if (this.isBrief) return html`<p class="note">${line}</p>`;
     const said = ({ content }: Loose) => textOf(content) ?? textIn(content);
-    return fold(
-      'loaded',
-      html`<span class="what">Loaded</span> ${what.filter(Boolean).join(', ')}`,
+    const list = (items: readonly Content[]) =>
+      items.length > 0 &&
       html`<ul>
-        ${memories.slice(0, MOST_PARTS).map(
-          (each) =>
-            html`<li>
-              <bdi>${shortened(said(each), FEW)}</bdi> <span class="dim"><bdi>${textOf(each['author'])}</bdi></span>
-            </li>`,
-        )}
-        ${files.slice(0, MOST_PARTS).map(
-          (name) =>
-            html`<li>
-              <a href="${this.#link('/files', { file: name })}"><bdi>${shortened(name, FEW)}</bdi></a>
-            </li>`,
-        )}
-      </ul>`,
-    );
+        ${items.slice(0, MOST_PARTS).map((item) => html`<li>${item}</li>`)}
+      </ul>`;
+    const rows: [name: string, value: Content][] = [
+      ['Model', model],
+      ['Finish reason', textOf(finishReason)],
+      ['Tokens', tokens],
+      [
+        'Answers of tools',
+        list(
+          answers.map(({ name, seq }) => html`${codeOf(textOf(name) ?? 'a function')} <a href="#e${seq}">#${seq}</a>`),
+        ) || 'none before it',
+      ],
+      [
+        'Memories loaded',
+        list(
+          memories.map(
+            (each) =>
+              html`<bdi>${shortened(said(each), FEW)}</bdi>
+                <span class="dim"><bdi>${textOf(each['author'])}</bdi></span>`,
+          ),
+        ),
+      ],
+      [
+        'Files loaded',
+        list(
+          files.map(
+            (name) => html`<a href="${this.#link('/files', { file: name })}"><bdi>${shortened(name, FEW)}</bdi></a>`,
+          ),
+        ),
+      ],
+      ['Thoughts', list(thoughts.map((text) => html`<bdi>${shortened(text, FEW)}</bdi>`))],
+      [
+        'State read',
+        html`${NOT_RECORDED}; <a href="${this.#link('/state', { at: this.#seq - 1 })}">all state before it</a>`,
+      ],
+      [
+        'State written',
+        Object.keys(recordOf(recordOf(event['actions'])['stateDelta']))
+          .slice(0, MOST_PARTS)
+          .join(', ') || 'none',
+      ],
+    ];
+    const view = rows.map(([name, value]) => definition(name, value || NOT_RECORDED));
+    return fold('why', line, html`<dl class="delta">${view}</dl>`, undefined, this.around.explained === this.#seq);
   }
 
   #part(part: Loose, index: number, { author }: Loose, nthCall: number): Html {
@@ -489,9 +543,7 @@ class EventView {
       endOfAgent,
       rewindBeforeInvocationId,
     } = recordOf(event['actions']);
-    const { modelVersion, finishReason } = event;
-    const used = [tokensText(tokensOf(event) ?? NO_TOKENS), textOf(modelVersion), this.#took(event)];
-    const quiet = used.filter(Boolean).join(', ');
+    const { finishReason } = event;
     const chips = [
       textOf(transferToAgent) !== undefined && chip(html`transfers to <bdi>${textOf(transferToAgent)}</bdi>`),
       escalate === true && chip('escalates'),
@@ -506,7 +558,6 @@ class EventView {
       textOf(finishReason) !== undefined &&
         finishReason !== 'STOP' &&
         chip(html`ended by <bdi>${textOf(finishReason)}</bdi>`, 'warn'),
-      quiet !== '' && chip(quiet, 'quiet'),
       this.turn !== undefined && chip(`in this turn ${tokensText(this.turn)}`, 'quiet'),
     ];
     const delta = Object.entries(recordOf(stateDelta));
@@ -548,6 +599,19 @@ class EventView {
       ${isCut && this.#rest(`Show all (${bytes(text.length)})`)}`;
   }
 }
+
+const NOT_RECORDED = html`<span class="dim">not recorded</span>`;
+
+/** Whether a model made an event: it is not the user's, and says more than what tools have answered. */
+function isModels(event: Loose): boolean {
+  const { author, usageMetadata } = event;
+  const parts = partsOf(event);
+  return author !== 'user' && (isRecord(usageMetadata) || parts.some((part) => part['functionResponse'] === undefined));
+}
+
+/** @returns the newest event that a model made; undefined if there is none. */
+export const newestOfModels = (entries: readonly Entry[]): number | undefined =>
+  entries.findLast(({ event }) => event && isModels(recordOf(event)))?.seq;
 
 /** The arguments of a call, in the line of its name. */
 export function inLine(args: unknown): Content {

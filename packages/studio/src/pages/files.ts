@@ -42,7 +42,7 @@ export async function filesPage(visit: Visit): Promise<Response> {
     ' for this session or its user appears here.',
   );
   const body = html`${await sessionBar(visit, session, '/files')}
-    <h1>${filename === null ? 'Files' : html`Versions of <bdi>${filename}</bdi>`}</h1>
+    <h2>${filename === null ? 'Files' : html`Versions of <bdi>${filename}</bdi>`}</h2>
     ${table(files, columns, none)}
     ${nextLink(next === undefined ? undefined : links.ofSession('/files', key, { after: next }))}`;
   const crumbs = [

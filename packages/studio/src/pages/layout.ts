@@ -1,4 +1,4 @@
-import { bytes, number, shownTime } from '../operations/words.js';
+import { bytes, lasted, shownTime } from '../operations/words.js';
 import { SCRIPT, STYLES } from '../assets/assets.js';
 import { SECURITY_HEADERS, setFormCookie } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
@@ -92,10 +92,10 @@ function documentOf(
 }
 
 /** A time for a person to read. Its title has the exact time. */
-export function time(ms: number | undefined, text = `${shownTime(ms)} UTC`): Html {
+export function time(ms: number | undefined, text = `${shownTime(ms)} UTC`, attributes?: Html): Html {
   const date = new Date(ms ?? NaN);
   if (ms === undefined || Number.isNaN(date.getTime())) return html`<span class="dim">–</span>`;
-  return html`<time datetime="${date.toISOString()}" title="${shownTime(ms)} UTC">${text}</time>`;
+  return html`<time datetime="${date.toISOString()}" title="${shownTime(ms)} UTC" ${attributes}>${text}</time>`;
 }
 
 const STEPS: readonly [ms: number, name: string][] = [
@@ -105,22 +105,14 @@ const STEPS: readonly [ms: number, name: string][] = [
   [1_000, 'second'],
 ];
 
-/** A time that has passed, such as `40 s`. */
-export function lasted(ms: number): string {
-  const [size, unit] = UNITS.find(([each]) => ms >= each) ?? [1, 'ms'];
-  const count = ms / size;
-  return `${unit !== 'ms' && count < 10 ? number(count) : Math.floor(count)} ${unit}`;
+/**
+ * How long something has lasted that began at this time, and counts on while the page is open. The clocks of the database and of this
+ * process may differ.
+ */
+export function lasting(since: number): Html {
+  const ms = Math.max(0, Date.now() - since);
+  return time(since, lasted(ms), html`data-lasted="${ms}"`);
 }
-
-const UNITS: readonly [ms: number, unit: string][] = [
-  [86_400_000, 'd'],
-  [3_600_000, 'h'],
-  [60_000, 'min'],
-  [1_000, 's'],
-];
-
-/** How long something has lasted that began at this time; the clocks of the database and of this process may differ. */
-export const lastedSince = (ms: number): string => lasted(Math.max(0, Date.now() - ms));
 
 /** How long ago something happened; after a month, the date. */
 export function ago(ms: number | undefined): Html {

@@ -3,24 +3,11 @@ import { decode, given } from '../../../../src/model/json.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
 import type { Finding } from '../found.js';
 import { html, type Content, type Html } from '../html.js';
-import { number } from '../operations/words.js';
+import { lasted, number } from '../operations/words.js';
 import { durationOf, isCounted, sortSessions, type Sorted } from '../ordered.js';
 import { DAYS, PAGE } from '../reading.js';
 import type { Visit } from '../visit.js';
-import {
-  ago,
-  chip,
-  empty,
-  field,
-  firstOf,
-  labelChips,
-  lasted,
-  nextLink,
-  page,
-  searchForm,
-  size,
-  table,
-} from './layout.js';
+import { ago, chip, empty, field, firstOf, labelChips, nextLink, page, searchForm, size, table } from './layout.js';
 
 export async function usersPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, appName } = visit;

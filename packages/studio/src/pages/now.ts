@@ -4,14 +4,15 @@ import { UsageRows } from '../operations/usage.js';
 import type { OpenCall, SessionKey } from '../../../../src/index.js';
 import type { Call } from '../../../../src/conversation/calls.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
-import { counted, money, number } from '../operations/words.js';
+import { counted, lasted, money, number } from '../operations/words.js';
 import { html, type Content } from '../html.js';
 import { HOURS } from '../reading.js';
 import type { Usage } from '../operations/usage.js';
-import { firstOf, ago, card, codeOf, empty, lastedSince, nextLink, page, table, time } from './layout.js';
-import { question } from './answer.js';
+import { firstOf, ago, card, codeOf, empty, lasting, nextLink, page, size, table } from './layout.js';
+import { HOW_TO_ANSWER, answererOf, question } from './answer.js';
 import { inLine, tokensText } from './event-view.js';
 import { doingOf } from './session-head.js';
+import { largestBlock, largestNow } from './largest.js';
 import type { Failure } from '../recent.js';
 import type { Visit } from '../visit.js';
 
@@ -35,15 +36,17 @@ export async function nowPage(visit: Visit): Promise<Response> {
   const { rows: apps, last } = firstOf(await reading.apps(scope, params.get('after') ?? ''));
   const isWhole = await reading.lastDay.update();
   const hours = new Map<string, number[]>();
-  const used = new UsageRows('app');
+  const [used, usedToday] = [new UsageRows('app'), new UsageRows('app')];
+  const today = dayOf(Date.now());
   for (const { at, counted } of reading.lastDay.counts(scope)) {
     const ofApp = hours.get(counted.appName) ?? Array.from({ length: HOURS }, () => 0);
     hours.set(counted.appName, ofApp);
     ofApp[at] = (ofApp[at] ?? 0) + counted.events;
     used.add(counted);
+    if (counted.day === today) usedToday.add(counted);
   }
   const { rows } = used;
-  const usedSum = sumUp(rows, prices);
+  const total = sumUp(rows, prices);
   const names = apps.map(({ name }) => name);
   const isShown = (id: string) => only === null || only === id;
   const limit = most + 1;
@@ -71,15 +74,17 @@ export async function nowPage(visit: Visit): Promise<Response> {
 
   const at = (key: SessionKey, seq: number, text: Content, kind = 'quiet') =>
     html`<a class="${kind}" href="${links.ofSession('/session', key, { at: seq })}#e${seq}">${text}</a>`;
-  const calls = (found: readonly OpenCall[], mayAnswer: boolean) =>
+  const calls = (found: readonly OpenCall[], areOpen: boolean) =>
     table(
       found.slice(0, most),
       {
         Question: ({ name, args, seq, ...call }) => at(call, seq, question(name, args), ''),
         Session: link,
-        '#Waits': ({ timestamp, seq, ...call }) => at(call, seq, time(timestamp, lastedSince(timestamp))),
+        'Who answers': areOpen && (({ name }) => answererOf(name)),
+        '#Waits': ({ timestamp, seq, ...call }) => at(call, seq, lasting(timestamp)),
         '>Answer':
-          mayAnswer &&
+          areOpen &&
+          visit.mayChange &&
           (({ seq, id, ...call }) =>
             html`<a class="button" href="${links.ofSession('/answer', call, { at: seq, call: id })}">Answer</a>`),
       },
@@ -94,7 +99,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
       Does: ({ does }) => does,
       'Held by': ({ holder }) => html`<bdi>${holder}</bdi>`,
       '#For': ({ since, ...key }) =>
-        html`<a class="quiet" href="${links.ofSession('/time', key)}">${time(since, lastedSince(since))}</a>`,
+        html`<a class="quiet" href="${links.ofSession('/time', key)}">${lasting(since)}</a>`,
     },
     none('No session runs with a lease.'),
   );
@@ -111,18 +116,19 @@ export async function nowPage(visit: Visit): Promise<Response> {
     none('No tool and no model has failed.'),
   );
   const appsBlock = html`<section class="block" id="apps">
-    <h2>
-      Apps ${rows.length > 0 && html`<a class="dim" href="${links.to('/usage')}">${usedText(usedSum)}</a>`}
-      <a class="dim" href="${links.to('/largest')}">Largest sessions</a>
-    </h2>
+    <h2>Apps ${usedText(total) && html`<a class="dim" href="${links.to('/usage')}">${usedText(total)}</a>`}</h2>
     ${appsTable(visit, apps, hours, rows)}
     ${!isWhole && html`<p class="dim">Not all events of the last ${HOURS} hours are counted yet: load the page again.</p>`}
     ${nextLink(last && links.to('/', { after: last.name }))}
   </section>`;
+  const largest = only === null ? await largestNow(visit) : [];
   const shownCount = (count: number) => (count > most ? `${number(most)} or more` : number(count));
   const counts = {
     runs: [shownCount(leases.length)],
-    waits: [shownCount(waiting.length)],
+    waits: [
+      shownCount(waiting.length),
+      ...waiting.slice(0, 1).map((oldest) => `the oldest ${lasted(Math.max(0, Date.now() - oldest.timestamp))}`),
+    ],
     answered: [shownCount(answered.length)],
     failed: countOfFailures(
       found.filter((failure) => !gone.has(failure)),
@@ -139,19 +145,39 @@ export async function nowPage(visit: Visit): Promise<Response> {
       ${list}
     </section>`;
   const failedTitle = `Failed in ${HOURS} hours`;
-  const toApps = (text: string) => html`<a class="quiet" href="#apps">${text}</a>`;
   const cardOf = (id: keyof typeof counts, title: string) => {
     const toAll = (text: string) => html`<a class="quiet" href="${links.to('/', { all: id })}">${text}</a>`;
     const [count = '', where] = counts[id];
     return card(title, html`${toAll(count)} ${where !== undefined && html`<span class="id">${toAll(where)}</span>`}`);
   };
-  const cost = usedSum.cost !== undefined && `cost ${money(usedSum.cost)}`;
+  const sum = sumUp(usedToday.rows, prices);
+  const ofUsers = (text: string) =>
+    html`<a class="quiet" href="${links.to('/usage', { by: 'user', daily: 1 })}">${text}</a>`;
+  const tokens = number(tokenSum(sum));
+  const [first] = largest;
   const summary = html`<dl class="cards">
     ${cardOf('runs', 'Runs')} ${cardOf('waits', 'Waits for a person')} ${cardOf('failed', failedTitle)}
-    ${card(
-      `Tokens in ${HOURS} hours`,
-      html`${toApps(number(tokenSum(usedSum)))} ${cost !== false && html`<span class="id">${toApps(cost)}</span>`}`,
-    )}
+    ${
+      sum.cost === undefined
+        ? card('Tokens today, by user', ofUsers(tokens))
+        : card(
+            'Cost today, by user',
+            html`${ofUsers(money(sum.cost))}
+              <span class="id">${ofUsers([`${tokens} tokens`, unpricedText(sum)].filter(Boolean).join(', '))}</span>`,
+          )
+    }
+    ${
+      first &&
+      card(
+        'Largest session',
+        html`<a class="quiet" href="#largest">${size(first.size)}</a>
+          <span class="id"
+            ><a class="quiet" href="${links.ofSession('/session', first)}"
+              ><bdi>${first.title ?? first.sessionId}</bdi></a
+            ></span
+          >`,
+      )
+    }
   </dl>`;
   const body = html`<div class="heading">
       <h1>Now</h1>
@@ -161,10 +187,14 @@ export async function nowPage(visit: Visit): Promise<Response> {
       ${
         !params.has('after') && [
           only === null && summary,
-          section('waits', 'Waits for a person', calls(waiting, visit.mayChange)),
+          section('waits', 'Waits for a person', [
+            calls(waiting, true),
+            waiting.length > 0 && !visit.mayChange && HOW_TO_ANSWER,
+          ]),
           answered.length > 0 && section('answered', 'Answered, not yet run', calls(answered, false)),
           section('runs', 'Runs', runs),
           section('failed', failedTitle, failed),
+          largestBlock(visit, largest),
         ]
       }
       ${only === null ? appsBlock : html`<p><a href="${links.to('/')}">All that happens now</a></p>`}

@@ -10,7 +10,7 @@ import { bytes, counted, number, repairCommand } from '../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import { notFound, type Visit } from '../visit.js';
-import { ago, card, chip, codeOf, commandOf, empty, lastedSince, page, table, time } from './layout.js';
+import { ago, card, chip, codeOf, commandOf, empty, lasting, page, table } from './layout.js';
 
 /** How many leases are shown, and how many damaged events and values of a session. */
 const MOST = 100;
@@ -45,7 +45,7 @@ export async function leasesPage(visit: Visit): Promise<Response> {
       'App / user': ownerOf,
       Holder: ({ holder }) => html`<bdi>${holder}</bdi>`,
       '#Token': ({ token }) => number(token),
-      '#Held for': ({ since }) => time(since, lastedSince(since)),
+      '#Held for': ({ since }) => lasting(since),
     },
     none,
   );

@@ -1,11 +1,11 @@
-import { number } from '../operations/words.js';
+import { counted, number } from '../operations/words.js';
 import type { WaitingCalls } from '../browsing.js';
 import type { SessionKey } from '../../../../src/index.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Conversation, Entry } from '../reading.js';
 import { namesField, type Visit } from '../visit.js';
 import { authorOf, inLine, tokensText } from './event-view.js';
-import { Hues, chip, codeOf, lastedSince } from './layout.js';
+import { Hues, chip, codeOf, lasting } from './layout.js';
 
 /** The pages of a session. */
 const TABS: readonly [path: string, text: string][] = [
@@ -29,7 +29,7 @@ export async function sessionBar(
 ): Promise<Html> {
   const { links, reading } = visit;
   const { lease, waits } = await reading.busy(key);
-  const { tokens, isWhole } = await reading.tokens(key);
+  const { tokens, branches, isWhole } = await reading.used(key);
   const waiting = (calls: WaitingCalls | undefined, text: string) =>
     calls &&
     html`<a class="chip warn" href="${links.ofSession('/session', key, { at: calls.first })}#e${calls.first}"
@@ -39,16 +39,17 @@ export async function sessionBar(
     ([to, text]) => html`<a href="${links.ofSession(to, key)}" ${to === path && html`aria-current="page"`}>${text}</a>`,
   );
   return html`<div class="bar">
-    <strong><bdi>${title ?? key.sessionId}</bdi></strong>
+    <h1 title="${title ?? key.sessionId}"><bdi>${title ?? key.sessionId}</bdi></h1>
     <span class="facts" id="busy"
       ><bdi>${key.userId}</bdi> ${
         lease?.isHeld && [
-          chip(html`held by <bdi>${lease.holder}</bdi> for ${lastedSince(lease.since)}`, 'good'),
+          chip(html`held by <bdi>${lease.holder}</bdi> for ${lasting(lease.since)}`, 'good'),
           html`<span>${await doingOf(visit, key, { isBrief: true })}</span>`,
         ]
       }
       ${waiting(waits.person, 'waiting')} ${waiting(waits.agent, 'answered, not yet run')}
       ${tokensText(tokens) !== '' && html`<span>${tokensText(tokens)}${!isWhole && ', and more'}</span>`}
+      ${branches > 0 && html`<a href="${links.ofSession('/time', key)}#branches">${counted(branches, 'branch', 'branches')}</a>`}
       ${deletedAt !== undefined && chip('deleted', 'warn')}</span
     >
     ${isLive && html`<p class="live" id="live" role="status" hidden></p>`}
@@ -65,13 +66,13 @@ export async function doingOf(
   const doing = await reading.doing(session);
   if (!doing) return html`has no events`;
   const { call, seq: at, turnSince } = doing;
-  const since = lastedSince(doing.since);
+  const since = lasting(doing.since);
   const ofTurn =
     turnSince !== undefined &&
-    html`<a class="dim" href="${links.ofSession('/time', session)}">in a turn of ${lastedSince(turnSince)}</a>`;
+    html`<a class="dim" href="${links.ofSession('/time', session)}">in a turn of ${lasting(turnSince)}</a>`;
   const to = (text: Content, kind = '') =>
     html`<a class="${kind}" href="${links.ofSession('/session', session, { at })}#e${at}">${text}</a>`;
-  if (!call) return html`${to(`model or between steps, ${since}`, 'chip good')} ${ofTurn}`;
+  if (!call) return html`${to(html`model or between steps, ${since}`, 'chip good')} ${ofTurn}`;
   return html`${to(codeOf(call.name))} ${!isBrief && inLine(call.args)}
   ${to(since, `chip ${call.isLongRunning ? 'warn' : 'good'}`)} ${ofTurn}`;
 }

@@ -55,9 +55,7 @@ export async function statePage(visit: Visit): Promise<Response> {
     </section>`;
   });
   const hues = huesOf(conversation);
-  const body = html`${await sessionBar(visit, session, '/state')}
-    <h1 class="hidden">State</h1>
-    ${timeLine(visit, conversation, { at, hues })}
+  const body = html`${await sessionBar(visit, session, '/state')} ${timeLine(visit, conversation, { at, hues })}
     <div id="state">${asOf(visit, key, state, at)} ${groups}</div>`;
   const crumbs = [{ text: key.userId, href: links.sessions(key.appName, key.userId) }];
   const title = `State of ${session.title ?? key.sessionId}`;

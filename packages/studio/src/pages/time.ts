@@ -1,11 +1,12 @@
 import { given } from '../../../../src/model/json.js';
 import { rangeIn } from '../../../../src/model/pages.js';
 import { partsOf } from '../../../../src/model/turn.js';
-import { counted, number, shortened } from '../operations/words.js';
+import { counted, lasted, number, shortened } from '../operations/words.js';
 import { Html, html, type Content } from '../html.js';
+import { tokenSum } from '../operations/prices.js';
 import { namesField, notFound, type Visit } from '../visit.js';
 import { turnsOf, type Block, type Lane, type Turn } from '../waterfall.js';
-import { Hues, chip, empty, lasted, page, time } from './layout.js';
+import { Hues, chip, empty, lasting, page, table, time } from './layout.js';
 import { sessionBar } from './session-head.js';
 
 /** How many events are read for a page. */
@@ -34,18 +35,20 @@ export async function timePage(visit: Visit): Promise<Response> {
   const hrefAfter = (seq: number) => links.ofSession('/session', key, { after: seq });
   let bytes = 0;
   const views: Html[] = [];
+  const withBranches = turns.find(({ lanes }) => lanes.length > 1);
   for (const [i, turn] of turns.entries()) {
-    const isOpen = i < 3 && bytes < LARGEST / 2;
-    const view = turnView(turn, hues, { isOpen, room: LARGEST - bytes, hrefAfter });
+    const isOpen = (i < 3 && bytes < LARGEST / 2) || turn === withBranches;
+    const branches = turn.lanes.length > 1 && branchTable(visit, turn, hues, turn === withBranches && 'branches');
+    const view = turnView(turn, hues, { isOpen, room: LARGEST - bytes, hrefAfter, branches });
     bytes += view.bytes;
     if (bytes > LARGEST) break;
     views.push(view);
   }
   const oldest = turns[views.length - 1]?.first.seq ?? from;
   const body = html`${await sessionBar(visit, session, '/time')}
-    <h1 class="hidden">Time</h1>
     <form class="turns" action="${links.to('/session')}">
       ${namesField({ app: key.appName, user: key.userId, session: key.sessionId })}
+      ${whereTimeWent(visit, turns.slice(0, views.length))}
       <p class="note">
         The newest turn first. A block of a model lasts from its request to the append of its event, a block of a tool
         from there to the append of its answer.
@@ -87,7 +90,12 @@ const HATCH = new Html(
 function turnView(
   turn: Turn,
   hues: Hues,
-  { isOpen, room, hrefAfter }: { isOpen: boolean; room: number; hrefAfter: (seq: number) => string },
+  {
+    isOpen,
+    room,
+    hrefAfter,
+    branches,
+  }: { isOpen: boolean; room: number; hrefAfter: (seq: number) => string; branches: Content },
 ): Html {
   const { first, lanes, start, end } = turn;
   const blocks = lanes.flatMap((lane) => lane.blocks);
@@ -110,8 +118,114 @@ function turnView(
         ${sum('tool', 'tools')} ${sum('wait', 'waits')} ${failed > 0 && chip(`${number(failed)} failed`, 'bad')}</span
       >
     </summary>
-    ${lanes.length > 0 && [picture(turn, hues), axis(turn), list]}
+    ${branches} ${lanes.length > 0 && [picture(turn, hues), axis(turn), list]}
   </details>`;
+}
+
+const lengthIn = (blocks: readonly Block[]) => blocks.reduce((total, { start, end }) => total + end - start, 0);
+
+/** In one line what took the time of all turns: models, tools or people, and the longest request or tool. */
+function whereTimeWent({ links, session }: Visit, turns: readonly Turn[]): Content {
+  const blocks = turns.flatMap(({ lanes }) => lanes.flatMap((lane) => lane.blocks));
+  const all = lengthIn(blocks);
+  if (all === 0) return undefined;
+  const unknown = blocks.filter(isUnknown).length;
+  const shares = KINDS.flatMap(([kind, name]) => {
+    const of = blocks.filter((block) => block.kind === kind && !isUnknown(block));
+    const percent = (100 * lengthIn(of)) / all;
+    return of.length > 0
+      ? html`<strong class="legend ${kind}"
+            >${name} ${percent > 0 && percent < 1 ? '< 1' : Math.round(percent)} %</strong
+          >
+          <span class="dim">${lasted(lengthIn(of))}</span>`
+      : [];
+  });
+  const ended = blocks.filter(({ kind }) => kind !== 'wait');
+  const [first, ...others] = ended;
+  const longest = others.reduce(
+    (most, each) => (each.end - each.start > (most?.end ?? 0) - (most?.start ?? 0) ? each : most),
+    first,
+  );
+  return html`<p class="went">
+    ${shares} ${unknown > 0 && html`<span>${counted(unknown, 'model request')} not recorded</span>`}
+    ${
+      longest &&
+      html`<span
+        >longest:
+        <a href="${links.ofSession('/session', session, { at: longest.seq })}#e${longest.seq}"
+          >${titleOf(longest)} #${longest.seq}</a
+        ></span
+      >`
+    }
+  </p>`;
+}
+
+const KINDS: readonly [Block['kind'], string][] = [
+  ['model', 'models'],
+  ['tool', 'tools'],
+  ['wait', 'waits'],
+];
+
+/** How many branches have a row, and how many tools are named in one. */
+const MOST_BRANCHES = 12;
+const MOST_TOOLS = 3;
+
+/** What each branch of a turn did, in a row. @param id of the table's heading. */
+function branchTable(
+  { links, session }: Visit,
+  { lanes, start: turnStart }: Turn,
+  hues: Hues,
+  id: string | false,
+): Html {
+  const to = (seq: number, text: Content, kind = 'quiet') =>
+    html`<a class="${kind}" href="${links.ofSession('/session', session, { at: seq })}#e${seq}">${text}</a>`;
+  const sum = (blocks: readonly Block[]) => {
+    const ms = lengthIn(blocks);
+    return blocks.length > 0 && `${number(blocks.length)}${ms > 0 ? ` in ${lasted(ms)}` : ''}`;
+  };
+  const took = ({ blocks }: Lane) => {
+    const open = blocks.findLast(({ isOpen }) => isOpen);
+    if (open) return html`${open.kind === 'wait' ? 'waits' : 'runs'} ${lasting(open.start)}`;
+    const [begin, end] = [Math.min(...blocks.map(({ start }) => start)), Math.max(...blocks.map((each) => each.end))];
+    return html`${lasted(end - begin)}
+      <span class="id">${lasted(begin - turnStart)} to ${lasted(end - turnStart)}</span>`;
+  };
+  const toolsOf = ({ blocks }: Lane) => {
+    const tools = blocks.filter(({ kind }) => kind !== 'model');
+    const names = new Map<string, number>();
+    for (const { name } of tools) names.set(name, (names.get(name) ?? 0) + 1);
+    const most = [...names].sort(([, one], [, other]) => other - one);
+    const named = most.slice(0, MOST_TOOLS).map(([name]) => shortened(name, SHOWN_OF_NAME));
+    return html`${sum(tools)}
+      <span class="id"><bdi>${named.join(', ')}${most.length > MOST_TOOLS && ', …'}</bdi></span>`;
+  };
+  const last = ({ blocks, said }: Lane) => {
+    const end = blocks.at(-1);
+    if (said) return to(said.seq, html`<bdi>${shortened(said.text, SHOWN)}</bdi>`);
+    return end && to(end.seq, html`<bdi>${titleOf(end)}</bdi> #${end.seq}`);
+  };
+  return html`<h3 ${id !== false && html`id="${id}"`}>What each agent or branch did</h3>
+    ${table(
+      lanes.slice(0, MOST_BRANCHES),
+      {
+        Branch: ({ name }) =>
+          html`<span class="${hues.of(agentOf(name))}"><bdi>${shortened(name, SHOWN_OF_NAME)}</bdi></span>`,
+        '#Took': took,
+        '#Models': ({ blocks }) => sum(blocks.filter(({ kind }) => kind === 'model')),
+        Tools: toolsOf,
+        '#Failed': ({ blocks }) => {
+          const failed = blocks.filter(({ hasFailed }) => hasFailed);
+          const [first] = failed;
+          return first ? to(first.seq, number(failed.length), 'chip bad') : '0';
+        },
+        '#Tokens': ({ tokens }) =>
+          tokenSum(tokens) > 0 ? number(tokenSum(tokens)) : html`<span class="dim">not recorded</span>`,
+        'Last words': last,
+      },
+      undefined,
+      'dense',
+    )}
+    ${lanes.length > MOST_BRANCHES && html`<p class="dim">and ${number(lanes.length - MOST_BRANCHES)} more, below</p>`}`;
 }
 
 /** How many characters are shown of a message, and of the name of an agent or a tool. */

@@ -5,10 +5,10 @@ import { given } from '../../../../src/model/json.js';
 import { DAY_MS, dayOf } from '../operations/days.js';
 import { sumUp, tokenSum, type Sum } from '../operations/prices.js';
 import { UsageRows, type UsageOptions } from '../operations/usage.js';
-import { counted, money, number } from '../operations/words.js';
+import { counted, lasted, money, number } from '../operations/words.js';
 import { DAYS, PAGE } from '../reading.js';
 import type { Visit } from '../visit.js';
-import { card, empty, lasted, page, table } from './layout.js';
+import { card, empty, page, table } from './layout.js';
 import { unpricedText } from './now.js';
 
 const BY: Readonly<Record<UsageOptions['by'], string>> = {
@@ -27,6 +27,8 @@ interface Line {
 
 type Named = Pick<Row, 'appName' | 'group'>;
 
+type Columns = Parameters<typeof table<Line>>[1];
+
 /** Tokens of the last days and what they cost, as the command `usage` counts them. */
 export async function usagePage(visit: Visit): Promise<Response> {
   const { links, reading, params, prices } = visit;
@@ -35,23 +37,32 @@ export async function usagePage(visit: Visit): Promise<Response> {
   if (!isBy(by)) throw new InvalidArgumentError(`by must be one of ${Object.keys(BY).join(', ')}.`);
   const isWhole = await reading.lastMonth.update();
   const isDaily = by !== 'day' && params.has('daily');
-  const used = new UsageRows(by, isDaily);
-  const ofDays = isDaily ? used : new UsageRows(by === 'day' ? 'app' : by, true);
+  const used = new UsageRows(by);
+  const ofDays = new UsageRows(by === 'day' ? 'app' : by, true);
   const owner = given({ appName, userId });
   const unreadable = reading.lastMonth.unreadable(owner);
+  // A user of several apps is one row: of each, the apps.
+  const isOverApps = by === 'user' && appName === undefined;
+  const appsOfUsers = new Map<string, Set<string>>();
   for (const { counted: each } of reading.lastMonth.counts(owner)) {
-    used.add(each);
-    if (!isDaily) ofDays.add(each);
+    const ofRow = isOverApps ? { ...each, appName: '' } : each;
+    used.add(ofRow);
+    ofDays.add(ofRow);
+    if (isOverApps) appsOfUsers.set(each.userId, (appsOfUsers.get(each.userId) ?? new Set()).add(each.appName));
   }
   const { rows } = used;
   const total = sumUp(ofDays.rows, prices);
+  const appsOf = (row: Named) => (isOverApps ? [...(appsOfUsers.get(row.group) ?? [])] : [row.appName]);
   // The counts outlive an erased user; the name must not.
-  const isGone = async (row: Named) => by === 'user' && !(await reading.hasSessions(row.appName, row.group));
+  const isGone = async (row: Named) => {
+    if (by !== 'user') return false;
+    for (const app of appsOf(row)) if (await reading.hasSessions(app, row.group)) return false;
+    return true;
+  };
   const sums = rows.map((row) => ({ ...row, sum: sumUp([row], prices) }));
   const order = (one: Sum, other: Sum) =>
     (other.cost ?? 0) - (one.cost ?? 0) || tokenSum(other) - tokenSum(one) || other.events - one.events;
-  const newest = (one: Row, other: Row) => (other.day ?? other.group).localeCompare(one.day ?? one.group);
-  sums.sort((one, other) => ((by === 'day' || isDaily) && newest(one, other)) || order(one.sum, other.sum));
+  sums.sort((one, other) => (by === 'day' && other.group.localeCompare(one.group)) || order(one.sum, other.sum));
   const shown: (Row & { sum: Sum; isGone: boolean })[] = [];
   for (const row of sums.slice(0, PAGE)) shown.push({ ...row, isGone: await isGone(row) });
   const of = { app: appName, user: userId, daily: isDaily ? 1 : undefined };
@@ -75,42 +86,46 @@ export async function usagePage(visit: Visit): Promise<Response> {
   const all = tokenSum(total);
   const lines: Line[] = shown.map((row) => ({ row, sum: row.sum }));
   if (lines.length > 1) lines.push({ sum: total });
+  const names: Columns = {
+    [BY[by]]: ({ row }) =>
+      !row
+        ? html`<strong>Total</strong>`
+        : row.isGone
+          ? html`<span class="dim">${GONE}</span>`
+          : nameOf(visit, by, { ...row, appNames: appsOf(row) }),
+    ...(by !== 'app' && {
+      App: ({ row }: Line) => {
+        if (!row) return undefined;
+        const [app = '', ...others] = appsOf(row);
+        if (others.length === 0)
+          return html`<a class="quiet" href="${links.to('/usage', { by, user: userId, app, daily: of.daily })}"
+            ><bdi>${app}</bdi></a
+          >`;
+        const apps = `${number(others.length + 1)} apps`;
+        return row.isGone
+          ? apps
+          : html`<a class="quiet" href="${links.to('/usage', { by: 'app', user: row.group })}">${apps}</a>`;
+      },
+    }),
+  };
+  const amounts: Columns = {
+    '#Input': ({ sum }) => number(sum.inputTokens),
+    '#Cached': ({ sum }) => number(sum.cachedTokens),
+    '#Output': ({ sum }) => number(sum.outputTokens),
+    '#Thoughts': ({ sum }) => number(sum.thoughtsTokens),
+    '#Share': ({ sum }) => all > 0 && `${number((100 * tokenSum(sum)) / all)} %`,
+    '#Tools': ({ sum }) => number(sum.toolCalls),
+    // Nobody knows it of events that came without the times of their appends.
+    '#Model time': total.modelMs > 0 && (({ sum }) => (sum.modelMs > 0 ? lasted(sum.modelMs) : '–')),
+    '#Cost': prices !== undefined && (({ sum }) => html`${money(sum.cost ?? 0)} ${note(unpricedText(sum))}`),
+  };
   const list = table(
     lines,
-    {
-      [BY[by]]: ({ row }) =>
-        !row
-          ? html`<strong>Total</strong>`
-          : row.isGone
-            ? html`<span class="dim">${GONE}</span>`
-            : nameOf(visit, by, row),
-      ...(by !== 'app' && {
-        App: ({ row }: Line) =>
-          row &&
-          html`<a class="quiet" href="${links.to('/usage', { by, user: userId, app: row.appName, daily: of.daily })}"
-            ><bdi>${row.appName}</bdi></a
-          >`,
-      }),
-      ...(isDaily && {
-        Day: ({ row }: Line) =>
-          row &&
-          html`<a class="quiet" href="${links.to('/sessions', { app: row.appName, from: row.day, to: row.day })}"
-            >${row.day}</a
-          >`,
-      }),
-      '#Input': ({ sum }) => number(sum.inputTokens),
-      '#Cached': ({ sum }) => number(sum.cachedTokens),
-      '#Output': ({ sum }) => number(sum.outputTokens),
-      '#Thoughts': ({ sum }) => number(sum.thoughtsTokens),
-      '#Share': ({ sum }) => all > 0 && `${number((100 * tokenSum(sum)) / all)} %`,
-      '#Tools': ({ sum }) => number(sum.toolCalls),
-      // Nobody knows it of events that came without the times of their appends.
-      '#Model time': total.modelMs > 0 && (({ sum }) => (sum.modelMs > 0 ? lasted(sum.modelMs) : '–')),
-      '#Cost': prices !== undefined && (({ sum }) => html`${money(sum.cost ?? 0)} ${note(unpricedText(sum))}`),
-    },
+    { ...names, ...(isDaily ? byDay(ofDays.rows, prices) : amounts) },
     empty('Nothing was used', `No event is of the last ${DAYS} days.`),
     'dense',
   );
+  const bars = total.events > 0 && (await charts(ofDays.rows, isGone, visit, total));
   const { missing } = reading.lastMonth;
   const body = html`<h1>
       Usage of
@@ -131,7 +146,7 @@ export async function usagePage(visit: Visit): Promise<Response> {
         ${card('Calls of tools', number(total.toolCalls))}
       </dl>
       <nav class="tabs" aria-label="Usage by">${tabs} ${daily}</nav>
-      ${total.events > 0 && (await charts(ofDays.rows, isGone, visit, total))} ${list}
+      ${isDaily ? [list, bars] : [bars, list]}
       ${sums.length > PAGE && html`<p class="dim">and ${counted(sums.length - PAGE, 'more', 'more')}, in the sum above</p>`}
     </div>`;
   return page(visit, { title: 'Usage', section: 'usage', body });
@@ -139,11 +154,49 @@ export async function usagePage(visit: Visit): Promise<Response> {
 
 const note = (text: string | false): Content => text && html`<span class="id">${text}</span>`;
 
+/** How many days have a column of their own, the newest first. */
+const DAYS_SHOWN = 7;
+
+/** Columns with what was used on each of the last days, before them, and in all: its cost if there are prices, otherwise tokens. */
+function byDay(rows: readonly Row[], prices: Visit['prices']): Columns {
+  const ofRows = new Map<string, Row[]>();
+  for (const row of rows) {
+    const id = idOf(row);
+    ofRows.set(id, [...(ofRows.get(id) ?? []), row]);
+  }
+  const amount = (row: Line['row'], isOf: (day: string) => boolean) => {
+    const found = (row ? (ofRows.get(idOf(row)) ?? []) : rows).filter(({ day = '' }) => isOf(day));
+    const sum = sumUp(found, prices);
+    if (tokenSum(sum) === 0) return html`<span class="dim">–</span>`;
+    return sum.cost === undefined ? number(tokenSum(sum)) : money(sum.cost);
+  };
+  const days = Array.from({ length: DAYS_SHOWN }, (_, i) => dayOf(Date.now() - i * DAY_MS));
+  const oldest = days.at(-1) ?? '';
+  return {
+    [`#${prices ? 'Cost' : 'Tokens'} of ${DAYS} days`]: ({ row }) => html`<strong>${amount(row, () => true)}</strong>`,
+    ...Object.fromEntries(
+      days.map((day, i) => [
+        `#${i === 0 ? 'Today' : day.slice(5)}`,
+        ({ row }: Line) => amount(row, (each) => each === day),
+      ]),
+    ),
+    '#Earlier': ({ row }) => amount(row, (each) => each < oldest),
+  };
+}
+
+// A name has no NUL.
+const idOf = ({ appName, group }: Named) => `${appName}\0${group}`;
+
 /** Leads to the sessions; models and agents to their apps' users. */
-function nameOf({ links }: Visit, by: UsageOptions['by'], { appName, group }: Row): Html {
+function nameOf(
+  { links, userId }: Visit,
+  by: UsageOptions['by'],
+  { appName, group, appNames }: Named & { appNames: readonly string[] },
+): Html {
+  const [only = '', ...others] = appNames;
   const hrefs = {
-    app: () => links.sessions(appName),
-    user: () => links.sessions(appName, group),
+    app: () => links.sessions(appName, userId),
+    user: () => (others.length > 0 ? links.to('/usage', { by: 'app', user: group }) : links.sessions(only, group)),
     day: () => links.to('/sessions', { app: appName, from: group, to: group }),
     model: () => links.to('/usage', { by: 'user', app: appName }),
     agent: () => links.to('/usage', { by: 'user', app: appName }),

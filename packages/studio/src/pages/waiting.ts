@@ -2,8 +2,8 @@ import { given } from '../../../../src/model/json.js';
 import { html } from '../html.js';
 import { PAGE } from '../reading.js';
 import type { Visit } from '../visit.js';
-import { question } from './answer.js';
-import { empty, field, lastedSince, nextLink, page, searchForm, table, time } from './layout.js';
+import { HOW_TO_ANSWER, answererOf, question } from './answer.js';
+import { empty, field, lasting, nextLink, page, searchForm, table } from './layout.js';
 import { titlesOf } from './now.js';
 
 /** The calls of an app that wait for a person, the oldest first. */
@@ -28,7 +28,8 @@ export async function waitingPage(visit: Visit): Promise<Response> {
         >`,
       User: (call) =>
         html`<a class="quiet" href="${links.sessions(appName, call.userId)}"><bdi>${call.userId}</bdi></a>`,
-      '#Waits': ({ timestamp }) => time(timestamp, lastedSince(timestamp)),
+      'Who answers': ({ name }) => answererOf(name),
+      '#Waits': ({ timestamp }) => lasting(timestamp),
       '>Answer':
         visit.mayChange &&
         (({ seq, id, ...call }) =>
@@ -39,6 +40,7 @@ export async function waitingPage(visit: Visit): Promise<Response> {
   const fields = [field(visit, 'name', 'Tool'), scope.userId === undefined && field(visit, 'user', 'User')];
   const body = html`<h1>Calls of <bdi>${appName}</bdi> that wait for a person</h1>
     ${searchForm(links.to('/waiting'), { app: appName }, fields)} ${list}
+    ${calls.length > 0 && !visit.mayChange && HOW_TO_ANSWER}
     ${nextLink(next === undefined ? undefined : links.to('/waiting', { ...filters, after: next }))}`;
   return page(visit, { title: 'Waiting for a person', appName, crumbs: [], body });
 }
