@@ -147,7 +147,7 @@ export class AppendQueue {
    * Writes a batch like `DialectAppends.write`, and retries failures that may pass. If it throws, nothing of the batch is stored,
    * unless `outcome` says otherwise.
    */
-  async write(database: Database, batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
+  write(database: Database, batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
     if (database.isJoined) return database.transaction((sql) => appendBatch(sql, batch), options);
     // Batches with other settings would be written as somebody else.
     const mayShare = this.#appends.most > 1 && !database.connections.hasSettings;
