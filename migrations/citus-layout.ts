@@ -1,4 +1,5 @@
-import { namesOf, numberOf, textOf, type Row } from '../src/database/sql/tables.js';
+import { namesOf } from '../src/database/sql/tables.js';
+import { numberOf, textOf, type Row } from '../src/database/sql/values.js';
 import { HAS_CITUS } from '../src/database/dialects/citus.js';
 import type { Sql } from '../src/database/dialects/dialect.js';
 

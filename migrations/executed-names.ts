@@ -1,6 +1,6 @@
 import { TableNotFoundException, type EntityManager, type Transaction } from '@mikro-orm/core';
 import { TRAITS, supportedDialect } from '../entities/dialect-name.js';
-import { textOf } from '../src/database/sql/tables.js';
+import { textOf } from '../src/database/sql/values.js';
 import { driverCodeOf } from '../src/model/errors.js';
 
 /**

@@ -1,6 +1,6 @@
 import type { DialectName } from '../entities/dialect-name.js';
 import type { Sql } from '../src/database/dialects/dialect.js';
-import { numberOf } from '../src/database/sql/tables.js';
+import { numberOf } from '../src/database/sql/values.js';
 import type { Database } from '../src/database/calls/database.js';
 import { now } from '../src/model/clock.js';
 import { SchemaError } from '../src/model/errors.js';

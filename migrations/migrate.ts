@@ -2,7 +2,7 @@ import { Utils, type Connection, type MikroORM } from '@mikro-orm/core';
 import type { Migration } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
 import { refuseOther } from '../src/database/orm/orm-connection.js';
-import { changedValues } from '../src/database/sql/tables.js';
+import { changedValues } from '../src/database/sql/values.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
 import { InvalidArgumentError, SchemaError, driverCodeOf } from '../src/model/errors.js';
 import { PendingMigrations, patiently } from './pending.js';

@@ -1,12 +1,10 @@
 import { mapTexts } from '../model/stored-texts.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter, ownedAfter } from '../database/sql/keyset.js';
+import { ARTIFACT_COLUMNS, ARTIFACT_WHERE as where, isSameSession } from '../database/sql/columns.js';
 import {
-  ARTIFACT_COLUMNS,
-  ARTIFACT_WHERE as where,
   allOf,
   ifGiven,
-  isSameSession,
   perTables,
   sessionKeyOf,
   sessionValues,
@@ -14,7 +12,7 @@ import {
   numberOf,
   optionalNumberOf,
   textOf,
-} from '../database/sql/tables.js';
+} from '../database/sql/values.js';
 import type { SessionKey } from '../model/keys.js';
 import { isWhole, type ArtifactInfo, type NewVersion } from './artifact-content.js';
 import {

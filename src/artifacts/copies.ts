@@ -6,11 +6,8 @@ import {
   ARTIFACT_WHERE as where,
   SESSION_WHERE,
   insertIntoArtifacts,
-  perTables,
-  placeholders,
-  sessionValues,
-  textOf,
-} from '../database/sql/tables.js';
+} from '../database/sql/columns.js';
+import { perTables, placeholders, sessionValues, textOf } from '../database/sql/values.js';
 import { isRecord } from '../model/json.js';
 import { isKey, type SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';

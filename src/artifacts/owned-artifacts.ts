@@ -1,6 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { leaseIsFree } from '../database/dialects/session-rows.js';
-import { ARTIFACT_WHERE, SESSION_KEY, isSameSession, textOf } from '../database/sql/tables.js';
+import { ARTIFACT_WHERE, SESSION_KEY, isSameSession } from '../database/sql/columns.js';
+import { textOf } from '../database/sql/values.js';
 import {
   ownedTable,
   type EncodedRows,

@@ -1,4 +1,4 @@
-import { bytesOf, numberOf, textOf } from '../database/sql/tables.js';
+import { bytesOf, numberOf, textOf } from '../database/sql/values.js';
 import { ofArtifact } from '../model/codec.js';
 import { DamagedArtifactError } from '../model/errors.js';
 import { Undecodable, type StoredTexts } from '../model/stored-texts.js';

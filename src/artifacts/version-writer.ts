@@ -9,7 +9,8 @@ import {
   type VersionKey,
 } from './stored-version.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { ARTIFACT_COLUMNS, ARTIFACT_WHERE, insertIntoArtifacts, numberOf } from '../database/sql/tables.js';
+import { ARTIFACT_COLUMNS, ARTIFACT_WHERE, insertIntoArtifacts } from '../database/sql/columns.js';
+import { numberOf } from '../database/sql/values.js';
 import { aRecord, aString, aTime, anything, object } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { encode } from '../model/json.js';

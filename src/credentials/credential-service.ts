@@ -2,7 +2,7 @@ import type { AuthConfig, AuthCredential, BaseCredentialService, Context } from 
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
 import { onceOnRows } from '../database/calls/once.js';
-import { textOf } from '../database/sql/tables.js';
+import { textOf } from '../database/sql/values.js';
 import { anything, object } from '../model/arguments.js';
 import { ofCredential } from '../model/codec.js';
 import { Undecodable, namesKey } from '../model/stored-texts.js';

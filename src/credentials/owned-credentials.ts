@@ -1,7 +1,7 @@
 import { encodedTable, ownerIn } from '../owned/encoded-rows.js';
 import { ownedTable, type OwnedRows } from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
-import { textOf } from '../database/sql/tables.js';
+import { textOf } from '../database/sql/values.js';
 import { ofCredential } from '../model/codec.js';
 import { namesKey } from '../model/stored-texts.js';
 

@@ -1,17 +1,8 @@
 import type { SessionKey } from '../model/keys.js';
 import { LEASE_IS_CURRENT, leaseIsFree } from '../database/dialects/session-rows.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import {
-  IN_SESSION,
-  SESSION_COLUMNS,
-  allOf,
-  ifGiven,
-  keyed,
-  named,
-  perTables,
-  sessionKeyOf,
-  type SessionKeyRow,
-} from '../database/sql/tables.js';
+import { IN_SESSION, SESSION_COLUMNS } from '../database/sql/columns.js';
+import { allOf, ifGiven, keyed, named, perTables, sessionKeyOf, type SessionKeyRow } from '../database/sql/values.js';
 import { type StoredLease, type LeaseRow, leaseColumns, leaseOf } from '../database/statements/leases.js';
 
 /** A lease to take. */

@@ -1,4 +1,4 @@
-import type { StateValue } from '../database/sql/tables.js';
+import type { StateValue } from '../database/sql/values.js';
 import { decode } from '../model/json.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import { isTemporary, ownerOf, prefixed, scopeOf, setOwn } from '../model/state.js';

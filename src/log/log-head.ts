@@ -1,6 +1,7 @@
 import { afterPrefix } from '../database/sql/keyset.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { perTables, type Tables, numberOf, textOf } from '../database/sql/tables.js';
+import type { Tables } from '../database/sql/tables.js';
+import { perTables, numberOf, textOf } from '../database/sql/values.js';
 import {
   historyText,
   inHistoryOrder,

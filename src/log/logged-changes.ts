@@ -1,16 +1,14 @@
 import { mapTexts } from '../model/stored-texts.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { SESSION_COLUMNS, isSameSession, originOf } from '../database/sql/columns.js';
 import {
-  SESSION_COLUMNS,
-  isSameSession,
-  originOf,
   perTables,
   sessionKeyOf,
   type SessionKeyRow,
   numberOf,
   optionalNumberOf,
   optionalTextOf,
-} from '../database/sql/tables.js';
+} from '../database/sql/values.js';
 import { decodedData, type ChangeKind } from '../database/statements/changes.js';
 import { conditions, type LogColumns, type LogRange } from './logged-events.js';
 import { originIn, type OriginRow } from '../database/statements/state.js';

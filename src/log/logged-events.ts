@@ -10,12 +10,14 @@ import { countedElsewhere } from '../database/statements/forks.js';
 import {
   IN_SESSION,
   SESSION_COLUMNS,
-  allOf,
-  ifGiven,
   isSameSession,
   originOf,
   inSession,
   originOfSession,
+} from '../database/sql/columns.js';
+import {
+  allOf,
+  ifGiven,
   perTables,
   sessionKeyOf,
   numberOf,
@@ -24,7 +26,7 @@ import {
   textOf,
   keyed,
   named,
-} from '../database/sql/tables.js';
+} from '../database/sql/values.js';
 
 /** An event as the log reads it. */
 export interface LoggedEvent {

@@ -1,4 +1,5 @@
-import { SESSION_KEY, isSameSession, originOf, numberOf, textOf } from '../database/sql/tables.js';
+import { SESSION_KEY, isSameSession, originOf } from '../database/sql/columns.js';
+import { numberOf, textOf } from '../database/sql/values.js';
 import { HAS_CONTENT, recordChange } from '../database/statements/changes.js';
 import { encodedTable, ownerIn } from '../owned/encoded-rows.js';
 import { ownedTable, type OwnedRows } from '../owned/owned-rows.js';

@@ -2,17 +2,8 @@ import { mapTexts } from '../model/stored-texts.js';
 import type { SessionKey } from '../model/keys.js';
 import { SCOPES } from '../model/state.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import {
-  STATE_KEYS,
-  originOf,
-  ownerValues,
-  ownerWhere,
-  sessionKeyOf,
-  stateTable,
-  type SessionKeyRow,
-  stateValueOf,
-  type StateRow,
-} from '../database/sql/tables.js';
+import { STATE_KEYS, originOf, ownerWhere, stateTable } from '../database/sql/columns.js';
+import { ownerValues, sessionKeyOf, type SessionKeyRow, stateValueOf, type StateRow } from '../database/sql/values.js';
 import { type OriginRow, originIn } from '../database/statements/state.js';
 import { CurrentState } from './current-state.js';
 

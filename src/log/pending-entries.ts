@@ -1,13 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import {
-  SESSION_COLUMNS,
-  isSameSession,
-  perTables,
-  sessionColumnsOf,
-  sessionKeyOf,
-  type SessionKeyRow,
-  numberOf,
-} from '../database/sql/tables.js';
+import { SESSION_COLUMNS, isSameSession, sessionColumnsOf } from '../database/sql/columns.js';
+import { perTables, sessionKeyOf, type SessionKeyRow, numberOf } from '../database/sql/values.js';
 import { sessionIdentity } from '../model/keys.js';
 import { inLogOrder } from '../model/log-order.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';

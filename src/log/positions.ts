@@ -1,15 +1,8 @@
 import type { Database } from '../database/calls/database.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import {
-  SESSION_COLUMNS,
-  SESSION_WHERE,
-  perTables,
-  sessionKeyOf,
-  sessionValues,
-  textOf,
-  type SessionKeyRow,
-} from '../database/sql/tables.js';
+import { SESSION_COLUMNS, SESSION_WHERE } from '../database/sql/columns.js';
+import { perTables, sessionKeyOf, sessionValues, textOf, type SessionKeyRow } from '../database/sql/values.js';
 import { among } from '../database/statements/sessions.js';
 import { now } from '../model/clock.js';
 import type { Failure } from '../model/failures.js';

@@ -1,5 +1,5 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { numberOf, textOf } from '../database/sql/tables.js';
+import { numberOf, textOf } from '../database/sql/values.js';
 
 export interface StoredProjection {
   name: string;

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Sql } from '../database/dialects/dialect.js';
-import { placeholderRows, placeholders } from '../database/sql/tables.js';
+import { placeholderRows, placeholders } from '../database/sql/values.js';
 import {
   WRITER_LENGTH,
   historyText,

@@ -1,6 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { deletePartsFrom } from '../database/dialects/event-parts.js';
-import { SESSION_WHERE, isFromNumber, placeholders, sessionValues, numberOf } from '../database/sql/tables.js';
+import { SESSION_WHERE, isFromNumber } from '../database/sql/columns.js';
+import { placeholders, sessionValues, numberOf } from '../database/sql/values.js';
 import { setColumns } from '../database/statements/sessions.js';
 import type { SessionKey } from '../model/keys.js';
 

@@ -1,7 +1,8 @@
 import { QueryOrder, raw, serialize, type EntityManager, type EntityMetadata } from '@mikro-orm/core';
 import { entityNamed } from '../../entities/mikro-orm.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { allOf, ifGiven, optionalTextOf, quotedTable } from '../database/sql/tables.js';
+import { quotedTable } from '../database/sql/tables.js';
+import { allOf, ifGiven, optionalTextOf } from '../database/sql/values.js';
 import { countRows } from '../database/statements/count.js';
 import type { Owner, OwnedRows } from '../owned/owned-rows.js';
 import { aString, object, rule } from '../model/arguments.js';

@@ -1,15 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { deleteParts } from '../database/dialects/event-parts.js';
-import {
-  SESSION_WHERE,
-  ownerValues,
-  ownerWhere,
-  sessionValues,
-  stateTable,
-  numberOf,
-  optionalTextOf,
-  textOf,
-} from '../database/sql/tables.js';
+import { SESSION_WHERE, ownerWhere, stateTable } from '../database/sql/columns.js';
+import { ownerValues, sessionValues, numberOf, optionalTextOf, textOf } from '../database/sql/values.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
 

@@ -1,4 +1,4 @@
-import { stateValueOf, type StateValue } from '../database/sql/tables.js';
+import { stateValueOf, type StateValue } from '../database/sql/values.js';
 import { createEvent } from '@google/adk';
 import { insertEvents } from '../database/dialects/session-rows.js';
 import { callsIn, type Calls } from '../conversation/calls.js';

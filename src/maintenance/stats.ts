@@ -1,5 +1,5 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { allOf, ifGiven, type Condition, numberOf, textOf } from '../database/sql/tables.js';
+import { allOf, ifGiven, type Condition, numberOf, textOf } from '../database/sql/values.js';
 import type { OwnedRows, Sum, SumName } from '../owned/owned-rows.js';
 import type { OwnerOptions } from './options.js';
 

@@ -1,10 +1,8 @@
 import type { SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { SESSION_COLUMNS, SESSION_WHERE, isSameSession } from '../database/sql/columns.js';
 import {
-  SESSION_COLUMNS,
-  SESSION_WHERE,
-  isSameSession,
   keyed,
   numberOf,
   placeholders,
@@ -12,7 +10,7 @@ import {
   sessionValues,
   textOf,
   type SessionKeyRow,
-} from '../database/sql/tables.js';
+} from '../database/sql/values.js';
 import { among } from '../database/statements/sessions.js';
 import { MOST_NAMED } from '../database/statements/forks.js';
 import { storedSession } from '../database/statements/stored-session.js';

@@ -1,8 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
+import { SESSION_COLUMNS, SESSION_WHERE } from '../database/sql/columns.js';
 import {
-  SESSION_COLUMNS,
-  SESSION_WHERE,
   allOf,
   ifGiven,
   placeholders,
@@ -12,7 +11,7 @@ import {
   numberOf,
   optionalTextOf,
   textOf,
-} from '../database/sql/tables.js';
+} from '../database/sql/values.js';
 import { countRows } from '../database/statements/count.js';
 import { countedElsewhere } from '../database/statements/forks.js';
 import { copiedEvents } from './forks.js';

@@ -1,5 +1,5 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { SESSION_KEY } from '../database/sql/tables.js';
+import { SESSION_KEY } from '../database/sql/columns.js';
 import { mapTexts, Undecodable, type StoredTexts } from '../model/stored-texts.js';
 import {
   ownedTable,

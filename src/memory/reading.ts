@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { textSaidIn } from '../conversation/said.js';
 import type { Database } from '../database/calls/database.js';
-import { ifGiven } from '../database/sql/tables.js';
+import { ifGiven } from '../database/sql/values.js';
 import { DamagedMemoryError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { checkKeys } from '../model/keys.js';

@@ -1,8 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { ownedAfter } from '../database/sql/keyset.js';
+import { SESSION_COLUMNS, SESSION_WHERE } from '../database/sql/columns.js';
 import {
-  SESSION_COLUMNS,
-  SESSION_WHERE,
   sessionKeyOf,
   sessionValues,
   bytesOf,
@@ -11,7 +10,7 @@ import {
   optionalNumberOf,
   optionalTextOf,
   textOf,
-} from '../database/sql/tables.js';
+} from '../database/sql/values.js';
 import { countedElsewhere } from '../database/statements/forks.js';
 import type { Owner } from '../owned/owned-rows.js';
 import { heirsOf } from './forks.js';

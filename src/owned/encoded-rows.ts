@@ -2,7 +2,7 @@ import type { TextPlace } from '../model/codec.js';
 import { Undecodable, encodingOf, mapTexts } from '../model/stored-texts.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { ownedAfter } from '../database/sql/keyset.js';
-import { numberOf, optionalTextOf, textOf } from '../database/sql/tables.js';
+import { numberOf, optionalTextOf, textOf } from '../database/sql/values.js';
 import type { EncodedRows } from './owned-rows.js';
 
 type Row = Readonly<Record<string, unknown>>;

@@ -1,7 +1,7 @@
 import type { ExportRecord } from '../model/records.js';
 import type { StoredTexts } from '../model/stored-texts.js';
 import type { SqlRunner, Sql } from '../database/dialects/dialect.js';
-import { allOf, ifGiven, placeholders } from '../database/sql/tables.js';
+import { allOf, ifGiven, placeholders } from '../database/sql/values.js';
 import type { ImportRun, RecordWriter } from './record-writer.js';
 import { chunksOf } from '../model/pages.js';
 import { countRows } from '../database/statements/count.js';

@@ -1,7 +1,7 @@
 import { setImmediate } from '../model/clock.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from '../database/dialects/dialect.js';
-import { perTables, processWidePerTables } from '../database/sql/tables.js';
+import { perTables, processWidePerTables } from '../database/sql/values.js';
 import { appendBatch, appendsOf } from '../database/statements/events.js';
 import { Deadline, type AttemptConnection } from '../database/calls/connection.js';
 import type { Connections } from '../database/calls/connections.js';

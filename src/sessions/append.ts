@@ -1,4 +1,4 @@
-import { type EventContent } from '../database/sql/tables.js';
+import type { EventContent } from '../database/sql/values.js';
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import type { NonEmpty } from './append-queue.js';

@@ -1,4 +1,4 @@
-import { type StateValue } from '../database/sql/tables.js';
+import type { StateValue } from '../database/sql/values.js';
 import type { CreateSessionRequest, Session } from '@google/adk';
 import { randomUUID } from 'node:crypto';
 import { setState } from '../database/dialects/session-rows.js';

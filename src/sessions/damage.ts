@@ -1,4 +1,5 @@
-import { processWidePerTables, type Tables } from '../database/sql/tables.js';
+import type { Tables } from '../database/sql/tables.js';
+import { processWidePerTables } from '../database/sql/values.js';
 import { DamagedSessionError, type Damage } from '../model/errors.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import { SCOPES, scopeOf, type Scope } from '../model/state.js';

@@ -1,4 +1,4 @@
-import { type StateValue } from '../database/sql/tables.js';
+import type { StateValue } from '../database/sql/values.js';
 import type { ListSessionsRequest, ListSessionsResponse } from '@google/adk';
 import type { Sql } from '../database/dialects/dialect.js';
 import type { StoredSession } from '../database/statements/stored-session.js';

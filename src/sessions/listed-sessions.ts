@@ -1,5 +1,5 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { allOf, ifGiven } from '../database/sql/tables.js';
+import { allOf, ifGiven } from '../database/sql/values.js';
 import { countRows } from '../database/statements/count.js';
 import { selectSessions, type StoredSession } from '../database/statements/stored-session.js';
 

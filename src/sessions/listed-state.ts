@@ -2,7 +2,7 @@ import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import { mapTexts } from '../model/stored-texts.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { MOST_ROWS } from '../database/dialects/session-rows.js';
-import { placeholders, textOf, stateValueOf, type StateRow, type StateValue } from '../database/sql/tables.js';
+import { placeholders, textOf, stateValueOf, type StateRow, type StateValue } from '../database/sql/values.js';
 
 /**
  * The state of listed sessions, of their users and of their app, by `sessionIdentity`; what an owner of state lacks is empty.

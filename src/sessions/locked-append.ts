@@ -1,4 +1,4 @@
-import { type EventContent } from '../database/sql/tables.js';
+import type { EventContent } from '../database/sql/values.js';
 import { insertEvents, setState } from '../database/dialects/session-rows.js';
 import { Calls, callsOf, concernsCalls, type Call, type Effects, type LongRunningCall } from '../conversation/calls.js';
 import { confirm } from '../database/calls/confirm.js';

@@ -1,5 +1,6 @@
 import { readParts, replaceParts } from '../database/dialects/event-parts.js';
-import { SESSION_KEY, originOf, textOf } from '../database/sql/tables.js';
+import { SESSION_KEY, originOf } from '../database/sql/columns.js';
+import { textOf } from '../database/sql/values.js';
 import { encodedTable, ownerIn, type TextRow } from '../owned/encoded-rows.js';
 import { sumOfBytes, type OwnedRows } from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';

@@ -9,7 +9,8 @@ import {
   type ExportReader,
 } from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
-import { STATE_KEYS, originOf, stateTable, textOf } from '../database/sql/tables.js';
+import { STATE_KEYS, originOf, stateTable } from '../database/sql/columns.js';
+import { textOf } from '../database/sql/values.js';
 import { ofState } from '../model/codec.js';
 import { namesOf } from '../model/pages.js';
 import type { AppRecord, UserRecord } from '../model/records.js';

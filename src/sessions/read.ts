@@ -1,4 +1,4 @@
-import { type StateValue } from '../database/sql/tables.js';
+import type { StateValue } from '../database/sql/values.js';
 import type { Event, GetSessionRequest, Session } from '@google/adk';
 import { readSession, readSince, readTurns } from './session-reader.js';
 import { writtenState } from '../database/statements/state.js';

@@ -5,13 +5,10 @@ import { SCOPES, type Scope } from '../model/state.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { perLock } from '../database/dialects/event-parts.js';
 import type { Bound } from '../database/drivers/driver.js';
+import { IN_SESSION, inOwner, inSession, stateTable } from '../database/sql/columns.js';
+import type { Tables } from '../database/sql/tables.js';
 import {
-  IN_SESSION,
-  inOwner,
-  inSession,
   perTables,
-  stateTable,
-  type Tables,
   numberOf,
   optionalTextOf,
   textOf,
@@ -22,7 +19,7 @@ import {
   type EventContent,
   type StateRow,
   type StateValue,
-} from '../database/sql/tables.js';
+} from '../database/sql/values.js';
 import type { ReadHead } from '../database/statements/stored-session.js';
 
 /** A session with the state of all three scopes and events, as of one moment. */

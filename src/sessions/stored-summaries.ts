@@ -1,6 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { ownedAfter } from '../database/sql/keyset.js';
-import { allOf, ifGiven, type Condition } from '../database/sql/tables.js';
+import { allOf, ifGiven, type Condition } from '../database/sql/values.js';
 import { selectSessions, type StoredSession } from '../database/statements/stored-session.js';
 import { labelsIn } from '../model/description.js';
 import { given } from '../model/json.js';

@@ -1,5 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { SESSION_WHERE, sessionValues, optionalTextOf } from '../database/sql/tables.js';
+import { SESSION_WHERE } from '../database/sql/columns.js';
+import { sessionValues, optionalTextOf } from '../database/sql/values.js';
 import type { StoredSession } from '../database/statements/stored-session.js';
 import type { SessionKey } from '../model/keys.js';
 

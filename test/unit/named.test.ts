@@ -1,4 +1,4 @@
-import { named } from '../../src/database/sql/tables.js';
+import { named } from '../../src/database/sql/values.js';
 
 test('a value is bound wherever its name occurs, in the order of the text', () => {
   const update = named('update t set a = :a, b = :b where a > :a and c = :c');

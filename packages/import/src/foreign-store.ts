@@ -1,6 +1,7 @@
 import type { DialectName } from '../../../entities/dialect-name.js';
 import type { Dialect, Sql } from '../../../src/internal.js';
-import { SESSION_WHERE, placeholders, sessionValues } from '../../../src/database/sql/tables.js';
+import { SESSION_WHERE } from '../../../src/database/sql/columns.js';
+import { placeholders, sessionValues } from '../../../src/database/sql/values.js';
 import type { SessionKey } from '../../../src/index.js';
 
 /** A row of another program, as the driver returns it, with JSON as text. */

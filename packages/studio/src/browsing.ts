@@ -6,9 +6,11 @@ import {
   SESSION_WHERE,
   isSameSession,
   originOf,
+  sessionColumnsOf,
+} from '../../../src/database/sql/columns.js';
+import {
   perTables,
   placeholders,
-  sessionColumnsOf,
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
@@ -16,7 +18,7 @@ import {
   optionalNumberOf,
   optionalTextOf,
   textOf,
-} from '../../../src/database/sql/tables.js';
+} from '../../../src/database/sql/values.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import type { LogEntry, SessionKey } from '../../../src/index.js';
 import { MAX_SEQ } from '../../../src/model/seq-ranges.js';

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Sql } from '../dialects/dialect.js';
-import { placeholders, processWidePerTables, type Tables, textOf } from '../sql/tables.js';
+import type { Tables } from '../sql/tables.js';
+import { placeholders, processWidePerTables, textOf } from '../sql/values.js';
 
 // A retry token is a row in `adk_counters`, from which a retry learns that an earlier attempt was committed. The next transaction
 // of the process renames the token of a call that has ended, since removing it would take one more commit. So a process leaves as

@@ -16,7 +16,8 @@ import { isObject } from '../../model/json.js';
 import { PLAIN } from '../../model/stored-texts.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import { textLength } from '../dialects/session-rows.js';
-import { type Tables, numberOf } from '../sql/tables.js';
+import type { Tables } from '../sql/tables.js';
+import { numberOf } from '../sql/values.js';
 
 interface LoggedResult {
   results?: number;
@@ -403,7 +404,7 @@ function sqlOf(buffer: StatementBuffer, { dialect, tables, isInTransaction, behi
     texts: PLAIN,
     behind,
     all<Row extends object>(text: string, values: readonly unknown[] = []) {
-      // Each statement is written for the columns of its `Row`; `tables.ts` checks their values.
+      // Each statement is written for the columns of its `Row`; `values.ts` checks them.
       return buffer.send(text, values, 'rows', ({ rows }) => rows as Row[]);
     },
     async run(text, values = []) {

@@ -1,6 +1,8 @@
 import { now } from '../../model/clock.js';
 import { driverCodeOf, driverMessageOf } from '../../model/errors.js';
-import { IN_SESSION, SESSION_COLUMNS, type Tables, numberOf, textOf, named } from '../sql/tables.js';
+import { IN_SESSION, SESSION_COLUMNS } from '../sql/columns.js';
+import type { Tables } from '../sql/tables.js';
+import { numberOf, textOf, named } from '../sql/values.js';
 import type { Bound } from '../drivers/driver.js';
 import type {
   AppendBatch,

@@ -1,6 +1,7 @@
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import { MAX_SEQ } from '../../model/seq-ranges.js';
-import { IN_SESSION, SESSION_COLUMNS, perTables, numberOf, keyed, named } from '../sql/tables.js';
+import { IN_SESSION, SESSION_COLUMNS } from '../sql/columns.js';
+import { perTables, numberOf, keyed, named } from '../sql/values.js';
 import type { Dialect, Sql } from './dialect.js';
 
 /** For a read that may be in the transaction that has locked the session. */

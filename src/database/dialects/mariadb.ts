@@ -1,13 +1,8 @@
 import type { Failure } from '../../model/failures.js';
 import { SCOPES } from '../../model/state.js';
-import {
-  STATE_KEYS,
-  insertIntoEvents,
-  insertIntoState,
-  stateTable,
-  type Tables,
-  optionalNumberOf,
-} from '../sql/tables.js';
+import { STATE_KEYS, insertIntoEvents, insertIntoState, stateTable } from '../sql/columns.js';
+import type { Tables } from '../sql/tables.js';
+import { optionalNumberOf } from '../sql/values.js';
 import type { Statement } from '../drivers/driver.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
 import type { AppendBatch, Dialect } from './dialect.js';

@@ -1,6 +1,7 @@
 import { ValueTooLargeError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
-import { insertIntoArtifacts, isSameSession, placeholders, numberOf } from '../sql/tables.js';
+import { insertIntoArtifacts, isSameSession } from '../sql/columns.js';
+import { placeholders, numberOf } from '../sql/values.js';
 import type { Dialect } from './dialect.js';
 import { appendsByInsertId, lockBySelect } from './session-rows.js';
 import { wrongServer } from './server-version.js';

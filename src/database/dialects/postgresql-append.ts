@@ -8,11 +8,9 @@ import {
   ownerNames,
   sessionColumnsOf,
   stateTable,
-  type Tables,
-  numberOf,
-  named,
-  type Named,
-} from '../sql/tables.js';
+} from '../sql/columns.js';
+import type { Tables } from '../sql/tables.js';
+import { numberOf, named, type Named } from '../sql/values.js';
 import type { AppendBatch, DialectAppends, DialectSql, Sql } from './dialect.js';
 import { returningSql } from './returning.js';
 import { addToLastSeq, appendStatement, leaseIsFree } from './session-rows.js';

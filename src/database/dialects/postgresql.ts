@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
-import { placeholders } from '../sql/tables.js';
+import { placeholders } from '../sql/values.js';
 import { HAS_CITUS, hasLostNode, onCitus } from './citus.js';
 import { lockBySelect } from './session-rows.js';
 import type { Dialect } from './dialect.js';

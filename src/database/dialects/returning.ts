@@ -5,9 +5,8 @@ import {
   isSameSession,
   SESSION_COLUMNS,
   SESSION_WHERE,
-  sessionValues,
-  numberOf,
-} from '../sql/tables.js';
+} from '../sql/columns.js';
+import { sessionValues, numberOf } from '../sql/values.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { DialectOperations, DialectSql, SessionLock, Sql } from './dialect.js';
 

@@ -10,16 +10,10 @@ import {
   insertIntoEvents,
   insertIntoState,
   ownerNames,
-  perTables,
-  sessionValues,
   stateTable,
-  type Tables,
-  numberOf,
-  keyed,
-  named,
-  type Named,
-  type NamesIn,
-} from '../sql/tables.js';
+} from '../sql/columns.js';
+import type { Tables } from '../sql/tables.js';
+import { perTables, sessionValues, numberOf, keyed, named, type Named, type NamesIn } from '../sql/values.js';
 import type { AppendBatch, Dialect, DialectAppends, DialectSql, SessionLock, Sql, StoredEvent } from './dialect.js';
 import { insertParts, needsParts } from './event-parts.js';
 

@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { SchemaError, driverCodeOf } from '../../model/errors.js';
 import { ormConnectionOf } from '../orm/orm-connection.js';
-import { placeholders, numberOf } from '../sql/tables.js';
+import { placeholders, numberOf } from '../sql/values.js';
 import type { Dialect, Sql } from './dialect.js';
 import { failuresByCode } from './failures-by-code.js';
 import { returningOperations, returningSql } from './returning.js';

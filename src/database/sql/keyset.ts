@@ -1,4 +1,4 @@
-import { allOf, ifGiven, type BoundValue, type Condition } from './tables.js';
+import { allOf, ifGiven, type BoundValue, type Condition } from './values.js';
 
 /**
  * A condition for the rows after a given one in an order. Not `(a, b) > (?, ?)`, for which MySQL and MariaDB use no index.

@@ -8,17 +8,8 @@ import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntr
 import type { Sql } from '../dialects/dialect.js';
 import type { Bound } from '../drivers/driver.js';
 import { countChange } from '../dialects/session-rows.js';
-import {
-  IN_SESSION,
-  SESSION_COLUMNS,
-  keyed,
-  named,
-  perTables,
-  originOfSession,
-  numberOf,
-  optionalTextOf,
-  type Row,
-} from '../sql/tables.js';
+import { IN_SESSION, SESSION_COLUMNS, originOfSession } from '../sql/columns.js';
+import { keyed, named, perTables, numberOf, optionalTextOf, type Row } from '../sql/values.js';
 
 /** Entries of the event log other than appended events. */
 export type ChangeKind =

@@ -1,5 +1,5 @@
 import type { Sql } from '../dialects/dialect.js';
-import { numberOf } from '../sql/tables.js';
+import { numberOf } from '../sql/values.js';
 
 /** @returns the database's clock, in ms. */
 export async function databaseTime(sql: Sql): Promise<number> {

@@ -1,5 +1,5 @@
 import type { Sql } from '../dialects/dialect.js';
-import { numberOf } from '../sql/tables.js';
+import { numberOf } from '../sql/values.js';
 
 /** @param from what to count: the SQL after `from`. */
 export async function countRows(sql: Sql, from: string, values: readonly unknown[]): Promise<number> {

@@ -12,13 +12,10 @@ import {
   underLock,
   type UnderLock,
 } from '../dialects/event-parts.js';
+import { SESSION_WHERE, IN_SESSION, isFromNumber, originOfSession } from '../sql/columns.js';
 import {
-  SESSION_WHERE,
-  IN_SESSION,
-  isFromNumber,
   keyed,
   named,
-  originOfSession,
   perTables,
   sessionValues,
   numberOf,
@@ -27,7 +24,7 @@ import {
   contentOf,
   type EventContent,
   type Row,
-} from '../sql/tables.js';
+} from '../sql/values.js';
 import { noteIfBehind } from './sessions.js';
 import { encodedState, originIn, type OriginRow } from './state.js';
 

@@ -2,7 +2,8 @@ import type { ForkedFrom, SessionKey } from '../../model/keys.js';
 import { given } from '../../model/json.js';
 import { chunksOf } from '../../model/pages.js';
 import type { Sql } from '../dialects/dialect.js';
-import { isSameSession, placeholders, textOf } from '../sql/tables.js';
+import { isSameSession } from '../sql/columns.js';
+import { placeholders, textOf } from '../sql/values.js';
 import { storedSession, type StoredSession } from './stored-session.js';
 
 // A fork has the events of another session, under their ids. What must happen once for an event, such as counting it, happens for the

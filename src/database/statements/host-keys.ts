@@ -2,15 +2,9 @@ import type { SessionKey } from '../../model/keys.js';
 import type { DeleteRule } from '../../model/results.js';
 import { chunksOf } from '../../model/pages.js';
 import type { Sql } from '../dialects/dialect.js';
-import {
-  namesOf,
-  numberOf,
-  sessionColumnsOf,
-  sessionKeyOf,
-  sessionValues,
-  textOf,
-  type SessionKeyRow,
-} from '../sql/tables.js';
+import { sessionColumnsOf } from '../sql/columns.js';
+import { namesOf } from '../sql/tables.js';
+import { numberOf, sessionKeyOf, sessionValues, textOf, type SessionKeyRow } from '../sql/values.js';
 
 /** A foreign key of a host's table that refers to a table of ours, or to rows of the host's that a cascade deletes with rows of ours. */
 export interface HostKey {

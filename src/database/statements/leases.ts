@@ -1,7 +1,8 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Sql } from '../dialects/dialect.js';
 import { leaseIsFree } from '../dialects/session-rows.js';
-import { SESSION_WHERE, booleanOf, numberOf, sessionValues, textOf, type Row } from '../sql/tables.js';
+import { SESSION_WHERE } from '../sql/columns.js';
+import { booleanOf, numberOf, sessionValues, textOf, type Row } from '../sql/values.js';
 
 /** The lease in a session's row. */
 export interface StoredLease {

@@ -12,15 +12,18 @@ import { ownedAfter } from '../sql/keyset.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  isSameSession,
+  IN_SESSION,
+  sessionColumnsOf,
+  originOfSession,
+} from '../sql/columns.js';
+import {
   type Condition,
   allOf,
   ifGiven,
-  isSameSession,
   perTables,
-  IN_SESSION,
   keyed,
   named,
-  sessionColumnsOf,
   sessionKeyOf,
   sessionValues,
   type Row,
@@ -29,10 +32,9 @@ import {
   optionalTextOf,
   textOf,
   contentOf,
-  originOfSession,
   placeholders,
   type EventContent,
-} from '../sql/tables.js';
+} from '../sql/values.js';
 import { eventOf } from './events.js';
 import { setColumns } from './sessions.js';
 import type { OriginRow } from './state.js';

@@ -3,17 +3,8 @@ import { sessionIdentity, type ForkedFrom, type SessionKey } from '../../model/k
 import { chunksOf } from '../../model/pages.js';
 import type { Sql } from '../dialects/dialect.js';
 import { underLock, type UnderLock } from '../dialects/event-parts.js';
-import {
-  IN_SESSION,
-  SESSION_COLUMNS,
-  SESSION_WHERE,
-  keyed,
-  named,
-  numberOf,
-  perTables,
-  sessionValues,
-  textOf,
-} from '../sql/tables.js';
+import { IN_SESSION, SESSION_COLUMNS, SESSION_WHERE } from '../sql/columns.js';
+import { keyed, named, numberOf, perTables, sessionValues, textOf } from '../sql/values.js';
 import { recordChange, recordDeletion } from './changes.js';
 import {
   FORK_COLUMNS,

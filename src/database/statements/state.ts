@@ -4,23 +4,20 @@ import { mapTexts, type StoredTexts } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
+import { inOwner, originOfSession, ownerWhere, stateTable } from '../sql/columns.js';
 import {
-  inOwner,
   keyed,
   named,
-  originOfSession,
   ownerValues,
-  ownerWhere,
   perTables,
   placeholders,
   sessionValues,
-  stateTable,
   optionalTextOf,
   stateValueOf,
   type Row,
   type StateRow,
   type StateValue,
-} from '../sql/tables.js';
+} from '../sql/values.js';
 
 /** @returns the state of one scope in the order of keys, each value with the event that wrote it. */
 export async function writtenState(

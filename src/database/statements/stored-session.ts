@@ -2,9 +2,8 @@ import type { ForkedFrom, SessionKey } from '../../model/keys.js';
 import type { Sql } from '../dialects/dialect.js';
 import { underLock } from '../dialects/event-parts.js';
 import { leaseIsFree } from '../dialects/session-rows.js';
+import { SESSION_COLUMNS, SESSION_WHERE } from '../sql/columns.js';
 import {
-  SESSION_COLUMNS,
-  SESSION_WHERE,
   booleanOf,
   perTables,
   sessionKeyOf,
@@ -15,7 +14,7 @@ import {
   optionalNumberOf,
   optionalTextOf,
   textOf,
-} from '../sql/tables.js';
+} from '../sql/values.js';
 
 export interface SessionHead {
   /** The random name of one history of a session. It changes with a rewind, and if the id is used again after a deletion. */

@@ -1,6 +1,7 @@
 import type { Sql } from '../dialects/dialect.js';
 import { ownedAfter } from '../sql/keyset.js';
-import { allOf, optionalTextOf, type Table } from '../sql/tables.js';
+import type { Table } from '../sql/tables.js';
+import { allOf, optionalTextOf } from '../sql/values.js';
 import { selectSessions, type StoredSession } from './stored-session.js';
 
 /** A walk through the sessions of an app, in the order of an index. */

@@ -1,5 +1,5 @@
 import type { Database } from '../../database/calls/database.js';
-import { processWidePerTables } from '../../database/sql/tables.js';
+import { processWidePerTables } from '../../database/sql/values.js';
 import { notifyListeners } from '../log-head.js';
 
 /** The functions to call after this process has committed a write to these tables. */

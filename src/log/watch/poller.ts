@@ -2,7 +2,7 @@ import { AsyncResource } from 'node:async_hooks';
 import { Aborted } from '../../database/calls/connection.js';
 import type { Database } from '../../database/calls/database.js';
 import type { SessionHead } from '../../database/statements/stored-session.js';
-import { perTables } from '../../database/sql/tables.js';
+import { perTables } from '../../database/sql/values.js';
 import { clearTimeout, setTimeout } from '../../model/clock.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { CompleteLogPosition } from '../../model/log-history.js';

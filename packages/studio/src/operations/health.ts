@@ -1,17 +1,14 @@
 import { OWNED_ROWS, type Sql } from '../../../../src/internal.js';
 import { keysetAfter } from '../../../../src/database/sql/keyset.js';
+import { SESSION_COLUMNS, SESSION_KEY, isSameSession, sessionColumnsOf } from '../../../../src/database/sql/columns.js';
 import {
-  SESSION_COLUMNS,
-  SESSION_KEY,
-  isSameSession,
-  sessionColumnsOf,
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
   numberOf,
   optionalTextOf,
   textOf,
-} from '../../../../src/database/sql/tables.js';
+} from '../../../../src/database/sql/values.js';
 import type { SessionKey } from '../../../../src/index.js';
 import type { ServerSetting } from './server-settings.js';
 

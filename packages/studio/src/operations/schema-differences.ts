@@ -1,7 +1,7 @@
 import type { EntityManager, EntityMetadata, EntityProperty, Platform } from '@mikro-orm/core';
 import { supportedDialect } from '../../../../entities/dialect-name.js';
 import { ourTables, type SqlRunner } from '../../../../src/internal.js';
-import { textOf } from '../../../../src/database/sql/tables.js';
+import { textOf } from '../../../../src/database/sql/values.js';
 import { SCHEMA_SQL, type SchemaSql } from './schema-sql.js';
 
 /** A column, an index or a foreign key that a table has. */

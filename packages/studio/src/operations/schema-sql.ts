@@ -1,5 +1,5 @@
 import type { DialectName } from '../../../../entities/dialect-name.js';
-import { placeholders } from '../../../../src/database/sql/tables.js';
+import { placeholders } from '../../../../src/database/sql/values.js';
 
 /** How a database shows the parts of tables, and how they are restored. All names are quoted. */
 export interface SchemaSql {
