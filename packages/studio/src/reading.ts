@@ -369,8 +369,12 @@ export class Reading {
   /**
    * @returns the tokens of a session, how many branches it has, and whether all events are counted. They are counted once; the next call
    *   adds what is new.
+   * @param most how many events are read at most.
    */
-  async used(key: SessionKey): Promise<{ tokens: TokenCounts; branches: number; isWhole: boolean }> {
+  async used(
+    key: SessionKey,
+    most = COUNTED,
+  ): Promise<{ tokens: TokenCounts; branches: number; isWhole: boolean; read: number }> {
     const id = sessionIdentity(key);
     const known = this.#used.get(id);
     let cursor = known?.cursor ?? 0;
@@ -378,7 +382,7 @@ export class Reading {
     const branches = new Set(known?.branches);
     let count = 0;
     try {
-      for await (const entry of this.log.session(key).since(cursor, { limit: COUNTED })) {
+      for await (const entry of this.log.session(key).since(cursor, { limit: most })) {
         if (entry.change) {
           tokens = { ...NO_TOKENS };
           branches.clear();
@@ -392,14 +396,14 @@ export class Reading {
     } catch (error) {
       if (!(error instanceof LogWentBackError)) throw error;
       this.#used.delete(id);
-      return { tokens: { ...NO_TOKENS }, branches: 0, isWhole: false };
+      return { tokens: { ...NO_TOKENS }, branches: 0, isWhole: false, read: count };
     }
     // The last one that was read is the last one to be forgotten.
     this.#used.delete(id);
     if (cursor !== 0) this.#used.set(id, { cursor, tokens, branches });
     const [oldest] = this.#used.keys();
     if (oldest !== undefined && this.#used.size > MOST_KEPT) this.#used.delete(oldest);
-    return { tokens, branches: branches.size, isWhole: count < COUNTED };
+    return { tokens, branches: branches.size, isWhole: count < most, read: count };
   }
 
   /** @param at shows the session's own state as it was after this event; state of user and app is always the current one. */

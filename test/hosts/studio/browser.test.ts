@@ -616,10 +616,11 @@ describeInChromium('the studio in Chromium', (browser) => {
       .execute('update adk_events set append_time = timestamp + 1700 where session_id = ?', [KEY.sessionId]);
     await visit({ viewport: { width: 1_100, height: 620 }, colorScheme, reducedMotion: 'reduce' }, async (page) => {
       await page.goto(site.origin + STORY);
+      await page.locator('.why[open] > summary').click();
       await page.locator('#waiting').scrollIntoViewIfNeeded();
       const talk = (await page.screenshot()).toString('base64');
       await page.goto(site.origin + query('/time', OF_STORY));
-      await page.getByText('blocks as a list').click();
+      await page.evaluate('scrollTo(0, 0)');
       const { y, height } = (await page.locator('.turn').last().boundingBox())!;
       const clip = { x: 0, y: y - 10, width: 1_100, height: height + 20 };
       const time = (await page.screenshot({ clip, fullPage: true })).toString('base64');

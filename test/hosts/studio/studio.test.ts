@@ -980,7 +980,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     const waits = await site.get('/?all=waits');
     expect(shown(waits)).toMatch(/Now Waits for a person 2 .* ask_two .* ask_one .* All that happens now $/);
     const [runs, waiting, failed] = ['/?all=runs', '/?all=waits', '/?all=failed'];
-    expect(linksOf(first, '/?all=')).toEqual([runs, waiting, waiting, failed, failed, waiting, runs, failed]);
+    expect(linksOf(first, '/?all=')).toEqual([runs, waiting, waiting, failed, failed, runs, waiting, failed]);
     // What was counted is not read again; what came since is added.
     await say(key('one', 'fails'), { errorCode: 'MODEL_OVERLOADED', errorMessage: 'Try later.' });
     expect(shown(await site.get('/'))).toMatch(

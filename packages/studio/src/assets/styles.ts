@@ -122,7 +122,7 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .bar nav a[aria-current] { background: var(--accent-soft); color: var(--text); font-weight: 550; }
 
 .went { display: flex; flex-wrap: wrap; gap: 0.2rem 0.9rem; font-size: 1.05rem; margin-bottom: 0.8rem; overflow-wrap: anywhere; } .went .legend { margin: 0; }
-.turn .list { margin-bottom: 0.8rem; } .turn .list .agent { color: var(--hue-text); font-weight: 600; } .list + .charts { margin-top: 1rem; }
+.turn .list { margin-bottom: 0.8rem; } .turn .number .id { white-space: nowrap; } .turn .list .agent { color: var(--hue-text); font-weight: 600; } .list + .charts { margin-top: 1rem; }
 .turn { margin-bottom: 0.9rem; } .turn > summary strong { overflow-wrap: anywhere; }
 .lanes { margin-top: 0.6rem; } .lane { display: grid; grid-template-columns: 11rem minmax(0, 1fr); gap: 0.8rem; align-items: start; border-top: 1px solid var(--line); padding: 0.15rem 0; }
 .lane > span { font-size: 0.8125rem; font-weight: 600; color: var(--hue-text); overflow-wrap: anywhere; }

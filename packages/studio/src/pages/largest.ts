@@ -15,6 +15,9 @@ const MEASURED = 1_000;
 /** How many sessions the first page lists. */
 const MOST_NOW = 5;
 
+/** How many events are read at most for a page to count the tokens of these. */
+const MOST_READ = 3_000;
+
 /** For how many times as long as it took to measure them the largest sessions are kept for the first page. */
 const KEPT_FOR = 50;
 
@@ -102,11 +105,13 @@ export async function largestNow({ reading, scope }: Visit): Promise<Listed[]> {
     ofReading.set(id, known);
   }
   const found: Listed[] = [];
+  let left = MOST_READ;
   for (const each of known.keys) {
     const session = await reading.session(each);
     if (!session || session.deletedAt !== undefined) continue;
     const { title, firstSeq, lastSeq, lastUpdateTime } = session;
-    const { tokens, isWhole } = await reading.used(each);
+    const { tokens, isWhole, read } = await reading.used(each, left);
+    left -= Math.min(read, left - 1);
     const counted = `${number(tokenSum(tokens))}${isWhole ? '' : ' or more'}`;
     const eventCount = lastSeq - firstSeq + 1;
     found.push({ ...each, title: title ?? undefined, eventCount, lastUpdateTime, size: undefined, tokens: counted });

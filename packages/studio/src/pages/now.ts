@@ -127,7 +127,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
     runs: [shownCount(leases.length)],
     waits: [
       shownCount(waiting.length),
-      ...waiting.slice(0, 1).map((oldest) => `the oldest ${lasted(Math.max(0, Date.now() - oldest.timestamp))}`),
+      ...waiting.slice(0, 1).map((oldest) => `for up to ${lasted(Math.max(0, Date.now() - oldest.timestamp))}`),
     ],
     answered: [shownCount(answered.length)],
     failed: countOfFailures(
@@ -187,12 +187,12 @@ export async function nowPage(visit: Visit): Promise<Response> {
       ${
         !params.has('after') && [
           only === null && summary,
+          section('runs', 'Runs', runs),
           section('waits', 'Waits for a person', [
             calls(waiting, true),
             waiting.length > 0 && !visit.mayChange && HOW_TO_ANSWER,
           ]),
           answered.length > 0 && section('answered', 'Answered, not yet run', calls(answered, false)),
-          section('runs', 'Runs', runs),
           section('failed', failedTitle, failed),
           largestBlock(visit, largest),
         ]
