@@ -16,6 +16,7 @@ import { adkForgottenMemory } from './adk-forgotten-memory.js';
 import { adkMemory } from './adk-memory.js';
 import { adkOpenCall } from './adk-open-call.js';
 import { adkProjection } from './adk-projection.js';
+import { adkRetryToken } from './adk-retry-token.js';
 import { adkSession } from './adk-session.js';
 import { adkSessionState } from './adk-session-state.js';
 import { adkUserState } from './adk-user-state.js';
@@ -35,6 +36,7 @@ export { AdkForgottenMemory } from './adk-forgotten-memory.js';
 export { AdkMemory } from './adk-memory.js';
 export { AdkOpenCall } from './adk-open-call.js';
 export { AdkProjection } from './adk-projection.js';
+export { AdkRetryToken } from './adk-retry-token.js';
 export { AdkSession } from './adk-session.js';
 export { AdkSessionState } from './adk-session-state.js';
 export { AdkUserState } from './adk-user-state.js';
@@ -62,6 +64,7 @@ export function adkEntities(options?: AdkEntityOptions) {
     adkChange(names),
     adkCounter(names),
     adkProjection(names),
+    adkRetryToken(names),
     adkArtifact(names),
     adkArtifactVersion(names),
     adkArtifactPart(names),

@@ -5,8 +5,16 @@ import type { Sql } from '../src/database/dialects/dialect.js';
 
 // Finds out where Citus has placed tables, and places them.
 
-/** Where the rows of a table are: spread by user, all of them on every node, or on one node with the other tables of the schema. */
-export type Placement = 'by user' | 'on every node' | 'with the schema';
+/**
+ * Where the rows of a table are: spread by user or, without users, by their key, all of them on every node, or on one node with the
+ * other tables of the schema.
+ */
+export type Placement = 'by user' | 'by key' | 'on every node' | 'with the schema';
+
+/** The columns by which rows are spread. */
+const COLUMNS = { 'by user': 'user_id', 'by key': 'slot' } as const;
+
+type Spread = keyof typeof COLUMNS;
 
 /** Also `otherwise`; undefined if the table is not placed. */
 export type FoundPlacement = Placement | 'otherwise' | undefined;
@@ -20,7 +28,10 @@ export async function placementOf(sql: Sql, table: string): Promise<FoundPlaceme
   );
   if (!row) return undefined;
   const method = `${textOf(row.partmethod)}${textOf(row.repmodel)}`;
-  if (textOf(row.partmethod) === 'h') return row.by !== null && textOf(row.by) === 'user_id' ? 'by user' : 'otherwise';
+  if (textOf(row.partmethod) === 'h') {
+    const by = row.by === null ? undefined : textOf(row.by);
+    return by === COLUMNS['by user'] ? 'by user' : by === COLUMNS['by key'] ? 'by key' : 'otherwise';
+  }
   if (method === 'nt') return 'on every node';
   // Citus also lists tables that it has not placed.
   if (method === 'ns') return numberOf(row.colocation) === 0 ? undefined : 'with the schema';
@@ -43,12 +54,12 @@ export async function sizeOf(sql: Sql, table: string): Promise<{ nodes: number; 
 }
 
 /** @param like the table whose shards it shares, or the number of its shards. */
-export async function placeByUser(sql: Sql, table: string, like: string | number): Promise<void> {
+export async function spread(sql: Sql, table: string, by: Spread, like: string | number): Promise<void> {
   const [option, value] = typeof like === 'string' ? ['colocate_with', like] : ['shard_count', like];
   const alone = typeof like === 'string' ? '' : `, colocate_with := 'none'`;
   const type = typeof like === 'string' ? 'text' : 'int';
   await sql.all(
-    `select 1 from create_distributed_table(to_regclass(?), 'user_id', ${option} := cast(? as ${type})${alone})`,
+    `select 1 from create_distributed_table(to_regclass(?), '${COLUMNS[by]}', ${option} := cast(? as ${type})${alone})`,
     [table, value],
   );
 }

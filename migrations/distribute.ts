@@ -3,7 +3,7 @@ import { supportedDialect } from '../entities/dialect-name.js';
 import { DEFAULT_PREFIX } from '../entities/naming.js';
 import { forgetDistribution } from '../src/database/calls/connections.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
-import { hasCitus, placeByUser, placementOf, sizeOf, type FoundPlacement, type Placement } from './citus-layout.js';
+import { hasCitus, spread, placementOf, sizeOf, type FoundPlacement, type Placement } from './citus-layout.js';
 import type { Sql } from '../src/database/dialects/dialect.js';
 import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection.js';
 import { aBoolean, aCount, object, oneOf } from '../src/model/arguments.js';
@@ -41,8 +41,13 @@ interface TablePlacement {
   found: FoundPlacement;
 }
 
-/** Without users; they are read and written beside those of any user. */
-const OF_ALL = new Set(['app_states', 'counters', 'projections']);
+/** Tables without users. Those on every node are read and written beside the rows of any user. */
+const OF_ALL: Readonly<Record<string, Placement>> = {
+  app_states: 'on every node',
+  counters: 'on every node',
+  projections: 'on every node',
+  retry_tokens: 'by key',
+};
 
 const DEFAULT_SHARDS = 32;
 
@@ -100,7 +105,10 @@ export async function distribute(orm: MikroORM, options: DistributeOptions = {})
     for (const { query, wanted } of missing) {
       const everywhere = 'select 1 from create_reference_table(to_regclass(?)::regclass)';
       if (wanted === 'on every node') await database.run((sql) => sql.all(everywhere, [query]));
-      else await database.run((sql) => placeByUser(sql, query, first ?? shards ?? DEFAULT_SHARDS));
+      else
+        await database.run((sql) =>
+          spread(sql, query, wanted === 'by key' ? wanted : 'by user', first ?? shards ?? DEFAULT_SHARDS),
+        );
       if (wanted === 'by user') first ??= query;
     }
   }
@@ -116,11 +124,11 @@ async function placesOf(sql: Sql, { schema, tablePrefix = DEFAULT_PREFIX }: Tabl
       'This database has no Citus. Nothing was changed. Run: create extension citus; and add nodes with citus_add_node.',
     );
   const places: TablePlacement[] = [];
-  const ordered = [...adkTables()].sort((a, b) => Number(OF_ALL.has(b.suffix)) - Number(OF_ALL.has(a.suffix)));
+  const ordered = [...adkTables()].sort((a, b) => Number(b.suffix in OF_ALL) - Number(a.suffix in OF_ALL));
   for (const { suffix } of ordered) {
     const table = tablePrefix + suffix;
     const query = [schema, table].flatMap((part) => (part === undefined ? [] : [quoted(part)])).join('.');
-    const wanted = by === 'schema' ? 'with the schema' : OF_ALL.has(suffix) ? 'on every node' : 'by user';
+    const wanted = by === 'schema' ? 'with the schema' : (OF_ALL[suffix] ?? 'by user');
     places.push({ table, query, wanted, found: await placementOf(sql, query) });
   }
   return places;

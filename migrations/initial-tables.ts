@@ -146,6 +146,11 @@ function tablesWith({ key, string, int, unsigned, time, boolean, json, text, byt
       key: 'name',
     },
     {
+      name: 'adk_retry_tokens',
+      columns: `slot ${key(22)} not null, token ${key(22)} not null, update_time ${time} not null`,
+      key: 'slot, token',
+    },
+    {
       name: 'adk_artifacts',
       columns: `${file}, last_version ${int} not null, update_time ${time} not null`,
       key: `${SESSION}, filename`,

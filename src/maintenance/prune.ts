@@ -47,7 +47,7 @@ export async function prune(
       await run.drain(
         () => run.read((sql) => oldTokens(sql, now, tokensAtOnce)),
         async (sql, tokens) => {
-          await removeTokens(sql, tokens);
+          await removeTokens(sql, now, tokens);
           return {};
         },
       );

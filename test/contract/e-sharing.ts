@@ -1,5 +1,6 @@
+import { randomUUID } from 'node:crypto';
 import type { Session } from '@google/adk';
-import { DatabaseError, EventLog, MikroOrmSessionService, SessionLeases } from '../../src/index.js';
+import { DatabaseError, EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance } from '../../src/index.js';
 import { expectSame, folded, tablesOf } from '../support/fold.js';
 import { keyOf, type OwnHarness } from '../support/harnesses/harness.js';
 import { Suite, onServers, type OwnContext } from './rule.js';
@@ -250,6 +251,34 @@ sharingSuite.own(
     });
     await append;
     expect((await context.fresh(writer!)).state).toEqual({ 'app:k': 1 });
+  },
+  onServers,
+);
+
+sharingSuite.own(
+  'O6',
+  'a change that waits for a locked session makes no change, lease or reader of others wait, nor prune',
+  async (context) => {
+    const { service, query, peer, orm, app, harness } = context;
+    const [locked, other] = (await sessionsOf(context, 2)) as [Session, Session];
+    const change = (session: Session) => service.updateState({ ...keyOf(session), set: { at: randomUUID() } });
+    // It leaves a retry token, which the next change uses again.
+    await change(other);
+    await query("insert into adk_retry_tokens values ('of an ended process', 'x', 0)");
+    let waiting: Promise<unknown> = Promise.resolve();
+    let isChanged = false;
+    await peer.em.fork().transactional(async (tx) => {
+      const where = 'app_name = ? and user_id = ? and session_id = ?';
+      await query(`update adk_sessions set last_seq = last_seq where ${where}`, Object.values(keyOf(locked)), tx);
+      waiting = change(locked).then(() => (isChanged = true));
+      await until(async () => (await query(harness.server!.waiting, [], orm.em.fork())).length > 0, 150);
+      await change(other);
+      await (await new SessionLeases(orm.em).acquire(keyOf(other), { holder: 'a' })).release();
+      await new EventLog(orm.em).head();
+      await new SessionMaintenance(orm.em).prune({ appName: app, idleFor: 86_400_000 });
+      expect(isChanged).toBe(false);
+    });
+    await waiting;
   },
   onServers,
 );

@@ -169,8 +169,7 @@ partsSuite.own(
 partsSuite.own('O1', 'a call leaves no row behind, but for the one that the next call takes', async (context) => {
   const { app, orm, service, query } = context;
   const key = { appName: app, userId: 'alice', sessionId: 's' };
-  const tokens = async () =>
-    (await query<{ name: string }>(`select name from adk_counters where name like 'applied%'`)).map(({ name }) => name);
+  const tokens = () => query<{ slot: string; token: string }>('select slot, token from adk_retry_tokens');
   const update = (n: number) => service.updateState({ ...key, set: { n } });
   await service.createSession(key);
   await update(0);
@@ -182,15 +181,14 @@ partsSuite.own('O1', 'a call leaves no row behind, but for the one that the next
   const last = await tokens();
   expect(last).toHaveLength(first.length);
   expect(last).not.toEqual(first);
-  await query('insert into adk_counters (name, value) values (?, ?)', [
-    'applied by an ended process',
-    Date.now() - DAY - 1,
-  ]);
+  const old = 'of an ended process';
+  const slots = async () => (await tokens()).map(({ slot }) => slot);
+  await query('insert into adk_retry_tokens values (?, ?, ?)', [old, 'x', Date.now() - DAY - 1]);
   await new SessionMaintenance(orm.em).prune({ appName: app, idleFor: DAY, dryRun: true });
-  expect(await tokens()).toContain('applied by an ended process');
+  expect(await slots()).toContain(old);
   await new SessionMaintenance(orm.em).prune({ appName: app, idleFor: DAY });
-  const kept = await tokens();
-  expect(kept).not.toContain('applied by an ended process');
+  const kept = await slots();
+  expect(kept).not.toContain(old);
   expect(kept.length).toBeGreaterThan(0);
 });
 
@@ -200,8 +198,8 @@ partsSuite.own(
   async (context) => {
     const { app, orm, service, query } = context;
     const tokens = async () => {
-      const rows = await query<{ name: string }>(`select name from adk_counters where name like 'applied%'`);
-      return rows.map(({ name }) => name);
+      const rows = await query<{ slot: string }>('select slot from adk_retry_tokens');
+      return rows.map(({ slot }) => slot);
     };
     const clock = jest.spyOn(Date, 'now').mockReturnValue(0);
     try {
@@ -210,9 +208,9 @@ partsSuite.own(
       clock.mockRestore();
     }
     const used = await tokens();
-    const rows = upTo(25).map((n) => `('applied by ended process ${n}', 0)`);
-    await query(`insert into adk_counters (name, value) values ${rows.join()}`);
-    const left = async () => (await tokens()).filter((name) => name.startsWith('applied by ended')).length;
+    const rows = upTo(25).map((n) => `('of ended process ${n}', 'x', 0)`);
+    await query(`insert into adk_retry_tokens values ${rows.join()}`);
+    const left = async () => (await tokens()).filter((slot) => slot.startsWith('of ended')).length;
     const prune = (options: PruneOptions) =>
       new SessionMaintenance(orm.em).prune({ appName: app, idleFor: DAY, batchSize: 10, pauseMs: 0, ...options });
     expect(await prune({ signal: AbortSignal.abort() })).toMatchObject({ batches: 0, more: true });
@@ -221,7 +219,7 @@ partsSuite.own(
     expect(await left()).toBe(15);
     expect(await prune({})).toMatchObject({ batches: 2, more: false });
     expect(await left()).toBe(0);
-    // Prune itself renames tokens of its process.
+    // Prune itself uses tokens of its process.
     expect(await tokens()).toHaveLength(used.length);
   },
 );

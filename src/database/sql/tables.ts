@@ -16,6 +16,7 @@ const ENTITIES = {
   changes: 'AdkChange',
   counters: 'AdkCounter',
   projections: 'AdkProjection',
+  retryTokens: 'AdkRetryToken',
   artifacts: 'AdkArtifact',
   artifactVersions: 'AdkArtifactVersion',
   artifactParts: 'AdkArtifactPart',

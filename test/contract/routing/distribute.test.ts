@@ -61,7 +61,8 @@ describe('distribute', () => {
       const { by, nodes, placed } = await distribute(orm, { shards: 8 });
       expect({ by, nodes }).toEqual({ by: 'user', nodes: 2 });
       const placement = (suffix: string) => placed.find(({ table }) => table === `adk_${suffix}`)?.placement;
-      expect(placed).toHaveLength(16);
+      expect(placed).toHaveLength(17);
+      expect(placement('retry_tokens')).toBe('by key');
       expect(['app_states', 'counters', 'projections'].map(placement)).toEqual(Array(3).fill('on every node'));
       expect(placed.filter((each) => each.placement === 'by user')).toHaveLength(13);
       const order = placed.map(({ table }) => table);
@@ -96,7 +97,7 @@ describe('distribute', () => {
       const session = await service.createSession({ appName: 'app', userId: 'ada' });
       await expect(distribute(orm)).rejects.toThrow(/has rows.*--move/);
       expect(await orm.em.getConnection().execute('select 1 from pg_dist_partition')).toEqual([]);
-      expect((await distribute(orm, { move: true })).placed).toHaveLength(16);
+      expect((await distribute(orm, { move: true })).placed).toHaveLength(17);
       const sent: string[] = [];
       orm.config.set('onQuery', (text: string) => (sent.push(text), text));
       await service.appendEvent({ session, event: { id: 'e', author: 'agent', timestamp: 1 } as never });
@@ -106,7 +107,7 @@ describe('distribute', () => {
 
   test('F7 by schema all tables are placed at once; they need a schema of their own', async () => {
     await onCitus('kb', async (orm) => {
-      expect(await distribute(orm, { by: 'schema' })).toMatchObject({ by: 'schema', placed: { length: 16 } });
+      expect(await distribute(orm, { by: 'schema' })).toMatchObject({ by: 'schema', placed: { length: 17 } });
       expect(await distribute(orm, { by: 'schema' })).toMatchObject({ placed: [] });
     });
     await onCitus(undefined, async (orm) => {

@@ -167,7 +167,7 @@ describe.each(harnesses)('%s', (_name, harness) => {
       // The last two tell readers of the log to take the session as it is.
       ...inTransaction(
         // The retry token of the import before.
-        'update counters',
+        'update retry_tokens',
         lock,
         ...inserts,
         ...Array<string>(2).fill('update sessions'),

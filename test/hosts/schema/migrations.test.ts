@@ -302,7 +302,7 @@ test('F7 wherever a table has app_name and user_id, its keys hold both', async (
       expect({ tableName, key: key.slice(0, 2) }).toEqual({ tableName, key: ['app_name', 'user_id'] });
     checked.push(tableName.replace(/^adk_/, ''));
   }
-  const ofNoUser = ['app_states', 'counters', 'projections'];
+  const ofNoUser = ['app_states', 'counters', 'projections', 'retry_tokens'];
   expect(checked.sort()).toEqual(TABLES.filter((table) => !ofNoUser.includes(table)));
 });
 

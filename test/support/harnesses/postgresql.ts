@@ -144,7 +144,9 @@ export const postgresql: ServerDatabase = {
     analyze: `analyze ${TABLE_LIST}`,
     async scans(explain) {
       const rows = (await explain('explain')) as { 'QUERY PLAN': string }[];
-      return rows.map((row) => row['QUERY PLAN']).filter((line) => /Seq Scan on adk_(?!counters)/.test(line));
+      return rows
+        .map((row) => row['QUERY PLAN'])
+        .filter((line) => /Seq Scan on adk_(?!counters|retry_tokens)/.test(line));
     },
     // The next line of the plan shows the index condition.
     async wholeSessions(explain) {

@@ -9,6 +9,7 @@ export const TABLES = [
   'changes',
   'counters',
   'projections',
+  'retry_tokens',
   'event_parts',
   'open_calls',
   'events',
