@@ -3,7 +3,7 @@ import { isOpen } from '../../../src/conversation/calls.js';
 import type { EventPage } from '../../../src/index.js';
 import { recordOf } from '../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../src/model/turn.js';
-import { laneName, stampOf } from './operations/durations.js';
+import { LONGEST_MS, laneName, stampOf } from './operations/durations.js';
 import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from './operations/tokens.js';
 import { Pairs } from './pages/event-view.js';
 
@@ -84,8 +84,10 @@ export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
 }
 
 function shownUntil({ lanes, start, end }: Turn): number {
-  const ended = lanes.flatMap(({ blocks }) => blocks).filter(({ kind, isOpen: open }) => kind !== 'wait' && !open);
-  const last = ended.reduce((latest, block) => Math.max(latest, block.end), start);
+  // A tool that runs is shown whole; one that has no answer for longer will have none.
+  const runs = (block: Block) => !block.isOpen || block.end - block.start < LONGEST_MS;
+  const shown = lanes.flatMap(({ blocks }) => blocks).filter((block) => block.kind !== 'wait' && runs(block));
+  const last = shown.reduce((latest, block) => Math.max(latest, block.end), start);
   return last > start ? Math.min(end, last + (last - start) / 4) : end;
 }
 

@@ -6,7 +6,7 @@ import { sessionIdentity } from '../../../../src/model/keys.js';
 const CLOCKS_MS = 60_000;
 
 /** How long a request to a model, or tools that run side by side, may have taken, in ms. */
-const LONGEST_MS = 3_600_000;
+export const LONGEST_MS = 3_600_000;
 
 /** An event, and when the database stored it, if that is known. */
 interface Appended {
