@@ -1181,6 +1181,19 @@ describe.each(availableDatabases())('on %s', (name) => {
     await release();
   });
 
+  testOfPages('counts the tokens of the largest sessions in pieces, so that the first page does not wait', async () => {
+    const own = await open(name);
+    const session = await own.service.createSession({ appName: 'one', userId: 'ada', sessionId: 's' });
+    const usageMetadata = { promptTokenCount: 1 };
+    for (const count of [1_500, 1_501]) {
+      const events = Array.from({ length: count }, () => createEvent({ author: 'agent', usageMetadata }));
+      await own.service.appendEvents({ session, events });
+    }
+    const site = await own.studio();
+    expect(shown(await site.get('/'))).toMatch(/ s one \/ ada ≈ [\d.]+ kB 3,001 3,000 or more /);
+    expect(shown(await site.get('/'))).toMatch(/ s one \/ ada ≈ [\d.]+ kB 3,001 3,001 /);
+  });
+
   testOfPages(
     'the time of 2,000 events is smaller than 150 kB, in one turn or in many, and says what waits',
     async () => {

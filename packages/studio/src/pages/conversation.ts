@@ -9,7 +9,7 @@ import { markdown, type Markdown } from '../markdown.js';
 import { notFound, type Visit } from '../visit.js';
 import { isConfirmation } from '../operations/answer.js';
 import { answererOf, question } from './answer.js';
-import { eventList, newestOfModels } from './event-view.js';
+import { eventList, newestAnswer } from './event-view.js';
 import {
   ago,
   chip,
@@ -148,7 +148,7 @@ function eventsOf(
     hues,
     at,
     isNewest,
-    explained: at ?? (isNewest ? newestOfModels(entries) : undefined),
+    explained: at ?? (isNewest ? newestAnswer(entries) : undefined),
     markdown: formatted,
     mayAnswer: visit.mayChange,
   });

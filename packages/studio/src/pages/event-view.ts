@@ -609,9 +609,14 @@ function isModels(event: Loose): boolean {
   return author !== 'user' && (isRecord(usageMetadata) || parts.some((part) => part['functionResponse'] === undefined));
 }
 
-/** @returns the newest event that a model made; undefined if there is none. */
-export const newestOfModels = (entries: readonly Entry[]): number | undefined =>
-  entries.findLast(({ event }) => event && isModels(recordOf(event)))?.seq;
+/** @returns the newest event in which a model said something; undefined if there is none. */
+export const newestAnswer = (entries: readonly Entry[]): number | undefined =>
+  entries.findLast(
+    ({ event }) =>
+      event &&
+      isModels(recordOf(event)) &&
+      partsOf(event).some(({ text, thought }) => textOf(text) !== undefined && thought !== true),
+  )?.seq;
 
 /** The arguments of a call, in the line of its name. */
 export function inLine(args: unknown): Content {

@@ -120,7 +120,7 @@ export async function largestNow({ reading, scope }: Visit): Promise<Listed[]> {
   return found.map((session) => ({ ...session, size: sizeOf(session) })).sort(bySize);
 }
 
-/** The first of the largest sessions, for a number of the first page, and a short list of them. */
+/** A short list of the largest sessions, for the first page. */
 export function largestBlock(visit: Visit, sessions: readonly Listed[]): Content {
   return (
     sessions.length > 0 &&
