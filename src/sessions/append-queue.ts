@@ -33,13 +33,13 @@ interface AppendWriter<Append> {
   append(appends: NonEmpty<Append>): Promise<ReadonlyMap<number, unknown>>;
 }
 
-/** What somebody else writes: done when it is written. */
-interface Written {
+/** A write by another call or batch, which includes the one that waits. */
+interface SharedWrite {
   readonly result: Promise<void>;
 }
 
-/** Ends a wait. @param written if somebody else writes it; otherwise its turn has come. */
-type Proceed = (written?: Written) => void;
+/** Ends a wait. @param shared if it is written with another one; otherwise its turn has come. */
+type Proceed = (shared?: SharedWrite) => void;
 
 /** A call that waits for its turn. */
 interface QueuedCall {
@@ -47,14 +47,6 @@ interface QueuedCall {
   /** The writer of the append. */
   readonly by?: object;
   readonly proceed: Proceed;
-}
-
-/** A batch that gets a connection, or is included by another batch. */
-interface Member {
-  readonly batch: AppendBatch;
-  readonly attempt: Attempt;
-  /** Undefined if a shared statement skipped it: it must be written alone, and then gets its own error. */
-  result?: { readonly lastSeq: number | undefined } | { readonly error: unknown };
 }
 
 /**
@@ -69,32 +61,21 @@ const MOST_LENGTH = 1_000_000;
 const linesOf = processWidePerTables('lines', () => new Map<string, QueuedCall[]>());
 
 /**
- * Where the writes of a process wait (contract E9, O6). Writes to one session wait for each other in memory: if they waited for the
- * lock of its row, each would use a connection. Appends that wait for the same session are one batch, in the order of the calls
- * (contract A9).
- *
- * Batches of several sessions share a statement or a commit if the database can. The batch that gets a connection also writes those
- * that wait for one at that moment. A batch asks for a connection itself only if those already asking cannot write it, too. A lone
- * batch never waits, so no timer is needed.
+ * Where the writes of a process wait for their turn (contract E9, O6). Writes to one session wait for each other in memory: if they
+ * waited for the lock of its row, each would use a connection. Appends that wait for the same session are one batch, in the order of
+ * the calls (contract A9).
  */
 export class AppendQueue {
   /** All services on one ORM and schema share a queue. */
   static readonly of = perTables((database: Database) => new AppendQueue(database));
 
-  /** How the tables are appended to; changes when a connection shows that they are distributed. */
-  #appends: DialectAppends;
-  #dialect: Dialect;
   /** The waiting calls, for each session to which a write is under way. */
   readonly #lines: Map<string, QueuedCall[]>;
-  /** The batches that wait until another one includes them, or until they must ask for a connection themselves. */
-  readonly #waiting = new Map<Member, Proceed>();
-  /** The batches that have asked for a connection and do not have it yet. */
-  readonly #asking = new Set<Member>();
+  readonly #batches: BatchWriter;
 
   private constructor(database: Database) {
     this.#lines = linesOf(database);
-    this.#appends = appendsOf(database);
-    this.#dialect = database.dialect;
+    this.#batches = new BatchWriter(database);
   }
 
   /** Runs `work` after all earlier writes to the session, whether they succeed or fail. */
@@ -116,7 +97,7 @@ export class AppendQueue {
     let line = this.#lines.get(identity);
     if (line) {
       const calls = line;
-      const written = await new Promise<Written | undefined>((proceed) => calls.push({ append, by, proceed }));
+      const written = await new Promise<SharedWrite | undefined>((proceed) => calls.push({ append, by, proceed }));
       if (written) return written.result;
     } else this.#lines.set(identity, (line = []));
 
@@ -143,175 +124,10 @@ export class AppendQueue {
     else this.#lines.delete(identity);
   }
 
-  /**
-   * Writes a batch like `DialectAppends.write`, and retries failures that may pass. If it throws, nothing of the batch is stored,
-   * unless `outcome` says otherwise.
-   */
+  /** Writes the batch of a call whose turn has come: see `BatchWriter`. */
   write(database: Database, batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
-    if (database.isJoined) return database.transaction((sql) => appendBatch(sql, batch), options);
-    // Batches with other settings would be written as somebody else.
-    const mayShare = this.#appends.most > 1 && !database.connections.hasSettings;
-    let isShared = mayShare && this.#appends.shares?.(batch) !== false;
-    const attempted = async (attempt: Attempt): Promise<number | undefined> => {
-      const member: Member = { batch, attempt };
-      try {
-        await this.#attempt(database, member, { isShared });
-      } finally {
-        // After a failed statement each batch is tried alone, since one of them may end the connection each time. After a failed
-        // transaction that is not needed: each batch had a savepoint.
-        if (this.#appends.skipsLocked) isShared = false;
-      }
-      const { result } = member;
-      if (!result) return attempted(Object.assign(attempt, { isSent: false }));
-      if ('error' in result) throw result.error;
-      return result.lastSeq;
-    };
-    return database.tried(attempted, options);
+    return this.#batches.write(database, batch, options);
   }
-
-  /** Writes a batch, if it is shared with others that wait for a connection; or waits until one of those has written it. */
-  async #attempt(database: Database, member: Member, { isShared }: { isShared: boolean }): Promise<void> {
-    const { connections } = database;
-    const deadline = new Deadline(connections);
-    const waited = database.observed?.waiting('connection');
-    try {
-      // The batches that have asked for a connection have room for this one.
-      if (isShared && this.#waiting.size < this.#room) {
-        const written = await this.#untilTurn(member, deadline);
-        if (written) {
-          deadline.hasConnection = true;
-          waited?.();
-          // A database in this process always answers, and a statement on it cannot be stopped.
-          await (connections.orm.isInProcess ? written.result : deadline.within(written.result));
-          return;
-        }
-      } else if (isShared) this.#asking.add(member);
-      await connections.use(deadline, (connection) => {
-        waited?.();
-        if (connections.dialectOn(connection.driver) !== this.#dialect) {
-          const sql = connections.sql(connection.driver);
-          this.#appends = appendsOf(sql);
-          this.#dialect = sql.dialect;
-        }
-        const mayShare = isShared && this.#waiting.size > 0;
-        const members: NonEmpty<Member> = mayShare ? this.#takeAlong(member) : [member];
-        const result = this.#write(connections, connection, members);
-        for (const other of members) this.#proceed(other, { result });
-        this.#endAsking(member);
-        return result;
-      });
-    } finally {
-      this.#endAsking(member);
-      deadline.clear();
-    }
-  }
-
-  async #untilTurn(member: Member, deadline: Deadline): Promise<Written | undefined> {
-    const turn = new Promise<Written | undefined>((proceed) => this.#waiting.set(member, proceed));
-    try {
-      return await deadline.within(turn);
-    } catch (error) {
-      if (this.#waiting.delete(member)) throw error;
-      // Another batch may have begun to write this one at that moment.
-      return turn;
-    }
-  }
-
-  /** How many batches may wait for those that have asked for a connection. */
-  get #room(): number {
-    return this.#asking.size * (this.#appends.most - 1);
-  }
-
-  /** Notes that the member got the connection that it had asked for, or failed to get it. */
-  #endAsking(member: Member): void {
-    if (!this.#asking.delete(member)) return;
-    for (const waiting of this.#waiting.keys()) {
-      if (this.#waiting.size <= this.#room) break;
-      this.#letAsk(waiting);
-    }
-  }
-
-  #letAsk(waiting: Member): void {
-    this.#asking.add(waiting);
-    this.#proceed(waiting);
-  }
-
-  #proceed(member: Member, written?: Written): void {
-    const proceed = this.#waiting.get(member);
-    this.#waiting.delete(member);
-    proceed?.(written);
-  }
-
-  #takeAlong(first: Member): NonEmpty<Member> {
-    const members: [Member, ...Member[]] = [first];
-    let length = lengthOf(first.batch);
-    let left: Member | undefined;
-    for (const waiting of this.#waiting.keys()) {
-      if (this.#appends.areTogether?.(first.batch, waiting.batch) === false) {
-        left ??= waiting;
-        continue;
-      }
-      length += lengthOf(waiting.batch);
-      if (members.length === this.#appends.most || length > MOST_LENGTH) break;
-      members.push(waiting);
-    }
-    // Those that ask may all be unable to write it.
-    if (left) this.#letAsk(left);
-    return members;
-  }
-
-  /** Writes batches in one statement or transaction. @throws an error that would have failed each of them. */
-  async #write(connections: Connections, connection: AttemptConnection, members: NonEmpty<Member>): Promise<void> {
-    const [first] = members;
-    const appends = this.#appends;
-    const isAlone = members.length === 1;
-    const batches = isAlone ? [first.batch] : members.map(({ batch }) => batch);
-    const write = (sql: Sql) => appends.write(sql, batches);
-    try {
-      let lastSeqs: readonly (number | undefined)[];
-      if (appends.isStatement?.(first.batch)) {
-        noteSent(members);
-        lastSeqs = await connection.run(write);
-      } else {
-        lastSeqs = await connection.transaction(write, { beforeCommit: () => noteSent(members) });
-      }
-      for (const [i, member] of members.entries()) {
-        const lastSeq = lastSeqs[i];
-        // Those that are together may have skipped this one.
-        if (lastSeq !== undefined || isAlone || !appends.skipsLocked) member.result = { lastSeq };
-      }
-    } catch (error) {
-      if (isAlone || isOwn(error) || connections.failsAll(error)) throw error;
-      // One of them failed, so none is written.
-      if (!appends.skipsLocked) await this.#writeEach(connection, members);
-    }
-  }
-
-  /**
-   * Writes batches in one transaction, each in a savepoint, so that only a batch that fails is undone. This takes two more
-   * statements for each batch, so it is not done on the first attempt, which hardly ever fails.
-   */
-  async #writeEach(connection: AttemptConnection, members: readonly Member[]): Promise<void> {
-    const write = async (sql: Sql, buffer: StatementBuffer) => {
-      for (const member of members) {
-        try {
-          await buffer.savepoint(async () => {
-            const [lastSeq] = await this.#appends.write(sql, [member.batch]);
-            member.result = { lastSeq };
-          });
-        } catch (error) {
-          buffer.resume(error);
-          member.result = { error };
-        }
-      }
-    };
-    await connection.transaction(write, { beforeCommit: () => noteSent(members) });
-  }
-}
-
-/** Notes that the statement which makes their writes durable was sent. */
-function noteSent(members: readonly Member[]): void {
-  for (const { attempt } of members) attempt.isSent = true;
 }
 
 /** Removes from a line the appends that can be written together with the first one. */
@@ -330,6 +146,206 @@ function takeOthers<Append extends QueuedAppend>(line: QueuedCall[], by: AppendW
   }
   line.splice(0, others.length);
   return others;
+}
+
+/** A batch on its way to the database. */
+interface SentBatch {
+  readonly batch: AppendBatch;
+  readonly attempt: Attempt;
+  /** Undefined if a shared statement skipped it: it must be written alone, and then gets its own error. */
+  result?: { readonly lastSeq: number | undefined } | { readonly error: unknown };
+}
+
+/**
+ * Writes batches. Those of several sessions share a statement or a commit if the database can: the batch that gets a connection also
+ * writes those that wait for one at that moment. A batch asks for a connection itself only if those already asking cannot write it,
+ * too. A lone batch never waits, so no timer is needed.
+ */
+class BatchWriter {
+  /** How the tables are appended to; changes when a connection shows that they are distributed. */
+  #appends: DialectAppends;
+  #dialect: Dialect;
+  /** The batches that have asked for a connection and do not have it yet. */
+  readonly #asking = new Set<SentBatch>();
+  /** The batches that wait until one of those writes them, too, or until they must ask for a connection themselves. */
+  readonly #waiting = new Map<SentBatch, Proceed>();
+
+  constructor(database: Database) {
+    this.#appends = appendsOf(database);
+    this.#dialect = database.dialect;
+  }
+
+  /**
+   * Writes a batch like `DialectAppends.write`, and retries failures that may pass. If it throws, nothing of the batch is stored,
+   * unless `outcome` says otherwise.
+   */
+  write(database: Database, batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
+    if (database.isJoined) return database.transaction((sql) => appendBatch(sql, batch), options);
+    // Batches with other settings would be written as somebody else.
+    const mayShare = this.#appends.most > 1 && !database.connections.hasSettings;
+    let isShared = mayShare && this.#appends.shares?.(batch) !== false;
+    const attempted = async (attempt: Attempt): Promise<number | undefined> => {
+      const own: SentBatch = { batch, attempt };
+      try {
+        await this.#attempt(database, own, { isShared });
+      } finally {
+        // After a failed statement each batch is tried alone, since one of them may end the connection each time. After a failed
+        // transaction that is not needed: each batch had a savepoint.
+        if (this.#appends.skipsLocked) isShared = false;
+      }
+      const { result } = own;
+      if (!result) return attempted(Object.assign(attempt, { isSent: false }));
+      if ('error' in result) throw result.error;
+      return result.lastSeq;
+    };
+    return database.tried(attempted, options);
+  }
+
+  /** Writes a batch, if it is shared with others that wait for a connection; or waits until one of those has written it. */
+  async #attempt(database: Database, own: SentBatch, { isShared }: { isShared: boolean }): Promise<void> {
+    const { connections } = database;
+    const deadline = new Deadline(connections);
+    const waited = database.observed?.waiting('connection');
+    try {
+      // The batches that have asked for a connection have room for this one.
+      if (isShared && this.#waiting.size < this.#room) {
+        const written = await this.#writtenByOther(own, deadline);
+        if (written) {
+          deadline.hasConnection = true;
+          waited?.();
+          // A database in this process always answers, and a statement on it cannot be stopped.
+          await (connections.orm.isInProcess ? written.result : deadline.within(written.result));
+          return;
+        }
+      } else if (isShared) this.#asking.add(own);
+      await connections.use(deadline, (connection) => {
+        waited?.();
+        if (connections.dialectOn(connection.driver) !== this.#dialect) {
+          const sql = connections.sql(connection.driver);
+          this.#appends = appendsOf(sql);
+          this.#dialect = sql.dialect;
+        }
+        const mayShare = isShared && this.#waiting.size > 0;
+        const sent: NonEmpty<SentBatch> = mayShare ? this.#withWaiting(own) : [own];
+        const result = this.#write(connections, connection, sent);
+        for (const other of sent) this.#proceed(other, { result });
+        this.#endAsking(own);
+        return result;
+      });
+    } finally {
+      this.#endAsking(own);
+      deadline.clear();
+    }
+  }
+
+  /** @returns undefined once the batch must ask for a connection itself. */
+  async #writtenByOther(own: SentBatch, deadline: Deadline): Promise<SharedWrite | undefined> {
+    const turn = new Promise<SharedWrite | undefined>((proceed) => this.#waiting.set(own, proceed));
+    try {
+      return await deadline.within(turn);
+    } catch (error) {
+      if (this.#waiting.delete(own)) throw error;
+      // Another batch may have begun to write this one at that moment.
+      return turn;
+    }
+  }
+
+  /** How many batches may wait for those that have asked for a connection. */
+  get #room(): number {
+    return this.#asking.size * (this.#appends.most - 1);
+  }
+
+  /** Notes that a batch got the connection that it had asked for, or failed to get it. */
+  #endAsking(asking: SentBatch): void {
+    if (!this.#asking.delete(asking)) return;
+    for (const waiting of this.#waiting.keys()) {
+      if (this.#waiting.size <= this.#room) break;
+      this.#letAsk(waiting);
+    }
+  }
+
+  #letAsk(waiting: SentBatch): void {
+    this.#asking.add(waiting);
+    this.#proceed(waiting);
+  }
+
+  #proceed(waiting: SentBatch, written?: SharedWrite): void {
+    const proceed = this.#waiting.get(waiting);
+    this.#waiting.delete(waiting);
+    proceed?.(written);
+  }
+
+  /** @returns a batch and those waiting that can be written together with it. */
+  #withWaiting(first: SentBatch): NonEmpty<SentBatch> {
+    const sent: [SentBatch, ...SentBatch[]] = [first];
+    let length = lengthOf(first.batch);
+    let left: SentBatch | undefined;
+    for (const waiting of this.#waiting.keys()) {
+      if (this.#appends.areTogether?.(first.batch, waiting.batch) === false) {
+        left ??= waiting;
+        continue;
+      }
+      length += lengthOf(waiting.batch);
+      if (sent.length === this.#appends.most || length > MOST_LENGTH) break;
+      sent.push(waiting);
+    }
+    // Those that ask may all be unable to write it.
+    if (left) this.#letAsk(left);
+    return sent;
+  }
+
+  /** Writes batches in one statement or transaction. @throws an error that would have failed each of them. */
+  async #write(connections: Connections, connection: AttemptConnection, sent: NonEmpty<SentBatch>): Promise<void> {
+    const [first] = sent;
+    const appends = this.#appends;
+    const isAlone = sent.length === 1;
+    const batches = isAlone ? [first.batch] : sent.map(({ batch }) => batch);
+    const write = (sql: Sql) => appends.write(sql, batches);
+    try {
+      let lastSeqs: readonly (number | undefined)[];
+      if (appends.isStatement?.(first.batch)) {
+        noteSent(sent);
+        lastSeqs = await connection.run(write);
+      } else {
+        lastSeqs = await connection.transaction(write, { beforeCommit: () => noteSent(sent) });
+      }
+      for (const [i, each] of sent.entries()) {
+        const lastSeq = lastSeqs[i];
+        // Those that are together may have skipped this one.
+        if (lastSeq !== undefined || isAlone || !appends.skipsLocked) each.result = { lastSeq };
+      }
+    } catch (error) {
+      if (isAlone || isOwn(error) || connections.failsAll(error)) throw error;
+      // One of them failed, so none is written.
+      if (!appends.skipsLocked) await this.#writeEach(connection, sent);
+    }
+  }
+
+  /**
+   * Writes batches in one transaction, each in a savepoint, so that only a batch that fails is undone. This takes two more
+   * statements for each batch, so it is not done on the first attempt, which hardly ever fails.
+   */
+  async #writeEach(connection: AttemptConnection, sent: readonly SentBatch[]): Promise<void> {
+    const write = async (sql: Sql, buffer: StatementBuffer) => {
+      for (const each of sent) {
+        try {
+          await buffer.savepoint(async () => {
+            const [lastSeq] = await this.#appends.write(sql, [each.batch]);
+            each.result = { lastSeq };
+          });
+        } catch (error) {
+          buffer.resume(error);
+          each.result = { error };
+        }
+      }
+    };
+    await connection.transaction(write, { beforeCommit: () => noteSent(sent) });
+  }
+}
+
+/** Notes that the statement which makes their writes durable was sent. */
+function noteSent(sent: readonly SentBatch[]): void {
+  for (const { attempt } of sent) attempt.isSent = true;
 }
 
 function storedLength({ pending }: QueuedAppend): number {
