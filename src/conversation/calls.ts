@@ -205,8 +205,9 @@ export class Calls {
     const missing: Call[] = [];
     for (const { functionResponse: response } of parts) {
       if (!isRecord(response)) continue;
-      const isAnswer = loose.author === 'user' || isAbortEvent(loose);
-      const call = isAnswer ? this.#answer(seq, loose, response, effects) : this.#result(seq, loose, response);
+      const call = isAnswering(loose)
+        ? this.#answer(seq, loose, response, effects)
+        : this.#result(seq, loose, response);
       if (call) effects.responses.set(response, call);
       else missing.push(this.#missing(seq, event, response));
     }
@@ -335,8 +336,9 @@ export class Calls {
     this.#closed.push(call);
   }
 
-  #make({ seq, number }: Place, event: Event, { id, name, args }: Record<string, unknown>): Call {
-    const { author, branch, longRunningToolIds, nodeInfo, invocationId }: LooseEvent = event;
+  #make({ seq, number }: Place, event: Event, made: Record<string, unknown>): Call {
+    const { id, name, args } = made;
+    const { branch, nodeInfo, invocationId }: LooseEvent = event;
     const call: Call = {
       seq,
       number,
@@ -346,7 +348,7 @@ export class Calls {
       timestamp: event.timestamp,
       event,
       ...(textOf(branch) && { branch: String(branch) }),
-      isLongRunning: author !== 'user' && !!id && Array.isArray(longRunningToolIds) && longRunningToolIds.includes(id),
+      isLongRunning: isLongRunningCall(event, made),
     };
     if (!call.isLongRunning) return this.#keep(call);
     const isTool = this.#around(branch).length > 0;
@@ -510,16 +512,19 @@ function respond(call: Call | undefined, { response }: Record<string, unknown>):
   return call;
 }
 
-/** Whether an event makes or answers a long-running call. Others change rows only while `areUnsettled`. */
-export function concernsCalls(event: LooseEvent): boolean {
-  const { author, longRunningToolIds: ids } = event;
-  return partsOf(event).some(({ functionCall: call, functionResponse: response }) => {
-    if (isRecord(response) && textOf(response['id'])) return author === 'user' || isAbortEvent(event);
-    return (
-      author !== 'user' && Array.isArray(ids) && isRecord(call) && !!textOf(call['id']) && ids.includes(call['id'])
-    );
-  });
-}
+/** Whether an event may make or answer a long-running call. Others change rows only while `areUnsettled`. */
+export const concernsCalls = (event: LooseEvent): boolean =>
+  partsOf(event).some(
+    ({ functionCall: call, functionResponse: response }) =>
+      (isRecord(response) && !!textOf(response['id']) && isAnswering(event)) ||
+      (isRecord(call) && isLongRunningCall(event, call)),
+  );
+
+const isLongRunningCall = ({ author, longRunningToolIds: ids }: LooseEvent, { id }: Record<string, unknown>): boolean =>
+  author !== 'user' && !!textOf(id) && Array.isArray(ids) && ids.includes(id);
+
+/** Whether the responses of an event answer calls, and are not the results of tools. */
+const isAnswering = (event: LooseEvent): boolean => event.author === 'user' || isAbortEvent(event);
 
 /** @param events in their order; those without an event cannot be read. */
 export function callsIn(events: Iterable<{ readonly seq: number; readonly event: Event | undefined }>): Calls {

@@ -58,7 +58,7 @@ export function pendingEvent(session: Session, event: Event): PendingEvent {
     }
   }
   // A search in the text is fast, and most events have neither.
-  const mayHaveCalls = json.includes('"functionResponse"') || json.includes('"longRunningToolIds":["');
+  const mayHaveCalls = json.includes('"functionResponse"') || /"longRunningToolIds":\[[^\]]/.test(json);
   return {
     event,
     concernsCalls: mayHaveCalls && concernsCalls(copy),

@@ -87,6 +87,22 @@ openCallSuite.own('H5', 'an open call is a row until the user answers it', async
   expect(statements.filter(({ text }) => text.includes('open_calls'))).toEqual([]);
 });
 
+openCallSuite.own('H5', 'rows and events agree on what another program wrote', async (context) => {
+  const { create, service } = context;
+  const session = await create();
+  const calling = { functionCall: { id: 'b', name: 'approve', args: {} } };
+  const odd = (id: string, longRunningToolIds: unknown, part: object = calling) =>
+    ({ ...asking('b', { branch: id }), id, longRunningToolIds, content: { role: 'model', parts: [part] } }) as Event;
+  await service.appendEvent({ session, event: odd('after null', [null, 'b']) });
+  expect(await openIn(context, session)).toEqual(['b']);
+  // Nobody can answer a call whose id is no text.
+  await service.appendEvent({ session, event: odd('number', [5], { functionCall: { id: 5, name: 'approve' } }) });
+  expect(await openIn(context, session)).toEqual(['b']);
+  const both = { ...calling, functionResponse: { id: 'x', name: 'x', response: {} } };
+  await service.appendEvent({ session, event: odd('both', ['b'], both) });
+  expect(await openIn(context, session)).toEqual(['b', 'b']);
+});
+
 openCallSuite.own('H5', 'the row is written with the event, or neither', async ({ create, service, orm, query }) => {
   const session = await create();
   await service.appendEvent({ session, event: asking('a') });
