@@ -43,6 +43,8 @@ export class VersionWriter implements RecordWriter {
   readonly types = ['artifact', 'part'] as const;
   readonly #run: ImportRun;
   #version: IncomingVersion | undefined;
+  /** The artifact that was left as it is here: later versions of the records do not belong to it. */
+  #kept: string | undefined;
 
   constructor(run: ImportRun) {
     this.#run = run;
@@ -77,10 +79,17 @@ export class VersionWriter implements RecordWriter {
   async #writeIfWhole({ key, createTime, count, info, parts }: IncomingVersion): Promise<void> {
     if (parts.length < count) return;
     this.drop();
-    const isNew = await this.#run.write((sql) =>
+    const artifact = JSON.stringify({ ...key, version: 0 });
+    if (artifact === this.#kept) return;
+    const here = await this.#run.write((sql) =>
       importVersion(sql, key, createTime, encodedImport(sql.texts, key, { info, parts })),
     );
-    if (isNew) this.#run.count('artifactVersions', 1);
+    if (here === 'written') this.#run.count('artifactVersions', 1);
+    if (here !== 'another') return;
+    if (this.#run.rules.onExisting === 'error')
+      throw new InvalidArgumentError(`${nameOf(key)} exists here, and was saved at another time.`);
+    this.#kept = artifact;
+    this.#run.count('skipped', 1);
   }
 
   end(): Promise<void> {
@@ -118,10 +127,14 @@ function encodedImport(texts: StoredTexts, key: VersionKey, { info: text, parts 
 /**
  * Writes a version of an export, for a transaction.
  *
- * @returns false if it is stored already.
- * @throws InvalidArgumentError if another version has its number.
+ * @returns `stored` if it was here already, and `another` if a version here that was saved at another time has its number.
  */
-async function importVersion(sql: Sql, key: VersionKey, createTime: number, encoded: EncodedVersion): Promise<boolean> {
+async function importVersion(
+  sql: Sql,
+  key: VersionKey,
+  createTime: number,
+  encoded: EncodedVersion,
+): Promise<'written' | 'stored' | 'another'> {
   const { version } = key;
   const values = valuesOf(key);
   const { artifacts } = sql.tables;
@@ -129,13 +142,11 @@ async function importVersion(sql: Sql, key: VersionKey, createTime: number, enco
   const end = sql.dialect.sql.onSameKey(ARTIFACT_COLUMNS, ['filename']);
   await sql.run(`${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?) ${end}`, [...values, version, createTime]);
   const stored = await versionRow(sql, key, version);
-  if (stored && numberOf(stored.create_time) !== createTime)
-    throw new InvalidArgumentError(`${nameOf(key)} exists here, and was saved at another time.`);
-  if (stored) return false;
+  if (stored) return numberOf(stored.create_time) === createTime ? 'stored' : 'another';
   await sql.run(
     `update ${artifacts} set last_version = ?, update_time = ? where ${ARTIFACT_WHERE} and last_version < ?`,
     [version, createTime, ...values, version],
   );
   await insertVersion(sql, key, encoded, createTime);
-  return true;
+  return 'written';
 }

@@ -6,7 +6,7 @@ import type { OwnerOptions } from './options.js';
 /** What is stored, including soft-deleted sessions. */
 export interface SessionStats {
   sessions: number;
-  /** How many of them are soft-deleted, see `deletion: 'soft'`. */
+  /** How many of them are soft-deleted, see `deletion: 'soft'`, or about to be deleted for good. */
   deletedSessions: number;
   /** How many users have sessions. A user of two apps counts twice, since ADK keeps users of different apps apart. */
   users: number;

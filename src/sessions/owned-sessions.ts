@@ -15,7 +15,7 @@ export const ownedSessions: OwnedRows = {
   name: 'sessions',
   records: { read: sessionRecords, writer: (run) => new SessionWriter(run) },
   sums: (sql) => ({
-    deletedSessions: [['count(*)', sql.tables.sessions, "status <> 'active'"]],
+    deletedSessions: [['count(*)', sql.tables.sessions, "status in ('deleted', 'ending')"]],
     users: [['count(distinct user_id)', sql.tables.sessions]],
     eventBytes: [
       [sumOfBytes(sql, 'data'), sql.tables.events],

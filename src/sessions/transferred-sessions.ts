@@ -12,19 +12,21 @@ export const importedAs = ({ title, labels }: SessionNames): string => JSON.stri
 
 /**
  * @param options.isNamedAnew whether people may have given the session another title or other labels.
- * @returns whether nobody has written to the session since its import: the newest change of its row is that.
+ * @returns whether nobody has written to the session since its import: the newest change of its row is that, and it has no later
+ *   version of an artifact.
  */
 export async function isAsImported(
   sql: Sql,
   session: StoredSession,
   { isNamedAnew }: { isNamedAnew: boolean },
 ): Promise<boolean> {
-  const { changes, select } = sql.tables;
+  const { artifactVersions, changes, select } = sql.tables;
   const key = sessionValues(session.key);
   const [row] = await sql.all<{ data: string | null }>(
-    `select ${select.data} as data from ${changes} where ${SESSION_WHERE} and seq = ? and kind in ('imported', 'soft-deleted')
-      and change_id = ?`,
-    [...key, session.lastSeq, session.lastChange],
+    `select ${select.data} as data from ${changes} as imported where ${SESSION_WHERE} and seq = ?
+      and kind in ('imported', 'soft-deleted') and change_id = ? and not exists (
+        select 1 from ${artifactVersions} where ${SESSION_WHERE} and create_time > imported.time)`,
+    [...key, session.lastSeq, session.lastChange, ...key],
   );
   const data = row && optionalTextOf(row.data);
   return typeof data === 'string' && (isNamedAnew || data === importedAs(session));

@@ -357,9 +357,13 @@ test('L1 artifacts are imported as a whole, or refused', async () => {
   ).toBe(3);
   expect(await importInto(to, lines)).toMatchObject({ done: { artifactVersions: 0, records: 12 } });
   await new MikroOrmArtifactService(from.em).saveArtifact({ ...key, filename: 'f', artifact: { text: 'x' } });
-  await expect(importInto(to, await linesOf(from))).rejects.toThrow(
+  await new MikroOrmArtifactService(from.em).saveArtifact({ ...key, filename: 'f', artifact: { text: 'y' } });
+  await expect(importInto(to, await linesOf(from), { onExisting: 'error' })).rejects.toThrow(
     'Version 3 of artifact f exists here, and was saved at another time.',
   );
+  const own = await linesOf(to);
+  expect(await importInto(to, await linesOf(from))).toMatchObject({ done: { artifactVersions: 0 }, skipped: 1 });
+  expect(await linesOf(to)).toEqual(own);
 });
 
 describe.each(availableDatabases())('from %s', (source) => {
@@ -390,6 +394,23 @@ describe.each(availableDatabases())('from %s', (source) => {
       await new MikroOrmSessionService(from.em).deleteSession({ ...key, sessionId: 'past' });
     }
   }, 300_000);
+});
+
+test.each(availableDatabases())('L1 a session with a file that was saved here is not replaced on %s', async (name) => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore(name)];
+  await new MikroOrmSessionService(from.em).createSession(KEY);
+  const [there, here] = [new MikroOrmArtifactService(from.em), new MikroOrmArtifactService(to.em)];
+  await there.saveArtifact({ ...KEY, filename: 'f', artifact: { text: 'theirs' } });
+  const lines = await linesOf(from);
+  const replace = (options = {}) => importInto(to, lines, { onExisting: 'replace', ...options });
+  await importInto(to, lines);
+  expect(await replace()).toMatchObject({ done: { sessions: 1, artifactVersions: 1 }, skipped: 0 });
+  await setTimeout(2);
+  await here.saveArtifact({ ...KEY, filename: 'mine', artifact: { text: 'mine' } });
+  expect(await replace()).toMatchObject({ done: { sessions: 0, artifactVersions: 0 }, skipped: 1 });
+  expect(await here.loadArtifact({ ...KEY, filename: 'mine' })).toEqual({ text: 'mine' });
+  expect(await replace({ force: true })).toMatchObject({ done: { sessions: 1, artifactVersions: 1 }, skipped: 0 });
+  expect(await linesOf(to)).toEqual(lines);
 });
 
 describe.each(availableDatabases())('in batches on %s', (name) => {
