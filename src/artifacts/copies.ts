@@ -63,10 +63,9 @@ const uploadedIn = (parts: unknown): string[] =>
  * @throws DamagedArtifactError if one cannot be decoded, to be encoded for the new session.
  */
 export async function copyVersions(sql: Sql, from: SessionKey, to: SessionKey, named: NamedVersions): Promise<void> {
-  if (named.size === 0) return;
   const text = statements(sql);
   // Somebody may have saved artifacts under this id before the session existed.
-  await sql.run(text.deleteOfSession, sessionValues(to));
+  sql.later(text.deleteOfSession, sessionValues(to));
   for (const [filename, versions] of named) {
     if (!sql.texts.codec.isNone) {
       await recodeVersions(sql, { ...from, filename }, { ...to, filename }, [...versions]);

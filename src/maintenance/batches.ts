@@ -79,6 +79,12 @@ export class Batches<Kind extends string = never> {
     return this.#batches >= maxBatches || signal?.aborted === true;
   }
 
+  /** Whether the call must not even read on. After the last batch it may: otherwise nobody would know whether there is more. */
+  isOver(): boolean {
+    this.#more ||= this.#options.signal?.aborted === true;
+    return this.#more;
+  }
+
   /** Counts what needed no transaction. */
   count({ done = {}, skipped = 0 }: Counts): void {
     const all: Record<string, number> = this.#done;

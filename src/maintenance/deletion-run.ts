@@ -91,12 +91,14 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
     );
   }
 
-  /** The requested app, or all apps. */
+  /** The requested app, or all apps, until the call must end. */
   #apps(
     { appName, userId }: Pick<SessionOwner, 'appName' | 'userId'>,
     next: OwnedRows['nextApp'],
   ): AsyncGenerator<string> {
-    return namesOf(appName, (after) => this.read((sql) => next(sql, after, userId)));
+    return namesOf(appName, async (after) =>
+      this.batches.isOver() ? undefined : this.read((sql) => next(sql, after, userId)),
+    );
   }
 
   /**
@@ -144,7 +146,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
       const walk = { appName: app, ...way };
       const read = (after?: StoredSession) => this.read((sql) => walkedSessions(sql, walk, after, PAGE));
       for await (const page of pagesOf(PAGE, read)) {
-        if (!(await this.batches.mayBegin())) break;
+        if (!(await this.batches.mayBegin())) return;
         await this.deleteOf(deletion, page);
       }
     }

@@ -6,6 +6,8 @@ import type { ForgottenRecord, MemoryRecord } from '../model/records.js';
 import { isFramed, mapTexts } from '../model/stored-texts.js';
 import { RECORDED_LEVELS, inRecord, wholeFrom, type ImportRun, type RecordWriter } from '../owned/record-writer.js';
 import { lockOwners } from './memory-store.js';
+import { isVector } from './vectors.js';
+import { isWordList } from './words.js';
 import {
   aContent,
   checkedMemoryKey,
@@ -104,6 +106,9 @@ function storableMemory(record: MemoryRecord): MemoryRow {
   );
   if (bytes.some(isFramed)) throw new InvalidArgumentError('words and embedding must not be encoded by a codec.');
   const [words = Buffer.alloc(0), embedding] = bytes;
+  // Otherwise no search would find it, and each would report damage.
+  if (!isWordList(words) || (embedding && !isVector(embedding)))
+    throw new InvalidArgumentError('words or embedding are not of this version of the package.');
   return {
     ...key,
     ...{ time, createTime, seq: record.seq, settles: record.settles, expires: record.expires },

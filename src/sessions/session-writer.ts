@@ -177,7 +177,7 @@ export class SessionWriter implements RecordWriter {
     insertEvents(sql, key, firstSeq, encoded);
     const lastSeq = firstSeq + events.length - 1;
     if (isLast) await complete(sql, session, { isHidden: !isFirst });
-    else await hideImported(sql, key, lastSeq);
+    else await hideImported(sql, key, { firstSeq, lastSeq });
     return plan;
   }
 }

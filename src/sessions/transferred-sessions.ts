@@ -36,10 +36,15 @@ export async function isAsImported(
  * Hides a session until the last batch of its import, for the caller that has inserted its row or holds its lock. Its events get a
  * position that no reader reads: otherwise the log would have them before their session is whole, or never.
  */
-export async function hideImported(sql: Sql, session: SessionKey, lastSeq: number): Promise<void> {
+export async function hideImported(
+  sql: Sql,
+  session: SessionKey,
+  { firstSeq, lastSeq }: { firstSeq: number; lastSeq: number },
+): Promise<void> {
   const key = sessionValues(session);
   const { sessions } = sql.tables;
-  await sql.run(`${eventsWhere(sql)} position = 0 where ${SESSION_WHERE} and position is null`, key);
+  // Only those of the last batch: InnoDB would read all batches before it.
+  await sql.run(`${eventsWhere(sql)} position = 0 where ${SESSION_WHERE} and seq >= ?`, [...key, firstSeq]);
   // With this time of the last update each `prune` finds it first.
   await sql.run(
     `update ${sessions} set status = 'importing', deleted_at = ${sql.dialect.sql.now}, last_seq = ?, last_update_time = 0

@@ -262,6 +262,33 @@ maintenanceSuite.own('K1', 'batches are bounded, reported and continued', async 
   expect(await idsLeft(context)).toEqual([]);
 });
 
+maintenanceSuite.own('K1', 'a call whose signal has fired reads no app after the first', async (context) => {
+  const { orm, app, service } = context;
+  let sent = 0;
+  const before = async () => {
+    sent++;
+  };
+  const maintenance = maintain(context, faulty(orm.em, { before }));
+  const signal = AbortSignal.abort();
+  const sentFor = async (call: () => Promise<MaintenanceResult>) => {
+    sent = 0;
+    expect(await call()).toMatchObject({ done: { sessions: 0 }, batches: 0, more: true });
+    return sent;
+  };
+  const calls = [
+    () => maintenance.prune({ idleFor: 0, signal }),
+    () => maintenance.eraseUser({ userId: 'nobody', signal }),
+    () => maintenance.trim({ keepLast: 0, signal }),
+  ];
+  const create = (name: string) => service.createSession({ appName: `${app} ${name}`, userId: 'nobody' });
+  await create('a');
+  const counts: number[] = [];
+  // The first call on a connection sends more.
+  for (const _ of range(2)) for (const [i, call] of calls.entries()) counts[i] = await sentFor(call);
+  for (const i of range(5)) await create(`b${i}`);
+  for (const [i, call] of calls.entries()) expect(await sentFor(call)).toBe(counts[i]);
+});
+
 maintenanceSuite.own('K1', 'dryRun counts what would be done, and writes nothing', async (context) => {
   const { app, recorded } = context;
   for (const i of range(5)) await old(context, 2 * i, { sessionId: `s${i}`, state: { 'user:a': 1 } });

@@ -1132,6 +1132,11 @@ for (const [how, options] of [
     expect(await artifactService.listVersions(file)).toEqual([0, 1]);
     for (const version of [0, 1])
       expect(await artifactService.loadArtifact({ ...file, version })).toEqual(parts[version]);
+    // Also if the fork itself has none.
+    const none = { ...key, sessionId: 'none' };
+    await artifactService.saveArtifact({ ...none, filename: 'f', artifact: text('no') });
+    await sessionService.forkSession(key, { at: 0, as: 'none' });
+    expect(await artifactService.listArtifactKeys(none)).toEqual(['user:f']);
     const { canonicalUri: _, ...about } = (await artifactService.getArtifactVersion(file))!;
     expect(await artifactService.getArtifactVersion({ ...file, sessionId: 's', version: 1 })).toMatchObject(about);
     expect(await artifactService.saveArtifact({ ...file, artifact: text('next') })).toBe(2);

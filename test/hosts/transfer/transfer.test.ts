@@ -396,6 +396,16 @@ describe.each(availableDatabases())('from %s', (source) => {
   }, 300_000);
 });
 
+test('L1 a memory that no search could find is refused', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  await saveMemories(from.em, { appName: 'app', userId: 'u' });
+  const lines = await linesOf(from);
+  const changed = lines.map((line) => line.replace(/"words":"[^"]+"/, '"words":""'));
+  expect(changed).not.toEqual(lines);
+  await expect(importInto(to, changed)).rejects.toThrow('words or embedding are not of this version of the package.');
+  expect(await linesOf(to)).toEqual([]);
+});
+
 test.each(availableDatabases())('L1 a session with a file that was saved here is not replaced on %s', async (name) => {
   const [from, to] = [await emptyStore('sqlite'), await emptyStore(name)];
   await new MikroOrmSessionService(from.em).createSession(KEY);
