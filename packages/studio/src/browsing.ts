@@ -147,6 +147,16 @@ export async function broughtAt(sql: Sql, event: SessionKey & Pick<LogEntry, 'se
   return optionalNumberOf(row?.['brought']);
 }
 
+/** @returns the lowest of some positions whose event was stored at a time, in ms, or later; undefined if there is none. */
+export async function firstStoredSince(
+  sql: Sql,
+  since: number,
+  { after, upTo }: { after: number; upTo: number },
+): Promise<number | undefined> {
+  const [row] = await sql.all(statements(sql).selectFirstSince, [after, upTo, since]);
+  return optionalNumberOf(row?.['first_position']) ?? undefined;
+}
+
 /**
  * Like `changesOf`, but for the sessions that were updated last: they may have set the state of a user or an app.
  *
@@ -315,6 +325,8 @@ const statements = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
       min(seq) as first_seq from ${openCalls} where ${SESSION_WHERE} and waits_for > 0
       group by case when open_until = ${MAX_SEQ} then 0 else 1 end`,
     selectChanges: `select ${SESSION_COLUMNS}, ${change} from ${changes} as c where ${SESSION_WHERE} and seq >= ? and seq <= ? order by change_id desc limit ?`,
+    selectFirstSince: `select min(position) as first_position from ${events}
+      where position > ? and position <= ? and coalesce(append_time, timestamp) >= ?`,
     selectBrought: (isCopy: boolean) => `select max(time) as brought from ${changes}
       where ${SESSION_WHERE} and ((kind = 'imported' and seq >= ?)${isCopy ? " or kind = 'created'" : ''})`,
     selectChangesElsewhere: (ofUser: boolean) =>

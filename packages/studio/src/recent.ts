@@ -8,11 +8,14 @@ import { tokenSum } from './operations/prices.js';
 import { ModelTimes } from './operations/durations.js';
 import { addCounted, countedOf, timeOf, type Counted } from './operations/usage.js';
 import { textOrJson } from './operations/words.js';
-import { broughtAt } from './browsing.js';
+import { broughtAt, firstStoredSince } from './browsing.js';
 import type { StudioScope } from './guard.js';
 
 /** How many events are read at most for a page. */
 export const AT_ONCE = 20_000;
+
+/** In how many positions at once is looked for events that were stored later than those behind them. */
+const LOOKED_AT = 50_000;
 
 /** How many failures are kept of each user in an app. */
 const KEPT = 200;
@@ -244,7 +247,9 @@ const isVisible = ({ appName, userId }: StudioScope, of: { appName: string; user
 
 /**
  * Positions increase with the times at which events were stored here, so that 20 looks find the first of a million. Imports and
- * forks keep the times of earlier appends: of an event that seems to be old, it is read whether it was brought so.
+ * forks keep the times of earlier appends: of an event that seems to be old, it is read whether it was brought so. If nobody had read the
+ * log for long, its events got their positions at once, and not in the order of their appends: what was stored since may stand before
+ * older events.
  *
  * @returns the position before the first event that was stored at this time or later.
  */
@@ -258,6 +263,11 @@ export async function positionBefore(log: EventLog, since: number, read: SqlRunn
         earlier = entry.cursor.position;
     if (earlier === undefined) most = middle;
     else least = earlier;
+  }
+  for (let upTo = least; upTo > 0; upTo -= LOOKED_AT) {
+    const first = await read((sql) => firstStoredSince(sql, since, { after: upTo - LOOKED_AT, upTo }));
+    if (first === undefined) break;
+    least = first - 1;
   }
   return least;
 }

@@ -1044,6 +1044,23 @@ describe.each(availableDatabases())('on %s', (name) => {
     );
   });
 
+  test('counts all of a day, though nobody had read the log before', async () => {
+    const own = await open(name);
+    const day = 86_400_000;
+    for (let i = 0; i < 150; i++) {
+      const timestamp = Date.now() - (i % 3) * day;
+      const events = [1, 2, 3, 4].map(() =>
+        createEvent({ author: 'agent', timestamp, usageMetadata: { promptTokenCount: 1 } }),
+      );
+      const session = await own.service.createSession({ appName: 'one', userId: 'ada', sessionId: `s${i}` });
+      await own.service.appendEvents({ session, events });
+    }
+    await own.orm.em.getConnection().execute('update adk_events set append_time = timestamp');
+    const site = await own.studio();
+    expect(shown(await site.get('/'))).toMatch(/ Apps 200 tokens in/);
+    expect(shown(await site.get('/usage'))).toMatch(/ Input 600 /);
+  });
+
   test('says why something failed beside events that cannot be read', async () => {
     const own = await open(name);
     const session = await own.service.createSession({ appName: 'one', userId: 'ada', sessionId: 's' });
