@@ -8,6 +8,7 @@ export interface SynchronousSqlite {
   /** In memory nobody else can have a lock. */
   memory?: unknown;
   readonly open: boolean;
+  readonly inTransaction: boolean;
   pragma(source: string): unknown;
   exec(source: string): unknown;
   prepare(text: string): SynchronousStatement;
@@ -73,6 +74,10 @@ export class SynchronousDriver implements Driver {
 
   constructor(database: SynchronousSqlite) {
     this.#database = database;
+  }
+
+  get isInTransaction(): boolean {
+    return this.#database.inTransaction;
   }
 
   async send({ text, values }: Statement, _: StatementContext): Promise<DriverResult> {
@@ -153,7 +158,8 @@ export class AsynchronousDriver implements Driver {
   send({ text, values, wants }: Statement, _: StatementContext): Promise<DriverResult> {
     return new Promise((resolve, reject) => {
       this.#database[wants === 'rows' ? 'all' : 'run'](text, values, function (error, rows = []) {
-        if (error) reject(error);
+        // MikroORM may have rolled back already, which this driver does not show.
+        if (error && !(text === 'rollback' && error.message.endsWith('no transaction is active'))) reject(error);
         else resolve({ rows, affectedRows: this.changes ?? 0, insertId: undefined });
       });
     });
