@@ -20,8 +20,8 @@ const repository = path.resolve(__dirname, '../../..');
 const run = promisify(execFile);
 const tsc = createRequire(__filename).resolve('typescript/bin/tsc');
 
-/** The peers are in the folder above: the ones that this test runs with. */
-const FLAGS = ['--legacy-peer-deps', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'];
+/** The peers are in the folder above: the ones that this test runs with. `.npmrc` says so. */
+const FLAGS = ['--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'];
 
 /** Releases that fit MikroORM 7, and need the same Node.js. */
 const ON_MIKRO_ORM_7 = ['@mikro-orm/nestjs@7.1.0', 'ai@7.0.173'];
