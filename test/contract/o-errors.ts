@@ -1,7 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomBytes } from 'node:crypto';
+import { inspect } from 'node:util';
 import { LlmAgent } from '@google/adk';
-import { DeadlockException, type Options } from '@mikro-orm/core';
+import { DeadlockException, MikroORM, type Options } from '@mikro-orm/core';
 import {
   DatabaseError,
   EventLog,
@@ -9,6 +10,7 @@ import {
   SessionLeases,
   SessionNotFoundError,
   SessionProjection,
+  adkEntities,
   adkServices,
   runTurn,
   type ErrorContext,
@@ -451,6 +453,27 @@ failureSuite.own(
     }
   },
   withConnections,
+);
+
+failureSuite.own(
+  'O8',
+  'what the host gets of an invalid URL has no password',
+  async ({ harness, orm }) => {
+    const { options, secret } = harness.unreachable;
+    const clientUrl = options.clientUrl!.replace(':9/', ':99999/');
+    const reported: unknown[] = [];
+    const onError = (error: unknown) => reported.push(error);
+    // Not closed: MikroORM reads the URL again then, and fails.
+    const { em } = await MikroORM.init({
+      ...{ clientUrl, connect: false, dbName: 'agents', entities: adkEntities() },
+      driver: orm.config.get('driver'),
+    });
+    const service = new MikroOrmSessionService(em, { onError, retry: { attempts: 1 } });
+    const errors = [await errorOf(service.createSession(KEY)), await errorOf(service.createSession(KEY))];
+    expect(inspect(reported)).toContain('Invalid URL');
+    expect(inspect([errors, reported], { depth: 9 })).not.toContain(secret);
+  },
+  onServers,
 );
 
 failureSuite.own('O1', 'a createSession that finds its own session writes before it answers', async (context) => {

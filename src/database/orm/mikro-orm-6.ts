@@ -5,7 +5,7 @@ import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
 import { isSynchronousSqlite, stopsProcess, waitStopper } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
-import type { OrmConnection, ReservedConnection } from './reserved-connection.js';
+import { withoutUrl, type OrmConnection, type ReservedConnection } from './reserved-connection.js';
 
 /** The members of MikroORM 6's connection that are used; knex documents them. */
 interface KnexConnection {
@@ -67,7 +67,12 @@ export class KnexOrmConnection implements OrmConnection {
 
   open(): undefined {
     // A file has no connection that breaks. And if knex is asked for too early, MikroORM believes that the connection is set up.
-    if (!this.#isQuiet && !this.isInProcess) this.#quiet();
+    if (this.#isQuiet || this.isInProcess) return;
+    try {
+      this.#quiet();
+    } catch (error) {
+      throw withoutUrl(error);
+    }
   }
 
   async reserve(): Promise<ReservedConnection> {
@@ -133,8 +138,8 @@ export class KnexOrmConnection implements OrmConnection {
    * `driverOptions` gets all warnings, since it is the host's own log.
    */
   #quiet(): void {
-    this.#isQuiet = true;
     const { logger, config } = this.#connection.getKnex().client;
+    this.#isQuiet = true;
     if (config.log?.warn) return;
     const warn = logger.warn.bind(logger);
     logger.warn = (message) => {

@@ -7,7 +7,7 @@ import type { Driver } from '../drivers/driver.js';
 import { KyselyDriver, type KyselyDriverConnection } from '../drivers/kysely-driver.js';
 import { isSynchronousSqlite, stopsProcess, waitStopper, type SynchronousSqlite } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
-import type { OrmConnection, ReservedConnection } from './reserved-connection.js';
+import { withoutUrl, type OrmConnection, type ReservedConnection } from './reserved-connection.js';
 import { isObject } from '../../model/json.js';
 
 /** The members of kysely and of its transactions that are used. */
@@ -138,7 +138,8 @@ export class KyselyOrmConnection implements OrmConnection {
     const connection = this.#connection;
     try {
       await connection.ensureConnection();
-    } catch (error) {
+    } catch (thrown) {
+      const error = withoutUrl(thrown);
       // better-sqlite3 throws a TypeError if it cannot open the file, which is not the caller's mistake.
       throw error instanceof TypeError ? this.#em.getPlatform().getExceptionConverter().convertException(error) : error;
     }

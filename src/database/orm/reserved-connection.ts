@@ -1,3 +1,4 @@
+import { isObject } from '../../model/json.js';
 import type { Driver } from '../drivers/driver.js';
 
 /** MikroORM's connection to a database, with its pool. */
@@ -38,4 +39,9 @@ export interface ReservedConnection {
    * in this process, or the host has passed a kysely of its own.
    */
   readonly destroy: (() => Promise<void>) | undefined;
+}
+
+/** @returns an error without the URL of the database, which Node.js puts with the password into that of an invalid one. */
+export function withoutUrl(error: unknown): unknown {
+  return isObject(error) && 'input' in error ? Object.assign(error, { input: undefined }) : error;
 }
