@@ -34,6 +34,7 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
   [/^select count\(\*\) as total from adk_sessions where app_name = \? and status/, 'the length of that list'],
   [/^select 'session' as kind, user_id, session_id, state_key/, 'the state of the sessions in a page of that list'],
   [/^select app_name, user_id, session_id, title/, 'findSessions of an app'],
+  [/^select 0 as ordinal, count\(\*\) as events/, 'the studio shows the sizes of the sessions of several users'],
   [/^select app_name, user_id, session_id, lease_holder/, 'the leases that are held, of an app or of all'],
   [
     /^select c\.app_name, .* from \(select app_name, .* from adk_open_calls/,
