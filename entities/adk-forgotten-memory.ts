@@ -15,7 +15,7 @@ export const adkForgottenMemory = ({ table }: Naming) =>
       userId: key('user_id', KEY_LENGTHS.userId).primary(),
       /** Empty if it was forgotten in all sessions. */
       sessionId: key('session_id', KEY_LENGTHS.sessionId).primary(),
-      id: key('memory_id', KEY_LENGTHS.eventId).primary(),
+      id: key('memory_id', KEY_LENGTHS.memoryId).primary(),
       /** When it was forgotten, by the database's clock. */
       createTime: time('create_time'),
     },

@@ -16,7 +16,7 @@ export const adkMemory = ({ named, table }: Naming) =>
       /** Empty if it belongs to no session. */
       sessionId: key('session_id', KEY_LENGTHS.sessionId).primary(),
       /** The event's id, or that of the memory. */
-      id: key('memory_id', KEY_LENGTHS.eventId).primary(),
+      id: key('memory_id', KEY_LENGTHS.memoryId).primary(),
       /** The number of the event in its session, if a projection has added it. */
       seq: p.integer().fieldName('seq').nullable(),
       /** When it was said. */

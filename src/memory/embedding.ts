@@ -110,13 +110,13 @@ export class Embedder {
   }
 
   async #vectors(texts: readonly string[], of: 'memories' | 'question'): Promise<readonly ArrayLike<number>[]> {
-    const late = (ms: number) => new Error(`embed did not answer within ${ms} ms.`);
+    const late = (ms: number) => new Error(`embed.vectors did not answer within ${ms} ms.`);
     const vectors = await this.#database.within(this.#embedding.vectors(texts, of), late);
     const areVectors =
       vectors?.length === texts.length &&
       vectors.every((vector) => vector?.length > 0 && Array.prototype.every.call(vector, Number.isFinite));
     if (areVectors) return vectors;
-    throw new InvalidArgumentError('embed must return one array of finite numbers for each text.');
+    throw new InvalidArgumentError('embed.vectors must return one array of finite numbers for each text.');
   }
 }
 

@@ -5,7 +5,7 @@ import { isDate } from '../model/arguments.js';
 import { decode, encode, isRecord } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import type { MemoryKey, MemoryTexts } from './stored-memories.js';
-import { wordList, wordsOf } from './words.js';
+import { LONGEST_TEXT, wordList, wordsOf } from './words.js';
 
 /** Returns the text of an event to remember, if any. */
 export type TextOfEvent = (event: Event) => string | undefined | Promise<string | undefined>;
@@ -45,12 +45,6 @@ export function newMemory(data: MemoryData, rest: Omit<NewMemory, 'text' | 'word
 }
 
 /**
- * In characters, with author and role. More is a file rather than something that was said, and with its words and its vector it would not fit into every
- * server's packet: a projection would end there for all users.
- */
-const MOST_REMEMBERED = 100_000;
-
-/**
  * Reads the event at once.
  *
  * @param said its texts, or what the host remembers instead.
@@ -65,8 +59,9 @@ export function memoryOfEvent(
   const { author } = event;
   const { role } = event.content ?? {};
   const content = { ...(role !== undefined && { role }), parts: said.map((text) => ({ text })) };
-  // Another program may store an author or a role of any length.
-  if (textSaidIn(content).length + encode({ author, role }, 'memory').json.length > MOST_REMEMBERED) return undefined;
+  // More is a file rather than something that was said, and with its words and its vector it would not fit into every server's
+  // packet: a projection would end there for all users. Another program may store an author or a role of any length.
+  if (textSaidIn(content).length + encode({ author, role }, 'memory').json.length > LONGEST_TEXT) return undefined;
   const data: MemoryData = { content, ...(author && { author }), ...(customMetadata && { customMetadata }) };
   return newMemory(data, { ...rest, memoryId: event.id, time: timeOf(event.timestamp) });
 }

@@ -150,13 +150,13 @@ export interface SearchQuestion {
  */
 const MOST_ASKED = 128;
 
-/** In characters: the same limit as for an event that is remembered. */
-const LONGEST_QUESTION = 100_000;
+/** The longest text with words, in characters: of a question, and of an event that is remembered. */
+export const LONGEST_TEXT = 100_000;
 
 /** @param text its words count, or those at the beginning and the end of a long one. */
 export function questionOf(text: string): SearchQuestion {
-  const half = LONGEST_QUESTION / 2;
-  const words = wordsOf(text.length > LONGEST_QUESTION ? `${text.slice(0, half)} ${text.slice(-half)}` : text);
+  const half = LONGEST_TEXT / 2;
+  const words = wordsOf(text.length > LONGEST_TEXT ? `${text.slice(0, half)} ${text.slice(-half)}` : text);
   const each = [...new Map(words.map((word) => [hashed(word).hash, hashed(word)])).values()];
   // Keeps the beginning and the end: the question stands before or after a pasted text.
   if (each.length > MOST_ASKED) each.splice(MOST_ASKED / 2, each.length - MOST_ASKED);

@@ -925,7 +925,7 @@ memorySuite.own('O3', 'an embed or a text that never answers ends with the time 
   const { service, key, say, search } = memoryOf(context, { ...options, embed: { model: 'm', vectors: never } });
   await say('s', 'a fox');
   expect(await search('fox hunt')).toEqual(['a fox']);
-  const late = 'embed did not answer within 500 ms.';
+  const late = 'embed.vectors did not answer within 500 ms.';
   expect(errors).toEqual([`Error: ${late}`, `Error: ${late}`]);
   await expect(service.rebuildVectors({ appName: context.app })).rejects.toThrow(late);
   const remembering = memoryOf(context, { ...options, text: never });
