@@ -2,7 +2,7 @@ import { Runner, type BasePlugin, type Event, type RunnerConfig } from '@google/
 import { hostname } from 'node:os';
 import { responsesBeforeRun, unfinishedTurn, unrunAnswers } from './conversation/recovery.js';
 import { isToolJournal, journalFailure, toolJournal } from './conversation/tool-journal.js';
-import type { AcquireOptions } from './leases/session-leases.js';
+import { tryToRelease, type AcquireOptions } from './leases/session-leases.js';
 import { aBoolean, aRecord, aString, aWait, anAbortSignal, object, objects } from './model/arguments.js';
 import { InvalidArgumentError } from './model/errors.js';
 import type { SessionKey } from './model/keys.js';
@@ -105,8 +105,7 @@ export async function* runTurn(services: AdkServices, request: RunTurnRequest): 
   } catch (error) {
     throw journalFailure(abortSignal) ?? error;
   } finally {
-    // Not thrown: the caller needs the events or the error of the run, and the lease will expire.
-    await lease.release().catch(() => undefined);
+    await tryToRelease(lease);
   }
 }
 

@@ -156,8 +156,7 @@ export class SessionLeases {
     try {
       return await work(lease);
     } finally {
-      // Not thrown: the caller needs the result or the error of `work`, and the lease will expire.
-      await lease.release().catch(() => undefined);
+      await tryToRelease(lease);
     }
   }
 
@@ -229,6 +228,9 @@ export class SessionLeases {
     });
   }
 }
+
+/** Releases a lease without throwing: the caller needs the result or the error of its work, and the lease will expire. */
+export const tryToRelease = (lease: Lease): Promise<void> => lease.release().catch(() => undefined);
 
 async function heldLease(sql: Sql, key: SessionKey) {
   const found = await currentLease(sql, key);
