@@ -37,6 +37,10 @@ export const TRAITS: Readonly<Record<DialectName, DialectTraits>> = {
   mariadb: { hasSchemas: true, isInProcess: false, quote: '`' },
 };
 
+/** @returns a name in SQL, after that of its schema if there is one. */
+export const quotedName = (quote: string, ...names: readonly (string | undefined)[]): string =>
+  names.flatMap((name) => (name ? [quote + name.replaceAll(quote, quote + quote) + quote] : [])).join('.');
+
 export const unsupportedDatabase = () =>
   new SchemaError('adk-mikro-orm runs on SQLite, PostgreSQL, MySQL and MariaDB only.');
 

@@ -1,5 +1,5 @@
 import type { Migration } from '@mikro-orm/migrations';
-import { TRAITS, type DialectName } from '../entities/dialect-name.js';
+import { TRAITS, quotedName, type DialectName } from '../entities/dialect-name.js';
 import type { AdkEntityOptions } from '../entities/index.js';
 import { DEFAULT_PREFIX, checkEntityOptions } from '../entities/naming.js';
 import { DIALECTS } from '../src/database/dialects/resolve.js';
@@ -76,8 +76,7 @@ function located(
   { isFirst }: { isFirst: boolean },
 ): AdkMigration['class'] {
   const { tablePrefix = DEFAULT_PREFIX } = options;
-  const { quote } = TRAITS[dialect];
-  const quoted = (name: string) => quote + name.replaceAll(quote, quote + quote) + quote;
+  const quoted = (name: string) => quotedName(TRAITS[dialect].quote, name);
 
   return class extends Bundled {
     readonly #schema: string | undefined;

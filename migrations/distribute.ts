@@ -1,5 +1,5 @@
 import type { MikroORM } from '@mikro-orm/core';
-import { supportedDialect } from '../entities/dialect-name.js';
+import { TRAITS, quotedName, supportedDialect } from '../entities/dialect-name.js';
 import { DEFAULT_PREFIX } from '../entities/naming.js';
 import { forgetDistribution } from '../src/database/calls/connections.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
@@ -127,14 +127,12 @@ async function placesOf(sql: Sql, { schema, tablePrefix = DEFAULT_PREFIX }: Tabl
   const ordered = [...adkTables()].sort((a, b) => Number(b.suffix in OF_ALL) - Number(a.suffix in OF_ALL));
   for (const { suffix } of ordered) {
     const table = tablePrefix + suffix;
-    const query = [schema, table].flatMap((part) => (part === undefined ? [] : [quoted(part)])).join('.');
+    const query = quotedName(TRAITS.postgresql.quote, schema, table);
     const wanted = by === 'schema' ? 'with the schema' : (OF_ALL[suffix] ?? 'by user');
     places.push({ table, query, wanted, found: await placementOf(sql, query) });
   }
   return places;
 }
-
-const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`;
 
 function refuseOthers(places: readonly TablePlacement[]): void {
   const other = places.find(({ wanted, found }) => found !== undefined && found !== wanted);

@@ -4,7 +4,7 @@ import { supportedDialect } from '../entities/dialect-name.js';
 import { refuseOther } from '../src/database/orm/orm-connection.js';
 import { changedValues } from '../src/database/sql/values.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
-import { InvalidArgumentError, SchemaError, driverCodeOf } from '../src/model/errors.js';
+import { InvalidArgumentError, SchemaError, isMissingModule } from '../src/model/errors.js';
 import { PendingMigrations, patiently } from './pending.js';
 import { isObject } from '../src/model/json.js';
 
@@ -84,9 +84,7 @@ async function loadMigrations() {
     return { MigrationStorage, adkMigrations, refuseDroppingConfig, tables };
   } catch (cause) {
     const version = Utils.getORMVersion();
-    const code = driverCodeOf(cause);
-    const isMissing = code === 'ERR_MODULE_NOT_FOUND' || code === 'MODULE_NOT_FOUND';
-    const problem = isMissing
+    const problem = isMissingModule(cause)
       ? 'migrate needs @mikro-orm/migrations, which is not installed.'
       : `@mikro-orm/migrations could not be loaded beside MikroORM ${version}: all packages of MikroORM need the same version.`;
     throw new SchemaError(`${problem} Run: npm install @mikro-orm/migrations@${version}`, { cause });

@@ -1,5 +1,5 @@
 import type { Configuration, EntityManager, EntityMetadata, MetadataStorage } from '@mikro-orm/core';
-import { TRAITS, supportedDialect, type DialectName } from '../entities/dialect-name.js';
+import { TRAITS, quotedName, supportedDialect, type DialectName } from '../entities/dialect-name.js';
 import { adkEntities, type AdkEntityOptions } from '../entities/index.js';
 import { entityNamed } from '../entities/mikro-orm.js';
 import { DEFAULT_PREFIX, refusePlaceholder } from '../entities/naming.js';
@@ -82,7 +82,7 @@ const COLUMNS: Record<DialectName, (query: Query, table: string, schema?: string
   postgresql: (query, table, schema) =>
     query(
       `select attname as name from pg_attribute where attrelid = to_regclass(?) and attnum > 0 and not attisdropped`,
-      [[schema, table].flatMap((part) => (part ? [`"${part.replaceAll('"', '""')}"`] : [])).join('.')],
+      [quotedName(TRAITS.postgresql.quote, schema, table)],
     ),
   mysql: columnsOnMySql,
   mariadb: columnsOnMySql,

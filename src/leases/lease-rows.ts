@@ -1,5 +1,5 @@
 import type { SessionKey } from '../model/keys.js';
-import { LEASE_IS_CURRENT, leaseIsFree } from '../database/dialects/session-rows.js';
+import { LEASE_IS_CURRENT, NO_LEASE, leaseIsFree } from '../database/dialects/session-rows.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { IN_SESSION, SESSION_COLUMNS } from '../database/sql/columns.js';
 import { allOf, ifGiven, keyed, named, perTables, sessionKeyOf, type SessionKeyRow } from '../database/sql/values.js';
@@ -29,7 +29,7 @@ const statements = perTables(({ dialect: { sql }, tables: { sessions } }: Sql) =
           and (${LEASE_IS_CURRENT} or lease_token < :token and ${leaseIsFree(sql)})`,
     ),
     renew: named(`update ${sessions} set lease_expires = ${sql.now} + :ttlMs where ${held}`),
-    release: named(`update ${sessions} set lease_holder = null, lease_expires = null where ${held}`),
+    release: named(`update ${sessions} set ${NO_LEASE} where ${held}`),
   };
 });
 

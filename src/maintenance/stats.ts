@@ -1,5 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { allOf, ifGiven, type Condition, numberOf, textOf } from '../database/sql/values.js';
+import { IS_WHOLE } from '../database/statements/stored-session.js';
 import type { OwnedRows, Sum, SumName } from '../owned/owned-rows.js';
 import type { OwnerOptions } from './options.js';
 
@@ -35,7 +36,7 @@ type AppCounts = Awaited<ReturnType<typeof countAll>>;
 export async function countAll(sql: Sql, owner: OwnerOptions, kinds: readonly OwnedRows[]) {
   const { where, values } = ofOwner(owner);
   // While a session is deleted or imported, it has another time of the last update.
-  const updated = `case when status in ('active', 'deleted') then last_update_time else create_time end`;
+  const updated = `case when ${IS_WHOLE} then last_update_time else create_time end`;
   const rows = await sql.all(
     `select app_name, last_seq - first_seq + 1 as events, count(*) as sessions, min(${updated}) as oldest,
       max(${updated}) as newest from ${sql.tables.sessions}${where} group by app_name, last_seq - first_seq + 1`,

@@ -445,6 +445,10 @@ export function driverCodeOf(error: unknown): string | undefined {
   return typeof errno === 'number' && errno > 0 ? String(errno) : undefined;
 }
 
+/** Whether an `import` or a `require` has found no module. */
+export const isMissingModule = (error: unknown): boolean =>
+  ['ERR_MODULE_NOT_FOUND', 'MODULE_NOT_FOUND'].includes(driverCodeOf(error) ?? '');
+
 /** An error's message, for errors without a code. It may contain SQL, so it must not reach a caller. */
 export function driverMessageOf(error: unknown): string {
   return typeof error === 'object' && error !== null && 'message' in error ? String(error.message) : '';

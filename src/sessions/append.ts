@@ -1,8 +1,8 @@
 import type { EventContent } from '../database/sql/values.js';
 import type { Event, Session } from '@google/adk';
-import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import type { NonEmpty } from './append-queue.js';
 import type { Database } from '../database/calls/database.js';
+import { isDuplicate } from '../database/calls/failure-of.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { AppendBatch } from '../database/dialects/dialect.js';
 import { isOpen, physicalOf } from '../database/orm/host-transaction.js';
@@ -173,7 +173,7 @@ export class Appender {
       // An outage is an error of all appends. Any other error belongs to one: write them one by one to find it.
       const isOfAll =
         appends.length === 1 || outcome.lostAnswer !== undefined || passingOf(this.#database.failureOf(error));
-      if (isOfAll && !(error instanceof UniqueConstraintViolationException)) throw error;
+      if (isOfAll && !isDuplicate(error)) throw error;
     }
     // Nothing was written: one append must be refused or replaces an event, the first handle is behind, or calls wait.
     if (lastSeq === undefined && appends.length > 1) return this.#appendEach(appends, outcome);

@@ -1,6 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { SESSION_WHERE } from '../database/sql/columns.js';
 import { sessionValues, optionalTextOf } from '../database/sql/values.js';
+import { PRUNED_FIRST } from '../database/statements/sessions.js';
 import type { StoredSession } from '../database/statements/stored-session.js';
 import type { SessionKey } from '../model/keys.js';
 
@@ -45,9 +46,8 @@ export async function hideImported(
   const { sessions } = sql.tables;
   // Only those of the last batch: InnoDB would read all batches before it.
   await sql.run(`${eventsWhere(sql)} position = 0 where ${SESSION_WHERE} and seq >= ?`, [...key, firstSeq]);
-  // With this time of the last update each `prune` finds it first.
   await sql.run(
-    `update ${sessions} set status = 'importing', deleted_at = ${sql.dialect.sql.now}, last_seq = ?, last_update_time = 0
+    `update ${sessions} set status = 'importing', deleted_at = ${sql.dialect.sql.now}, last_seq = ?, ${PRUNED_FIRST}
       where ${SESSION_WHERE}`,
     [lastSeq, ...key],
   );

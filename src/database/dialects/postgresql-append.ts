@@ -13,7 +13,7 @@ import type { Tables } from '../sql/tables.js';
 import { numberOf, named, type Named } from '../sql/values.js';
 import type { AppendBatch, DialectAppends, DialectSql, Sql } from './dialect.js';
 import { returningSql } from './returning.js';
-import { addToLastSeq, appendStatement, leaseIsFree } from './session-rows.js';
+import { TAKES_APPENDS, addToLastSeq, appendStatement, leaseIsCurrent, leaseIsFree } from './session-rows.js';
 
 /** The most appends that share a statement: none of them is acknowledged before all are written. */
 export const MOST = 32;
@@ -180,10 +180,10 @@ export function takeSeveral({ sessions }: Tables, sql: DialectSql): { locked: st
     ), locked as (
       select given.number, given.events, given.time, session.place from given cross join lateral (
         select s.ctid as place from ${sessions} as s
-        where ${isSameSession('s', 'given')} and incarnation = expected_incarnation and status = 'active' and not has_pending_calls
+        where ${isSameSession('s', 'given')} and incarnation = expected_incarnation and ${TAKES_APPENDS}
           and (expected_seq = ${ANY} or last_seq = expected_seq)
           and (expected_change = ${ANY} or last_change = expected_change)
-          and (token = ${ANY} or lease_token = token and lease_holder is not null)
+          and (token = ${ANY} or ${leaseIsCurrent('token')})
           and (not is_unleased or ${leaseIsFree(sql)})
         for no key update skip locked
       ) as session

@@ -40,20 +40,32 @@ export async function lockBySelect<Row extends object>(
   return row;
 }
 
-/** Sets what counts a change in a session's row. @param touches whether the change keeps `prune` from an idle session. */
-export const countChange = ({ now }: DialectSql, touches: boolean): string =>
-  `last_change = last_change + 1${touches ? `, touched_at = ${now}` : ''}`;
+/** Sets what keeps `prune` from an idle session. */
+export const touch = ({ now }: DialectSql): string => `touched_at = ${now}`;
 
-/** A condition on the lease with this token. */
-export const LEASE_IS_CURRENT = 'lease_token = :token and lease_holder is not null';
+/** Sets what counts a change in a session's row. */
+export const countChange = (sql: DialectSql, touches: boolean): string =>
+  `last_change = last_change + 1${touches ? `, ${touch(sql)}` : ''}`;
+
+/** A condition on the lease with a token. */
+export const leaseIsCurrent = <const Token extends string>(token: Token) =>
+  `lease_token = ${token} and lease_holder is not null` as const;
+
+export const LEASE_IS_CURRENT = leaseIsCurrent(':token');
+
+/** Ends a lease. */
+export const NO_LEASE = 'lease_holder = null, lease_expires = null';
 
 export function leaseIsFree({ now }: DialectSql): string {
   return `(lease_expires is null or lease_expires <= ${now})`;
 }
 
+/** A condition on a session's row, if an append may write without its lock. */
+export const TAKES_APPENDS = `status = 'active' and not has_pending_calls`;
+
 /** The condition for an append to a session: its incarnation, numbers and lease are as the batch says. */
 function appendCondition({ expectedSeq, expectedChange, lease }: AppendBatch, sql: DialectSql): string {
-  let where = `${IN_SESSION} and incarnation = :incarnation and status = 'active' and not has_pending_calls`;
+  let where = `${IN_SESSION} and incarnation = :incarnation and ${TAKES_APPENDS}`;
   if (expectedSeq !== undefined) where += ' and last_seq = :expectedSeq';
   if (expectedChange !== undefined) where += ' and last_change = :expectedChange';
   if (lease) where += ` and ${lease === 'unleased' ? leaseIsFree(sql) : LEASE_IS_CURRENT}`;

@@ -1,4 +1,4 @@
-import { driverCodeOf } from '../../model/errors.js';
+import { isMissingModule } from '../../model/errors.js';
 
 /** MikroORM's packages for SQLite, in the order in which they are tried. */
 const PACKAGES = ['@mikro-orm/sqlite', '@mikro-orm/better-sqlite', '@mikro-orm/libsql'];
@@ -16,8 +16,7 @@ export async function installedSqlite<Exports>(load: (name: string) => Promise<E
     try {
       return await load(name);
     } catch (error) {
-      const code = driverCodeOf(error);
-      if (code !== 'ERR_MODULE_NOT_FOUND' && code !== 'MODULE_NOT_FOUND') throw error;
+      if (!isMissingModule(error)) throw error;
       missing = error;
     }
   }

@@ -5,7 +5,7 @@ import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
 import { isSynchronousSqlite, stopsProcess, waitStopper } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
-import { withoutUrl, type OrmConnection, type ReservedConnection } from './reserved-connection.js';
+import { CLOSED, notOpened, withoutUrl, type OrmConnection, type ReservedConnection } from './reserved-connection.js';
 
 /** The members of MikroORM 6's connection that are used; knex documents them. */
 interface KnexConnection {
@@ -45,23 +45,18 @@ interface KnownConnection {
   readonly stopWaiting: (() => () => void) | undefined;
 }
 
-const CLOSED = 'Unable to acquire a connection: the ORM is closed';
-
 export class KnexOrmConnection implements OrmConnection {
   readonly isInProcess: boolean;
   /** Known after the first connection. */
   mustWaitForLocks = false;
+  readonly #em: EntityManager;
   readonly #connection: KnexConnection;
-  readonly #rethrow: (error: unknown) => never;
   readonly #known = new WeakMap<object, KnownConnection>();
   #isQuiet = false;
 
   constructor(em: EntityManager, connection: KnexConnection) {
+    this.#em = em;
     this.#connection = connection;
-    // better-sqlite3 throws a TypeError if it cannot open the file, which is not the caller's mistake.
-    this.#rethrow = (error) => {
-      throw error instanceof TypeError ? em.getPlatform().getExceptionConverter().convertException(error) : error;
-    };
     this.isInProcess = TRAITS[supportedDialect(em.getPlatform())].isInProcess;
   }
 
@@ -88,7 +83,7 @@ export class KnexOrmConnection implements OrmConnection {
     } catch (error) {
       // Of a call that waited, the pool says only "aborted".
       if (pool?.destroyed) throw new Error(CLOSED, { cause: error });
-      this.#rethrow(error);
+      throw notOpened(this.#em, error);
     }
     const { driver, stopWaiting } = this.#known.get(raw) ?? this.#learn(raw);
     this.mustWaitForLocks = stopWaiting !== undefined;

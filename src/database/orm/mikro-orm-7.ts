@@ -7,7 +7,7 @@ import type { Driver } from '../drivers/driver.js';
 import { KyselyDriver, type KyselyDriverConnection } from '../drivers/kysely-driver.js';
 import { isSynchronousSqlite, stopsProcess, waitStopper, type SynchronousSqlite } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
-import { withoutUrl, type OrmConnection, type ReservedConnection } from './reserved-connection.js';
+import { CLOSED, notOpened, withoutUrl, type OrmConnection, type ReservedConnection } from './reserved-connection.js';
 import { isObject } from '../../model/json.js';
 
 /** The members of kysely and of its transactions that are used. */
@@ -31,8 +31,6 @@ interface KyselyConnection {
 export function isKyselyConnection(connection: object): connection is KyselyConnection {
   return 'getClient' in connection && 'ensureConnection' in connection && 'connected' in connection;
 }
-
-const CLOSED = 'Unable to acquire a connection: the ORM is closed';
 
 /** The pool of mysql2 or node-postgres that MikroORM has made. */
 type NativePool =
@@ -138,10 +136,8 @@ export class KyselyOrmConnection implements OrmConnection {
     const connection = this.#connection;
     try {
       await connection.ensureConnection();
-    } catch (thrown) {
-      const error = withoutUrl(thrown);
-      // better-sqlite3 throws a TypeError if it cannot open the file, which is not the caller's mistake.
-      throw error instanceof TypeError ? this.#em.getPlatform().getExceptionConverter().convertException(error) : error;
+    } catch (error) {
+      throw notOpened(this.#em, withoutUrl(error));
     }
     // A kysely that the host has made does not show its driver's pool or database.
     const client = await connection.getNativeClient().catch(() => undefined);

@@ -1,3 +1,4 @@
+import type { EntityManager } from '@mikro-orm/core';
 import { isObject } from '../../model/json.js';
 import type { Driver } from '../drivers/driver.js';
 
@@ -23,6 +24,16 @@ export interface OrmConnection {
   /** The connection of a host's transaction. @param transaction the result of `em.getTransactionContext()`. */
   ofTransaction(transaction: object): Promise<Driver>;
 }
+
+/** The message of an error if the host closes the ORM during a call. */
+export const CLOSED = 'Unable to acquire a connection: the ORM is closed';
+
+/**
+ * @returns what to throw if a connection could not be opened: better-sqlite3 throws a TypeError if it cannot open the file, which is
+ *   not the caller's mistake.
+ */
+export const notOpened = (em: EntityManager, error: unknown): unknown =>
+  error instanceof TypeError ? em.getPlatform().getExceptionConverter().convertException(error) : error;
 
 /** A physical connection that was taken from the host's pool. */
 export interface ReservedConnection {

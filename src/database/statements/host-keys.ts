@@ -1,3 +1,4 @@
+import { quotedName } from '../../../entities/dialect-name.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { DeleteRule } from '../../model/results.js';
 import { chunksOf } from '../../model/pages.js';
@@ -68,8 +69,7 @@ const partsOf = (quoted: string): string[] =>
 export async function hostKeys(sql: Sql): Promise<HostKey[]> {
   const { tables, dialect } = sql;
   const [quote = '"'] = tables.sessions;
-  const quoted = (...names: readonly string[]) =>
-    names.map((name) => `${quote}${name.replaceAll(quote, quote + quote)}${quote}`).join('.');
+  const quoted = (...names: readonly (string | undefined)[]) => quotedName(quote, ...names);
   const ourSchema = partsOf(tables.sessions).at(-2);
   const ours = new Map<string, Path[]>(namesOf(tables).map((table) => [partsOf(table).at(-1) ?? '', []]));
   for (const table of OF_SESSIONS.map((each) => tables[each])) {
@@ -91,7 +91,7 @@ export async function hostKeys(sql: Sql): Promise<HostKey[]> {
       const [table, rule, target] = [textOf(row.table_name), textOf(row.rule), textOf(row.target)];
       const own = row.schema_name === null ? schema : textOf(row.schema_name);
       if (own === ourSchema && ours.has(table)) continue;
-      const quotedTable = own === undefined ? quoted(table) : quoted(own, table);
+      const quotedTable = quoted(own, table);
       const names = rows.map((each) => textOf(each.column_name));
       const targetNames = rows.map((each) => textOf(each.target_column));
       const paths = (targets.get(target) ?? []).map((path): Path => {

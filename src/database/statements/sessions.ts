@@ -3,6 +3,7 @@ import { sessionIdentity, type ForkedFrom, type SessionKey } from '../../model/k
 import { chunksOf } from '../../model/pages.js';
 import type { Sql } from '../dialects/dialect.js';
 import { underLock, type UnderLock } from '../dialects/event-parts.js';
+import { NO_LEASE, touch } from '../dialects/session-rows.js';
 import { IN_SESSION, SESSION_COLUMNS, SESSION_WHERE } from '../sql/columns.js';
 import { keyed, named, numberOf, perTables, sessionValues, textOf } from '../sql/values.js';
 import { recordChange, recordDeletion } from './changes.js';
@@ -130,7 +131,7 @@ export function setColumns(
   { touches = false } = {},
 ): void {
   const set = Object.keys(columns).map((column) => `${column} = ?`);
-  if (touches) set.push(`touched_at = ${sql.dialect.sql.now}`);
+  if (touches) set.push(touch(sql.dialect.sql));
   const text = `update ${sql.tables.sessions} set ${set.join(', ')} where ${SESSION_WHERE}`;
   sql.later(text, [...Object.values(columns), ...sessionValues(session)]);
 }
@@ -169,6 +170,9 @@ export async function softDeleteRow(sql: Sql, session: StoredSession): Promise<v
   if (affectedRows > 0) await recordChange(sql, { session: { ...key, origin }, kind: 'soft-deleted', seq });
 }
 
+/** Sets a time of the last update with which each `prune` finds the session first, and finishes the deletion. */
+export const PRUNED_FIRST = 'last_update_time = 0';
+
 /**
  * Begins a deletion that takes several transactions, for the caller that holds the session's lock. The session is soft-deleted, and
  * cannot be restored.
@@ -177,9 +181,8 @@ export async function beginDeletion(sql: Sql, session: StoredSession): Promise<v
   const { key, origin, lastSeq: seq, deletedAt } = session;
   const time = deletedAt === undefined ? sql.dialect.sql.now : 'deleted_at';
   sql.later(
-    // With this time of the last update, each `prune` finds the session first, and finishes the deletion.
-    `update ${sql.tables.sessions} set deleted_at = ${time}, status = 'ending',
-      last_update_time = 0, lease_holder = null, lease_expires = null where ${SESSION_WHERE}`,
+    `update ${sql.tables.sessions} set deleted_at = ${time}, status = 'ending', ${PRUNED_FIRST}, ${NO_LEASE}
+      where ${SESSION_WHERE}`,
     sessionValues(key),
   );
   await recordChange(sql, { session: { ...key, origin }, kind: 'ending', seq });
@@ -222,7 +225,7 @@ const statements = perTables(({ dialect: { sql }, tables: { sessions } }: Sql) =
       `update ${sessions} set first_seq = :firstSeq, last_seq = :lastSeq, ${lowerForkedSeq} where ${IN_SESSION}`,
     ),
     softDelete: named(
-      `update ${sessions} set deleted_at = ${sql.now}, status = 'deleted', lease_holder = null, lease_expires = null
+      `update ${sessions} set deleted_at = ${sql.now}, status = 'deleted', ${NO_LEASE}
         where ${IN_SESSION} and status = 'active' and incarnation = :incarnation`,
     ),
   };

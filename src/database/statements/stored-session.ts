@@ -41,9 +41,13 @@ export interface ReadHead extends SessionHead {
  */
 type SessionStatus = 'active' | 'deleted' | 'ending' | 'importing';
 
+const WHOLE: readonly SessionStatus[] = ['active', 'deleted'];
+
 /** Whether all of a session is stored. */
-export const isWhole = ({ status }: Pick<StoredSession, 'status'>): boolean =>
-  status === 'active' || status === 'deleted';
+export const isWhole = ({ status }: Pick<StoredSession, 'status'>): boolean => WHOLE.includes(status);
+
+/** The condition that all of a session is stored. */
+export const IS_WHOLE = `status in ('${WHOLE.join("', '")}')`;
 
 /** A session's row, soft-deleted or not. */
 export interface StoredSession extends ReadHead {
