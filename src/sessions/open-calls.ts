@@ -1,6 +1,6 @@
 import { callsOf, type ToolCall } from '../conversation/calls.js';
 import { findOpenCalls as find, type StoredCall, type OpenCallCursor } from '../database/statements/open-calls.js';
-import { decodeEvent, isRecord } from '../model/json.js';
+import { decodeEvent, given, isRecord } from '../model/json.js';
 import { checkKeys, isKey, type SessionKey } from '../model/keys.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { pageOf } from './page-cursor.js';
@@ -10,6 +10,7 @@ import type { SessionCalls } from './session-calls.js';
 export interface FindOpenCallsRequest {
   appName: string;
   userId?: string;
+  sessionId?: string;
   /** The name of a tool, or `adk_request_confirmation`, `adk_request_credential` or `adk_request_input`. */
   name?: string;
   /** Only calls that have been open for at least this many ms, by the database's clock. */
@@ -37,8 +38,8 @@ export async function findOpenCalls(
   waitsFor: 'person' | 'agent',
   { after, limit, ...filter }: FindOpenCallsRequest,
 ) {
-  const { appName, userId } = filter;
-  const owner = userId === undefined ? { appName } : { appName, userId };
+  const { appName, userId, sessionId } = filter;
+  const owner = { appName, ...given({ userId, sessionId }) };
   checkKeys(owner);
   const operation = waitsFor === 'person' ? 'findOpenCalls' : 'findAnsweredCalls';
   const { rows, ...next } = await pageOf({ ...CURSOR, operation }, { after, limit }, (page) =>

@@ -110,6 +110,7 @@ export const checkRequest = {
   findOpenCalls: object<FindOpenCallsRequest>({
     appName: anything,
     userId: condition(anything),
+    sessionId: condition(anything),
     name: condition(aString),
     openFor: condition(aWait),
     after: aString,

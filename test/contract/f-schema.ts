@@ -242,6 +242,7 @@ schemaSuite.own(
         if (page.next !== undefined) await service.findSessions({ appName, ...find, limit: 2, after: page.next });
       }
       await service.findOpenCalls({ appName });
+      await service.findOpenCalls(key);
       await service.findAnsweredCalls({ appName });
       await service.findAnsweredCalls({ appName, userId });
       await service.findOpenCalls({ appName, userId, name: 'ask', openFor: 1 });

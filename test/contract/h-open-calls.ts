@@ -150,6 +150,8 @@ openCallSuite.own('H5', 'findOpenCalls lists them across sessions, oldest first,
   const all = ['call 4', 'call 3', 'call 2', 'of bob', 'call 1', 'call 0', 'hidden', 'now'];
   expect(await found({}, encoding)).toEqual(all);
   expect(await found({ userId: 'bob' })).toEqual(['of bob', 'now']);
+  expect(await found({ userId: 'alice', sessionId: 's3' })).toEqual(['call 3']);
+  await expectCode(service.findOpenCalls({ appName: app, sessionId: '' }), 'ADK_INVALID_KEY', 'session id');
   expect(await found({ name: 'odd' })).toEqual(['call 3', 'call 1']);
   expect(await found({ openFor: 1_000 })).toEqual(all.slice(0, -1));
   expect(await found({ openFor: Infinity })).toEqual([]);

@@ -43,6 +43,7 @@ import type { OriginRow } from './state.js';
 interface OpenCallFilter {
   appName: string;
   userId?: string | undefined;
+  sessionId?: string | undefined;
   name?: string | undefined;
   /** Only calls that have been open for at least this long, in ms by the database's clock. */
   openFor?: number | undefined;
@@ -62,7 +63,7 @@ export interface StoredCall extends SessionKey, LongRunningCall {
 /** @returns calls in the order of their times, after a cursor. */
 export async function findOpenCalls(
   sql: Sql,
-  { appName, userId, name, openFor, waitsFor }: OpenCallFilter,
+  { appName, userId, sessionId, name, openFor, waitsFor }: OpenCallFilter,
   { after, limit }: { after: OpenCallCursor | undefined; limit: number },
 ): Promise<StoredCall[]> {
   const place = after && [after.timestamp, after.userId, after.sessionId, after.seq, after.number];
@@ -70,6 +71,7 @@ export async function findOpenCalls(
   const { order, ...owned } = ownedAfter({ appName, userId }, columns, place);
   const conditions: readonly (Condition | undefined)[] = [
     [`waits_for = ${WAITS_FOR[waitsFor]} and ${owned.where}`, ...owned.values],
+    ifGiven('session_id = ?', sessionId),
     name === undefined ? undefined : ['name = ?', searchedName(name)],
     ifGiven(statements(sql).isOpenFor, openFor),
   ];

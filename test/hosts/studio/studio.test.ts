@@ -917,6 +917,26 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(await rows()).toHaveLength(6);
   });
 
+  test('a session lists the calls that its bar counts, wherever their events are', async () => {
+    const key = { appName: 'flow', userId: 'ada', sessionId: 's' };
+    const session = await served.service.createSession(key);
+    const ask = (id: string) =>
+      createEvent({
+        ...{ author: 'agent', longRunningToolIds: [id], nodeInfo: { path: 'flow' } },
+        content: { parts: [{ functionCall: { id, name: 'adk_request_input', args: { message: `${id}?` } } }] },
+      });
+    const said = Array.from({ length: 40 }, () =>
+      createEvent({ author: 'agent', content: { parts: [{ text: 'hm' }] } }),
+    );
+    const blue = createEvent({ author: 'user', content: { parts: [{ text: 'blue' }] } });
+    await served.service.appendEvents({ session, events: [ask('c1'), ...said, ask('c2'), blue] });
+    const shownSession = await site.get(query('/session', { app: 'flow', user: 'ada', session: 's' }));
+    expect(shown(shownSession)).toMatch(/ 2 waiting .*Waits for an answer c1\? #1 waits .* c2\? #42 waits /);
+    expect(linksOf(shownSession, '/session?').filter((link) => /at=(1|42)#/.test(link))).toContain(
+      `${query('/session', { app: 'flow', user: 'ada', session: 's', at: 1 })}#e1`,
+    );
+  });
+
   test('the first page says what waits, runs and has failed in all apps, and what they did within a day', async () => {
     const own = await open(name);
     const { service, orm } = own;

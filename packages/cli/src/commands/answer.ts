@@ -17,8 +17,8 @@ export const answer: Work<Args> = async (
   let call: OpenCall | undefined;
   let after: string | undefined;
   do {
-    const page = await service.findOpenCalls({ appName, userId, limit: 1_000, ...(after !== undefined && { after }) });
-    call = page.calls.findLast((each) => each.sessionId === sessionId && each.id === id) ?? call;
+    const page = await service.findOpenCalls({ ...key, limit: 1_000, ...(after !== undefined && { after }) });
+    call = page.calls.findLast((each) => each.id === id) ?? call;
     after = page.next;
   } while (after !== undefined);
   if (!call)

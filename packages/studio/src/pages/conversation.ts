@@ -1,10 +1,10 @@
-import { openLongRunningCalls } from '../../../../src/index.js';
+import type { OpenCall } from '../../../../src/index.js';
 import { labelsIn } from '../../../../src/model/description.js';
 import { decode, isRecord } from '../../../../src/model/json.js';
 import { answerCommand, counted, number, shortened } from '../operations/words.js';
 import type { TimedChange } from '../browsing.js';
 import { html, upToSize, type Content, type Html } from '../html.js';
-import { EVENTS, stateOf, type Conversation, type Entry } from '../reading.js';
+import { EVENTS, stateOf, type Conversation } from '../reading.js';
 import { markdown, type Markdown } from '../markdown.js';
 import { notFound, type Visit } from '../visit.js';
 import { isConfirmation } from '../operations/answer.js';
@@ -35,12 +35,15 @@ export async function conversationPage(visit: Visit): Promise<Response> {
   const formatted = visit.isRaw ? undefined : await markdown();
   const name = session.title ?? key.sessionId;
   const hues = huesOf(conversation);
-  const isLive = conversation.upTo >= session.lastSeq && part.at === undefined && session.deletedAt === undefined;
+  const isNewest = conversation.upTo >= session.lastSeq;
+  const waits = isNewest ? await reading.service.findOpenCalls(key) : undefined;
+  const isLive = isNewest && part.at === undefined && session.deletedAt === undefined;
   const body = html`${await sessionBar(visit, session, '/session', isLive)} ${heading(visit, conversation, part)}
     <div class="columns">
       <section class="conversation" aria-label="Conversation">
         ${timeLine(visit, conversation, { at: part.at, hues })} ${pager(visit, conversation, 'older')}
         ${eventsOf(visit, conversation, { at: part.at, formatted, hues, isLive })}
+        ${waits && html`<div id="waiting">${waitingCalls(visit, conversation, waits)}</div>`}
         ${pager(visit, conversation, 'newer')}
       </section>
       <aside id="state" aria-label="State">${statePanel(visit, conversation, part.at)}</aside>
@@ -172,31 +175,32 @@ function eventsOf(
       (deletedAt === undefined
         ? empty('No events', 'This conversation has not begun. What is said appears here at once.')
         : empty('Deleted', 'Its events are shown when it has been restored.'))
-    }
-    ${isNewest && html`<div id="waiting">${waitingCalls(visit, entries)}</div>`}`;
+    }`;
 }
 
-/** The unanswered long-running calls of the page. */
-function waitingCalls({ links, session, mayChange }: Visit, entries: readonly Entry[]): Content {
-  const events = entries.flatMap(({ event }) => event ?? []);
-  const open = openLongRunningCalls({ events } as Parameters<typeof openLongRunningCalls>[0]);
-  if (open.length === 0) return undefined;
-  const numbers = new Map(entries.map(({ seq, event }) => [event, seq]));
+/** The calls that wait for a person, those that have waited longest first. */
+function waitingCalls(
+  { links, session, mayChange }: Visit,
+  { from }: Conversation,
+  { calls, next }: { calls: readonly OpenCall[]; next?: string },
+): Content {
+  if (calls.length === 0) return undefined;
   const { appName, userId, sessionId } = session;
-  const names = open.map(
-    ({ id, name, args, event }) =>
-      html`<li>
-        <span>${question(name, args)}</span> <a href="#e${numbers.get(event)}">#${numbers.get(event)}</a>
-        <span>waits ${lasting(event.timestamp)}, to be answered by ${answererOf(name)}</span>
-        ${!mayChange && commandOf(answerCommand([appName, userId, sessionId, id], isConfirmation({ name })))}
-        ${mayChange && html`<a class="button" href="${links.ofSession('/answer', session, { at: numbers.get(event), call: id })}">Answer</a>`}
-      </li>`,
-  );
+  const names = calls.map(({ id, name, args, seq, timestamp }) => {
+    const page = seq < from ? links.ofSession('/session', session, { at: seq }) : '';
+    return html`<li>
+      <span>${question(name, args)}</span> <a href="${page}#e${seq}">#${seq}</a>
+      <span>waits ${lasting(timestamp)}, to be answered by ${answererOf(name)}</span>
+      ${!mayChange && commandOf(answerCommand([appName, userId, sessionId, id], isConfirmation({ name })))}
+      ${mayChange && html`<a class="button" href="${links.ofSession('/answer', session, { at: seq, call: id })}">Answer</a>`}
+    </li>`;
+  });
   return html`<section class="waiting">
     <h2>Waits for an answer</h2>
     <ul>
       ${names}
     </ul>
+    ${next !== undefined && html`<a class="button" href="${links.to('/waiting', { app: appName, user: userId })}">More</a>`}
   </section>`;
 }
 
