@@ -1,9 +1,10 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { loggedEvent, loggedEvents, type LogColumns, type LoggedEvent } from './logged-events.js';
 import { currentState } from './owners-state.js';
-import { decode, decodeEvent, isRecord, recordOf } from '../model/json.js';
+import { decodeEvent } from '../model/json.js';
 import { sessionIdentity } from '../model/keys.js';
 import type { LogBoundary } from '../model/log-history.js';
+import { recordedState } from '../model/past-state.js';
 import type { CurrentState } from './current-state.js';
 import type { LogChange, WithoutCursor } from './entries.js';
 import { loggedChanges, type LoggedChange } from './logged-changes.js';
@@ -87,18 +88,19 @@ function changeOf(
   current: CurrentState,
 ): WithoutCursor<LogChange> | undefined {
   const entryPosition = { position, seq, ...session };
-  const recorded = data === null ? undefined : decode(data)?.value;
+  const recorded = recordedState({ kind, data });
   switch (kind) {
     case 'created': {
-      const state = isRecord(recorded) ? recorded : current.of(session);
+      const { set: state = current.of(session) } = recorded;
       return { ...entryPosition, change: 'created', state, superseded: current.superseded(session, state) };
     }
     case 'state': {
-      const { set, removed }: { set?: unknown; removed?: unknown } = recordOf(recorded);
-      const state = isRecord(set) ? set : current.of(session);
-      const names = Array.isArray(removed) ? removed.filter((name) => typeof name === 'string') : [];
-      const superseded = [...current.superseded(session, state), ...names.filter((name) => current.has(session, name))];
-      return { ...entryPosition, change: 'state', state, removed: names, superseded };
+      const { set: state = current.of(session), removed = [] } = recorded;
+      const superseded = [
+        ...current.superseded(session, state),
+        ...removed.filter((name) => current.has(session, name)),
+      ];
+      return { ...entryPosition, change: 'state', state, removed, superseded };
     }
     case 'deleted':
     case 'ending':

@@ -1,4 +1,5 @@
 import type { Event } from '@google/adk';
+import { decode, isRecord, recordOf } from './json.js';
 import { isTemporary, scopeOf, type StateEntry } from './state.js';
 
 /** A change of a session's state, from a row of `adk_changes`. */
@@ -10,6 +11,21 @@ export interface PastChange {
   /** Keys with their prefixes. */
   set: Record<string, unknown>;
   removed: readonly string[];
+}
+
+/**
+ * Parses a row of `adk_changes`.
+ *
+ * @returns the keys that it has set and removed, with their prefixes; undefined for what cannot be read, or was not recorded.
+ */
+export function recordedState({ kind, data }: { kind: string; data: string | null }): {
+  set: Record<string, unknown> | undefined;
+  removed: readonly string[] | undefined;
+} {
+  const recorded = data === null ? undefined : decode(data)?.value;
+  const { set, removed } = kind === 'state' ? recordOf(recorded) : { set: recorded, removed: [] };
+  const areKeys = Array.isArray(removed) && removed.every((key) => typeof key === 'string');
+  return { set: isRecord(set) ? set : undefined, removed: areKeys ? removed : undefined };
 }
 
 /** An event, and the keys of its delta that lost to an earlier one (contract A8). */

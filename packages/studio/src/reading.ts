@@ -36,12 +36,13 @@ import {
 import type { TokenCounts } from './operations/tokens.js';
 import type { CodecOptions } from '../../../src/model/options.js';
 import type { StudioOptions } from './options.js';
-import { decode, decodeEvent, given, isRecord, recordOf } from '../../../src/model/json.js';
+import { decodeEvent, given, recordOf } from '../../../src/model/json.js';
 import { Calls, callsIn, type Call } from '../../../src/conversation/calls.js';
 import { isFailedResponse } from '../../../src/conversation/failed-response.js';
 import { beginsTurn } from '../../../src/model/turn.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import { rangeIn } from '../../../src/model/pages.js';
+import { recordedState } from '../../../src/model/past-state.js';
 import { MAX_SEQ, gapsIn } from '../../../src/model/seq-ranges.js';
 import { SCOPES, prefixed, type Scope, type StateEntry } from '../../../src/model/state.js';
 import type { EntityManager } from '@mikro-orm/core';
@@ -465,7 +466,8 @@ export class Reading {
     const times = new Map<string, number>();
     const note = (changes: readonly TimedChange[]) => {
       for (const change of changes)
-        for (const name of Object.keys(stateOf(change))) times.set(name, Math.max(change.time, times.get(name) ?? 0));
+        for (const name of Object.keys(recordedState(change).set ?? {}))
+          times.set(name, Math.max(change.time, times.get(name) ?? 0));
     };
     if (names.length === 0) return times;
     const owners: SessionKey[] = [key];
@@ -535,13 +537,6 @@ export class Reading {
   miscounted(after: SessionKey | undefined): Promise<CheckedSessions> {
     return this.#read((sql) => miscountedAfter(sql, after));
   }
-}
-
-/** @returns the state that a change has set; keys have their prefixes. */
-export function stateOf({ kind, data }: TimedChange): Record<string, unknown> {
-  const recorded = data === null ? undefined : decode(data)?.value;
-  const set = kind === 'state' && isRecord(recorded) ? recorded['set'] : recorded;
-  return isRecord(set) && (kind === 'state' || kind === 'created') ? set : {};
 }
 
 function writerOf({ session, seq, timestamp, json }: WritingEvent): ShownValue['writer'] {

@@ -1,9 +1,8 @@
 import { randomInt } from 'node:crypto';
-import { decode, isRecord } from '../../model/json.js';
 import { ofChange, type KnownSession } from '../../model/codec.js';
 import { mapTexts, Undecodable, type StoredTexts, type TextCodec } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
-import type { PastChange } from '../../model/past-state.js';
+import { recordedState, type PastChange } from '../../model/past-state.js';
 import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
 import type { Bound } from '../drivers/driver.js';
@@ -240,10 +239,8 @@ export interface RecordedChange {
 
 /** @returns what a change did to the state; undefined if it cannot be read. */
 export function pastChangeOf({ kind, seq, data }: Omit<RecordedChange, 'id'>): PastChange | undefined {
-  const recorded = data === null ? undefined : decode(data)?.value;
-  const { set, removed } = kind === 'state' && isRecord(recorded) ? recorded : { set: recorded, removed: [] };
-  const areKeys = Array.isArray(removed) && removed.every((key) => typeof key === 'string');
-  return isRecord(set) && areKeys ? { kind, seq, set, removed } : undefined;
+  const { set, removed } = recordedState({ kind, data });
+  return set && removed && { kind, seq, set, removed };
 }
 
 type HistoryRow = { kind: PastChange['kind'] } & Row<'change_id' | 'seq' | 'data' | 'origin'>;

@@ -1,10 +1,10 @@
 import type { OpenCall } from '../../../../src/index.js';
 import { labelsIn } from '../../../../src/model/description.js';
-import { decode, isRecord } from '../../../../src/model/json.js';
+import { recordedState } from '../../../../src/model/past-state.js';
 import { answerCommand, counted, number, shortened } from '../operations/words.js';
 import type { TimedChange } from '../browsing.js';
 import { html, upToSize, type Content, type Html } from '../html.js';
-import { EVENTS, stateOf, type Conversation } from '../reading.js';
+import { EVENTS, type Conversation } from '../reading.js';
 import { markdown, type Markdown } from '../markdown.js';
 import { notFound, type Visit } from '../visit.js';
 import { isConfirmation } from '../operations/answer.js';
@@ -221,14 +221,13 @@ const CHANGES: Readonly<Record<TimedChange['kind'], string>> = {
 const LARGEST = 40_000;
 
 function changeView(change: TimedChange): Html {
-  const { kind, seq, eventSeq, data } = change;
-  const recorded = data === null ? undefined : decode(data)?.value;
-  const removed =
-    isRecord(recorded) && kind === 'state' && Array.isArray(recorded['removed']) ? recorded['removed'] : [];
-  const set = Object.entries(stateOf(change)).slice(0, 20);
+  const { kind, seq, eventSeq } = change;
+  const { set = {}, removed = [] } = recordedState(change);
   const values = [
-    ...set.map(([key, value]) => definition(key, codeOf(shortened(JSON.stringify(value), SHOWN)))),
-    ...removed.slice(0, 20).map((key) => definition(String(key), 'removed')),
+    ...Object.entries(set)
+      .slice(0, 20)
+      .map(([key, value]) => definition(key, codeOf(shortened(JSON.stringify(value), SHOWN)))),
+    ...removed.slice(0, 20).map((key) => definition(key, 'removed')),
   ];
   const which = kind === 'rewritten' && eventSeq !== null ? ` #${eventSeq}` : kind === 'rewound' ? ` to #${seq}` : '';
   return html`<li class="change">
