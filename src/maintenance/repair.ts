@@ -6,7 +6,6 @@ import type { SqlRunner, Sql, StoredEvent } from '../database/dialects/dialect.j
 import {
   emptyChange,
   forgetChangesAfter,
-  pastChangeOf,
   recordChange,
   recordChanges,
   recordTrim,
@@ -16,7 +15,8 @@ import {
 } from '../database/statements/changes.js';
 import { encodedEvent, eventTimes, replaceEvent, supersededKeys } from '../database/statements/events.js';
 import { setOpenCalls } from '../database/statements/open-calls.js';
-import { damagedChanges, readableEvents } from '../sessions/read.js';
+import { readableChanges } from '../sessions/past.js';
+import { readableEvents } from '../sessions/read.js';
 import { LeaseGuard } from '../sessions/lease-guard.js';
 import { readSession } from '../sessions/session-reader.js';
 import { writtenState } from '../database/statements/state.js';
@@ -143,11 +143,10 @@ async function readDamage(sql: Sql, key: SessionKey): Promise<SessionDamage> {
   if (!read) throw new SessionNotFoundError(key.sessionId);
   const rows = await eventTimes(sql, key);
   const superseded = await supersededKeys(sql, key, { from: 0, upTo: MAX_SEQ });
-  const history = await recordedChanges(sql, key);
+  const { value: past, lost: changes, damaged: ofChanges } = readableChanges(await recordedChanges(sql, key));
   const events = [...read.events, ...read.uncounted].map((event) => ({ ...event, event: decodeEvent(event.json) }));
   const damaged = events.filter(({ event }) => !event);
   const values = read.state.filter(({ json }) => !decode(json));
-  const changes = history.filter((change) => !pastChangeOf(change));
   for (const { undecodable } of [...damaged, ...values, ...changes]) refuseUnknown(undecodable);
 
   const unreadable = new Map(damaged.map(({ seq, id }) => [seq, { id }]));
@@ -158,7 +157,6 @@ async function readDamage(sql: Sql, key: SessionKey): Promise<SessionDamage> {
       .filter((value) => !values.includes(value))
       .map(({ scope, key, json }) => ({ key: prefixed(scope, key), json, eventId: null })),
   );
-  const past = history.flatMap((change) => pastChangeOf(change) ?? []);
   const kept = readable.filter(({ seq }) => seq >= books.firstSeq && seq <= books.lastSeq);
   return {
     session: { ...key, origin: read.origin },
@@ -167,9 +165,9 @@ async function readDamage(sql: Sql, key: SessionKey): Promise<SessionDamage> {
     before: books.firstSeq > books.lastSeq ? state.session : pastState(past, readable, books.firstSeq - 1),
     state,
     calls: callsIn(kept),
-    damage: [...damagedChanges(changes), ...(readableEvents(read).damaged?.events ?? [])].sort(
-      (a, b) => a.from - b.from,
-    ),
+    damage: [ofChanges, readableEvents(read).damaged]
+      .flatMap((damaged) => damaged?.events ?? [])
+      .sort((a, b) => a.from - b.from),
   };
 }
 

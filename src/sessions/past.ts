@@ -55,13 +55,18 @@ export async function pastEvents(
   return { value: value.map((event) => ({ ...event, superseded: superseded.get(event.seq) })), damaged };
 }
 
-/** @param recorded the changes that were recorded of a session. */
-export function readableChanges(recorded: readonly RecordedChange[]): Readable<PastChange[]> {
+/**
+ * @param recorded the changes that were recorded of a session.
+ * @returns also those that cannot be read.
+ */
+export function readableChanges(
+  recorded: readonly RecordedChange[],
+): Readable<PastChange[]> & { lost: readonly RecordedChange[] } {
   const value = recorded.flatMap((change) => pastChangeOf(change) ?? []);
-  if (value.length === recorded.length) return { value, damaged: undefined };
+  if (value.length === recorded.length) return { value, lost: [], damaged: undefined };
   const lost = recorded.filter((change) => !pastChangeOf(change));
   const encodings = encodingsOf(lost.flatMap((change) => change.undecodable ?? []));
-  return { value, damaged: { events: damagedChanges(lost), stateKeys: [], encodings } };
+  return { value, lost, damaged: { events: damagedChanges(lost), stateKeys: [], encodings } };
 }
 
 /** Reads the events of a session up to a number, page by page, each with the numbers between which it is. */

@@ -9,12 +9,13 @@ import { isWhole, storedSession, type StoredSession } from '../database/statemen
 import { walkedSessions } from '../database/statements/walk.js';
 import { labelsIn } from '../model/description.js';
 import { DamagedSessionError, type Damage } from '../model/errors.js';
-import { decode, decodeEvent, given } from '../model/json.js';
+import { decode, given } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { pagesOf } from '../model/pages.js';
 import type { EventRecord, SessionRecord, StateChangeRecord, StateRecord } from '../model/records.js';
-import { prefixed, type Scope, type StateEntry } from '../model/state.js';
+import type { Scope } from '../model/state.js';
 import { eventPages, readableChanges } from './past.js';
+import { readableEvents, readableState } from './read.js';
 
 const deflate = promisify<string, ZlibOptions, Buffer>(deflateRaw);
 const inflate = promisify<Buffer, Buffer>(inflateRaw);
@@ -37,7 +38,10 @@ export async function* sessionRecords(
 
 /** Reads the state of one scope. @throws DamagedSessionError if a value cannot be read. */
 export async function stateRecords(sql: Sql, owner: SessionKey, scope: Scope): Promise<StateRecord[]> {
-  return (await writtenState(sql, owner, scope)).map((entry) => stateRecord(entry, owner, scope));
+  const state = await writtenState(sql, owner, scope);
+  const { damaged } = readableState(state);
+  if (damaged) refuse(owner, damaged);
+  return state.map(({ key, json, eventId }) => ({ key, value: decode(json)?.value, eventId }));
 }
 
 /** The record of an event without its session's key and its number. */
@@ -70,11 +74,10 @@ async function readSession(sql: Sql, key: SessionKey) {
   const record = sessionRecord(row, state, await recordedChanges(sql, key));
   const batches: Buffer[] = [];
   for await (const { events, gaps, after, upTo } of eventPages(sql, row, row.lastSeq, BATCH)) {
-    const missing = gaps.map((gap) => ({ ...gap, problem: 'missing' }) as const);
-    if (missing.length > 0) refuse(key, missing);
+    const { damaged } = readableEvents({ events, missing: gaps });
+    if (damaged) refuse(key, damaged);
     const superseded = await supersededKeys(sql, key, { from: after + 1, upTo });
     const contents = events.map(({ seq, json, appendTime }) => {
-      if (!decodeEvent(json)) refuse(key, [{ from: seq, to: seq, problem: 'unreadable' }]);
       const lost = superseded.has(seq) ? `,"superseded":${JSON.stringify(superseded.get(seq))}` : '';
       const time = appendTime === null ? '' : `,"appendTime":${appendTime}`;
       return `{"event":${json}${lost}${time}}`;
@@ -90,7 +93,7 @@ function sessionRecord(
   history: readonly RecordedChange[],
 ): SessionRecord {
   const { value: past, damaged } = readableChanges(history);
-  if (damaged) refuse(key, damaged.events);
+  if (damaged) refuse(key, damaged);
   const created = past.find(({ kind }) => kind === 'created')?.set;
   const changes = past.filter((change): change is StateChangeRecord => change.kind !== 'created');
   return {
@@ -109,18 +112,12 @@ function sessionRecord(
   };
 }
 
-function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey, scope: Scope): StateRecord {
-  const value = decode(json);
-  if (!value) refuse(owner, [], [prefixed(scope, key)]);
-  return { key, value: value.value, eventId };
-}
-
 /** Refuses damage: it would be missing in the export, and nobody would know. */
-function refuse(key: SessionKey, events: Damage['events'], stateKeys: readonly string[] = []): never {
+function refuse(key: SessionKey, damage: Damage): never {
   const what = key.sessionId === '' ? 'State' : `Session ${key.sessionId}`;
   throw new DamagedSessionError(
     `${what} cannot be exported: it is damaged. Repair it with SessionMaintenance.repair, and export again.`,
     key,
-    { events, stateKeys },
+    damage,
   );
 }

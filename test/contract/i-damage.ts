@@ -225,6 +225,23 @@ damageSuite.own('I1', 'a filter by time reports unreadable events in its range',
 
 damageSuite.own(
   'I1',
+  'an export that is refused names all damage among the events that it has read',
+  async (context) => {
+    const { app, orm, query } = context;
+    const session = await five(context);
+    await query(`delete from adk_events where seq = 2 and ${OF_SESSION}`, valuesOf(session));
+    const changed = '[ "adk-codec", [], "x" ]';
+    await query(`update adk_events set data = ? where seq > 3 and ${OF_SESSION}`, [changed, ...valuesOf(session)]);
+    const exported = read(new SessionMaintenance(orm.em).exportSessions({ appName: app }));
+    expect(await errorOf(exported)).toMatchObject({
+      events: [at('missing', 2), at('unreadable', 4, 5)],
+      encodings: [expect.any(String)],
+    });
+  },
+);
+
+damageSuite.own(
+  'I1',
   'an event in parts of which one is lost is damaged',
   async (context) => {
     const { service, create, another, query } = context;
