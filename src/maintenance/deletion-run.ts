@@ -310,4 +310,18 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
     if (locked && (!locked.isLeased || this.batches.includesLeased)) return { locked, skipped: 0 };
     return { skipped: (locked ?? (await storedSession(sql, key))) ? 1 : 0 };
   }
+
+  /**
+   * As `lock`, but also skips another session with the same id.
+   *
+   * @param by which of its names must be the same: a rewind changes the incarnation and keeps the origin.
+   */
+  async lockSame(
+    sql: Sql,
+    session: StoredSession,
+    by: 'origin' | 'incarnation',
+  ): Promise<{ locked?: StoredSession; skipped: number }> {
+    const found = await this.lock(sql, session);
+    return found.locked && found.locked[by] !== session[by] ? { skipped: 1 } : found;
+  }
 }

@@ -126,11 +126,10 @@ class FirstEvents implements Deletion {
     session: StoredSession,
     firstKept: number,
   ): Promise<BatchCounts & { firstSeq: number; isOver: boolean }> {
-    const { locked, skipped } = await this.#run.lock(sql, session);
+    // If it was created or imported again, its first events are others.
+    const { locked, skipped } = await this.#run.lockSame(sql, session, 'origin');
     const nothing = { ...onlySkipped(skipped), firstSeq: session.firstSeq, isOver: true };
-    // The session was created again, or imported again with its first events.
-    if (locked?.createTime !== session.createTime || locked.firstSeq < session.firstSeq) return nothing;
-    const dropped = await this.#dropped(sql, locked, firstKept);
+    const dropped = locked && (await this.#dropped(sql, locked, firstKept));
     if (!dropped) return nothing;
     const { key, origin, lastSeq } = locked;
     const { firstSeq, numbers, isOver } = dropped;

@@ -99,9 +99,8 @@ export class WholeSessions implements Deletion {
 
   /** Locks a session, if it is still the same one and still meets the conditions, and those of its tools. */
   async #lock(sql: Sql, session: StoredSession): Promise<Locked> {
-    const { locked, skipped } = await this.#run.lock(sql, session);
+    const { locked, skipped } = await this.#run.lockSame(sql, session, 'incarnation');
     if (!locked || !this.#isDue(locked)) return { sessions: [], skipped };
-    if (locked.incarnation !== session.incarnation) return { sessions: [], skipped: 1 };
     const sessions = [locked];
     for (const key of this.#toolsOf(session)) {
       const tool = await this.#run.lock(sql, { key });

@@ -405,6 +405,30 @@ maintenanceSuite.own(
 
 maintenanceSuite.own(
   'K1',
+  'a trim skips a session that was created again before it is locked, and not one that was rewound',
+  async (context) => {
+    const { another, service } = context;
+    const record = { done: { sessions: 0, events: 0 }, skipped: 1 };
+    const session = await old(context, 5);
+    const again = async () => {
+      await another.deleteSession(keyOf(session));
+      const created = await another.createSession(keyOf(session));
+      await another.appendEvents({ session: created, events: upTo(5).map((n) => saying(`${n}`)) });
+    };
+    const trimmed = (change: () => Promise<unknown>) =>
+      interrupted(context, change).trim({ ...keyOf(session), keepLast: 2 });
+    expect(await trimmed(again)).toMatchObject(record);
+    expect(await service.getSession(keyOf(session))).toMatchObject({ events: { length: 5 } });
+    expect(await trimmed(() => another.rewindSession(keyOf(session), { at: 4 }))).toMatchObject({
+      done: { sessions: 1, events: 2 },
+      skipped: 0,
+    });
+  },
+  withConnections,
+);
+
+maintenanceSuite.own(
+  'K1',
   'a locked session is left for the next call, and appends to others continue beside a batch',
   async (context) => {
     const { app, orm, peer, another, query } = context;
