@@ -119,6 +119,15 @@ test('a page that follows a session reads each event as often, however many came
   expect([pairs.modelMs(119), pairs.modelMs(120)]).toEqual([100, 250]);
 });
 
+test('an error without content is what a model did, in the picture and in the list', () => {
+  const events = numbered([at(1, 1, user('go')), at(20, 3_000, { errorCode: 'OVERLOADED' })]);
+  expect(shown(events)).toEqual([{ agent: [['model', 20, 3_000]] }]);
+  const session = { appName: 'app', userId: 'ada', sessionId: 's' };
+  const around = { links: new Links(''), session, hues: new Hues([]), isNewest: true, mayAnswer: true };
+  const [said, failed] = [...eventList(events, around).values()].map(({ text }) => text);
+  expect([said, failed].map((view) => view?.includes('>Why<'))).toEqual([false, true]);
+});
+
 test('usage adds up what the events of a session say', () => {
   const used = { ...said('yes'), usageMetadata: { promptTokenCount: 1 } };
   const events = numbered([

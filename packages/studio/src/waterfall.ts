@@ -5,7 +5,7 @@ import { recordOf } from '../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../src/model/turn.js';
 import { LONGEST_MS, laneName, stampOf } from './operations/durations.js';
 import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from './operations/tokens.js';
-import { Pairs } from './pages/event-view.js';
+import { Pairs, isModels } from './pages/event-view.js';
 
 type NumberedEvent = EventPage['events'][number];
 
@@ -102,11 +102,9 @@ function laneOf({ lanes }: Turn, name: string): Lane {
 const nameOf = (name: unknown) => (typeof name === 'string' ? name : '');
 
 function blocksOf({ seq, event }: NumberedEvent, pairs: Pairs, now: number): Block[] {
-  const { author, errorCode, usageMetadata } = recordOf(event);
+  const { author, errorCode } = recordOf(event);
   const parts = partsOf(event);
-  const isModel =
-    author !== 'user' && (usageMetadata || errorCode || parts.some((part) => part['functionResponse'] === undefined));
-  if (!isModel) return [];
+  if (!isModels(recordOf(event))) return [];
   const start = stampOf(event);
   const end = pairs.endOf(seq) ?? start;
   const hasFailed = Boolean(errorCode);

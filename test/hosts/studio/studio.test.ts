@@ -513,7 +513,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(linksOf(alone, `${STORY}&at=4`)).toEqual([`${STORY}&at=4#e4`]);
     expect(linksOf(alone, query('/state', { ...OF_STORY, at: 5 }))).not.toEqual([]);
     // What each model may have read.
-    const read = [1, 3, 4, 7].map((at) => query('/state', { ...OF_STORY, at }));
+    const read = [1, 3, 4, 6, 7].map((at) => query('/state', { ...OF_STORY, at }));
     expect(linksOf(await site.get(STORY), '/state?')).toEqual([query('/state', OF_STORY), ...read]);
     // A value that was written by an event of the user's other session.
     const other = await served.service.createSession({ ...KEY, sessionId: 'other' });

@@ -602,11 +602,11 @@ class EventView {
 
 const NOT_RECORDED = html`<span class="dim">not recorded</span>`;
 
-/** Whether a model made an event: it is not the user's, and says more than what tools have answered. */
-function isModels(event: Loose): boolean {
-  const { author, usageMetadata } = event;
-  const parts = partsOf(event);
-  return author !== 'user' && (isRecord(usageMetadata) || parts.some((part) => part['functionResponse'] === undefined));
+/** Whether a model made an event, or failed to: it is not the user's, and says more than what tools have answered. */
+export function isModels(event: Loose): boolean {
+  const { author, usageMetadata, errorCode } = event;
+  const isSaid = partsOf(event).some((part) => part['functionResponse'] === undefined);
+  return author !== 'user' && (isSaid || isRecord(usageMetadata) || Boolean(errorCode));
 }
 
 /** @returns the newest event in which a model said something; undefined if there is none. */
