@@ -9,7 +9,7 @@ import { InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { decodeEvent, encode } from '../model/json.js';
 import { checkKeys, partialKey, type SessionKey } from '../model/keys.js';
-import type { ErrorContext } from '../model/options.js';
+import { LISTENING_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';
 import { mapTexts, type StoredTexts } from '../model/stored-texts.js';
 import { Embedder, storedVectors } from './embedding.js';
 import {
@@ -289,8 +289,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
    * @throws InvalidArgumentError, InvalidKeyError as `SessionProjection`.
    */
   projection(options: MemoryProjectionOptions = {}): SessionProjection {
-    const { text, ttlMs, onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql } = this.#options;
-    const common = { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql };
+    const { text, ttlMs } = this.#options;
+    const common: CommonOptions = Object.fromEntries(
+      Object.entries(this.#options).filter(([name]) => name in LISTENING_OPTIONS),
+    );
     const prepared = this.#prepared.bind(this);
     const projection = memoryProjection(this.#database, options, { text, ttlMs, prepared });
     return new SessionProjection(this.#em, { ...common, ...projection.options }, projection.prepare);

@@ -219,8 +219,8 @@ export class MikroOrmSessionService extends BaseSessionService {
   /**
    * Creates a session from another one's past (contract K4): the events up to a point, with their ids and numbers, the versions
    * of artifacts that they name or that the Runner has saved from what the user sent, and the session's own state at that point. What
-   * is copied counts once, for `usageOf` as for memory. With `toolApps` the fork has what its tools were asked until then. The other
-   * session does not change, and neither does the state of user and app, which both sessions share.
+   * is copied counts once, for usage (adk-mikro-orm-studio) as for memory. With `toolApps` the fork has what its tools were asked
+   * until then. The other session does not change, and neither does the state of user and app, which both sessions share.
    *
    * @param point.at the number of the last event to copy, 0 for none; or
    * @param point.beforeInvocationId copy the events before this invocation. Without either, everything is copied.
