@@ -1,10 +1,12 @@
 import { mapTexts } from '../model/stored-texts.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter, ownedAfter } from '../database/sql/keyset.js';
-import { ARTIFACT_COLUMNS, ARTIFACT_WHERE as where, isSameSession } from '../database/sql/columns.js';
+import { ARTIFACT_COLUMNS, ARTIFACT_NAMES, IN_ARTIFACT, isSameSession } from '../database/sql/columns.js';
 import {
   allOf,
   ifGiven,
+  keyed,
+  named,
   perTables,
   sessionKeyOf,
   sessionValues,
@@ -55,11 +57,12 @@ const MAX_VERSION = 2 ** 31 - 1;
 
 export const isVersion = (version: number) => Number.isInteger(version) && version >= 0 && version <= MAX_VERSION;
 
-export const valuesOf = (key: ArtifactKey): string[] => [...sessionValues(key), key.filename];
+/** The values that name an artifact in a statement. */
+export const artifactValues = (key: ArtifactKey) => ({ ...keyed(key), file: key.filename });
 
 /** Saves a version under the lock of the artifact's row, which numbers it. Needs a transaction. @returns the version's number. */
 export async function saveVersion(sql: Sql, key: ArtifactKey, content: NewVersion): Promise<number> {
-  const version = await sql.dialect.operations.nextVersion(sql, valuesOf(key));
+  const version = await sql.dialect.operations.nextVersion(sql, [...sessionValues(key), key.filename]);
   await insertVersion(sql, { ...key, version }, encodedVersion(sql.texts, { ...key, version }, content));
   return version;
 }
@@ -71,14 +74,12 @@ export async function insertVersion(
   { info, parts }: EncodedVersion,
   createTime?: number,
 ): Promise<void> {
-  const { insertNow, insertAt } = statements(sql);
+  const { insertNow, insertAt, insertPart } = statements(sql);
   await sql.dialect.limits?.refuseTooLarge(sql, 'The row of an artifact', info, inRow(parts));
-  const id = [...valuesOf(key), key.version];
-  const values = [...id, info, inRow(parts)];
-  if (createTime === undefined) sql.later(insertNow, values);
-  else sql.later(insertAt, [...values, createTime]);
-  if (parts.length > 1)
-    for (const [part, data] of parts.entries()) sql.later(statements(sql).insertPart, [...id, part, data]);
+  const id = { ...artifactValues(key), version: key.version };
+  const values = { ...id, info, data: inRow(parts) };
+  sql.later(...(createTime === undefined ? insertNow(values) : insertAt({ ...values, createTime })));
+  if (parts.length > 1) for (const [part, data] of parts.entries()) sql.later(...insertPart({ ...id, part, data }));
 }
 
 /** @returns the part to store in the version's row, if it is the only one. */
@@ -117,7 +118,7 @@ export async function readContent(
 /** All parts of a version, as they are stored. */
 async function partsOf(sql: Sql, key: ArtifactKey, { data, version }: VersionRow): Promise<Buffer[]> {
   if (data !== null) return [bytesOf(data)];
-  const rows = await sql.all<{ data: unknown }>(statements(sql).parts, [...valuesOf(key), version]);
+  const rows = await sql.all<{ data: unknown }>(...statements(sql).parts({ ...artifactValues(key), version }));
   return rows.map((row) => bytesOf(row.data));
 }
 
@@ -160,14 +161,9 @@ export async function readPart(
   opened: OpenedVersion,
   part: number,
 ): Promise<Buffer | undefined> {
-  const values = valuesOf(key);
-  const [row] = await sql.all<{ data: unknown; create_time: number | string | null }>(statements(sql).part, [
-    ...values,
-    opened.version,
-    ...values,
-    opened.version,
-    part,
-  ]);
+  const [row] = await sql.all<{ data: unknown; create_time: number | string | null }>(
+    ...statements(sql).part({ ...artifactValues(key), version: opened.version, part }),
+  );
   // Somebody may have deleted the artifact, and saved another one that has this number now.
   if (!row || optionalNumberOf(row.create_time) !== opened.createTime) return undefined;
   const content = decodedContent(sql.texts, key, opened, [bytesOf(row.data)], part);
@@ -207,12 +203,12 @@ export async function findVersion(sql: Sql, key: ArtifactKey, version?: number):
 
 /** All versions of an artifact, in order. */
 export async function allVersions(sql: Sql, key: ArtifactKey): Promise<StoredVersion[]> {
-  const rows = await sql.all<VersionRow>(statements(sql).all, valuesOf(key));
+  const rows = await sql.all<VersionRow>(...statements(sql).all(artifactValues(key)));
   return mapTexts(rows, (row) => storedVersion(sql.texts, key, row));
 }
 
 export async function versionNumbers(sql: Sql, key: ArtifactKey): Promise<number[]> {
-  const rows = await sql.all<{ version: number }>(statements(sql).numbers, valuesOf(key));
+  const rows = await sql.all<{ version: number }>(...statements(sql).numbers(artifactValues(key)));
   return rows.map(({ version }) => numberOf(version));
 }
 
@@ -225,7 +221,7 @@ export async function artifactNames(sql: Sql, session: SessionKey): Promise<{ of
 }
 
 export async function deleteArtifact(sql: Sql, key: ArtifactKey): Promise<void> {
-  await sql.run(statements(sql).delete, valuesOf(key));
+  await sql.run(...statements(sql).delete(artifactValues(key)));
 }
 
 /** @param version undefined for the newest. */
@@ -237,33 +233,35 @@ export async function versionRow(
 ): Promise<VersionRow | undefined> {
   if (version !== undefined && !isVersion(version)) return undefined;
   const { of, newest } = withData ? statements(sql).oneWithData : statements(sql).one;
-  const values = valuesOf(key);
-  const rows =
-    version === undefined ? sql.all<VersionRow>(newest, values) : sql.all<VersionRow>(of, [...values, version]);
-  return (await rows)[0];
+  const values = artifactValues(key);
+  const [row] = await sql.all<VersionRow>(...(version === undefined ? newest(values) : of({ ...values, version })));
+  return row;
 }
 
 const statements = perTables(({ dialect, tables: { artifacts, artifactVersions, artifactParts, select } }: Sql) => {
-  const insert = (time: string) => `insert into ${artifactVersions}
-    (${ARTIFACT_COLUMNS}, version, info, data, create_time) values (?, ?, ?, ?, ?, ?, ?, ${time})`;
+  const insert = (time: string) =>
+    named(`insert into ${artifactVersions} (${ARTIFACT_COLUMNS}, version, info, data, create_time)
+      values (${ARTIFACT_NAMES}, :version, :info, :data, ${time})`);
   const all = (columns = '') =>
-    `select version, ${select.info} as info, create_time${columns} from ${artifactVersions} where ${where}`;
+    `select version, ${select.info} as info, create_time${columns} from ${artifactVersions} where ${IN_ARTIFACT}` as const;
   const one = (columns?: string) => ({
-    of: `${all(columns)} and version = ?`,
-    newest: `${all(columns)} order by version desc limit 1`,
+    of: named(`${all(columns)} and version = :version`),
+    newest: named(`${all(columns)} order by version desc limit 1`),
   });
-  const ofParts = `from ${artifactParts} where ${where} and version = ?`;
+  const ofParts = `from ${artifactParts} where ${IN_ARTIFACT} and version = :version` as const;
   return {
     insertNow: insert(dialect.sql.now),
-    insertAt: insert('?'),
-    insertPart: `insert into ${artifactParts} (${ARTIFACT_COLUMNS}, version, part, data) values (?, ?, ?, ?, ?, ?, ?)`,
+    insertAt: insert(':createTime'),
+    insertPart: named(`insert into ${artifactParts} (${ARTIFACT_COLUMNS}, version, part, data)
+      values (${ARTIFACT_NAMES}, :version, :part, :data)`),
     one: one(),
     oneWithData: one(`, ${select.bytes} as data`),
-    all: `${all()} order by version`,
-    numbers: `select version from ${artifactVersions} where ${where} order by version`,
-    parts: `select ${select.bytes} as data ${ofParts} order by part`,
-    part: `select ${select.bytes} as data,
-      (select create_time from ${artifactVersions} where ${where} and version = ?) as create_time ${ofParts} and part = ?`,
+    all: named(`${all()} order by version`),
+    numbers: named(`select version from ${artifactVersions} where ${IN_ARTIFACT} order by version`),
+    parts: named(`select ${select.bytes} as data ${ofParts} order by part`),
+    part: named(`select ${select.bytes} as data,
+      (select create_time from ${artifactVersions} where ${IN_ARTIFACT} and version = :version) as create_time
+      ${ofParts} and part = :part`),
     list: (where: string) => `select a.session_id as session_id, a.filename as filename, v.version as version,
       ${select.info.replace('info', 'v.info')} as info, v.create_time as create_time
       from ${artifacts} as a join ${artifactVersions} as v on ${isSameSession('v', 'a')}
@@ -273,6 +271,6 @@ const statements = perTables(({ dialect, tables: { artifacts, artifactVersions, 
       where ${where} order by user_id, session_id, filename, version limit ?`,
     names: `select session_id, filename from ${artifacts} where app_name = ? and user_id = ? and session_id in (?, '')
       order by filename`,
-    delete: `delete from ${artifacts} where ${where}`,
+    delete: named(`delete from ${artifacts} where ${IN_ARTIFACT}`),
   };
 });

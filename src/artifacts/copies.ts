@@ -3,16 +3,17 @@ import type { Event } from '@google/adk';
 import type { Sql } from '../database/dialects/dialect.js';
 import {
   ARTIFACT_COLUMNS,
-  ARTIFACT_WHERE as where,
+  ARTIFACT_NAMES,
+  IN_ARTIFACT,
   SESSION_WHERE,
   insertIntoArtifacts,
 } from '../database/sql/columns.js';
-import { perTables, placeholders, sessionValues, textOf } from '../database/sql/values.js';
+import { named, perTables, sessionValues, textOf, withList } from '../database/sql/values.js';
 import { isRecord } from '../model/json.js';
 import { isKey, type SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';
 import { isOfUser } from '../model/artifact-name.js';
-import { insertVersion, isVersion, readContent, valuesOf } from './artifact-store.js';
+import { artifactValues, insertVersion, isVersion, readContent } from './artifact-store.js';
 import { encodedVersion, whole, withEncoding, type ArtifactKey } from './stored-version.js';
 
 /** Versions by the names of their artifacts. */
@@ -71,16 +72,15 @@ export async function copyVersions(sql: Sql, from: SessionKey, to: SessionKey, n
       await recodeVersions(sql, { ...from, filename }, { ...to, filename }, [...versions]);
       continue;
     }
-    const source = valuesOf({ ...from, filename });
+    const source = { ...artifactValues({ ...from, filename }), to: to.sessionId };
     // Nobody may delete it between the statements.
-    await sql.run(text.lockArtifact, source);
+    await sql.run(...text.lockArtifact(source));
     const ordered = [...versions].sort((one, other) => one - other);
     for (const some of chunksOf(ordered, MOST_VERSIONS)) {
-      const list = `(${placeholders(some.length)})`;
-      const values = [to.sessionId, ...source, ...some];
-      const { affectedRows } = await sql.run(text.copyArtifact(list), values);
+      const run = ({ copy, end }: (typeof text)['copyArtifact']) => sql.run(...withList(copy(source), some, end));
+      const { affectedRows } = await run(text.copyArtifact);
       if (affectedRows === 0) continue;
-      for (const copy of text.copyVersions) await sql.run(copy(list), values);
+      for (const copy of text.copyVersions) await run(copy);
     }
   }
 }
@@ -95,7 +95,6 @@ async function recodeVersions(
   to: ArtifactKey,
   versions: readonly number[],
 ): Promise<void> {
-  const { artifacts } = sql.tables;
   let isNew = true;
   for (const version of versions.toSorted((a, b) => b - a)) {
     const found = await readContent(sql, from, version);
@@ -103,12 +102,7 @@ async function recodeVersions(
     const content = whole(from.filename, version, found.content);
     const { createTime } = found;
     // The first one is the newest.
-    if (isNew)
-      await sql.run(`${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?)`, [
-        ...valuesOf(to),
-        version,
-        createTime,
-      ]);
+    if (isNew) await sql.run(...statements(sql).insert({ ...artifactValues(to), version, createTime }));
     isNew = false;
     const key = { ...to, version };
     await insertVersion(sql, key, encodedVersion(sql.texts, key, withEncoding(content, true)), createTime);
@@ -116,20 +110,26 @@ async function recodeVersions(
 }
 
 const statements = perTables(({ dialect, tables: { artifacts, artifactVersions, artifactParts } }: Sql) => {
-  const copy =
-    (into: string, selected: string, from: string, columns = selected) =>
-    (versions: string) =>
-      `insert into ${into} (${ARTIFACT_COLUMNS}, ${columns})
-      select app_name, user_id, ?, filename, ${selected} from ${from} where ${where} and version in ${versions}`;
-  const copyArtifact = copy(artifacts, 'max(version), max(create_time)', artifactVersions, 'last_version, update_time');
+  // The list of versions comes before the end.
+  const copy = (into: string, selected: string, from: string, columns = selected, end = '') => ({
+    copy: named(`insert into ${into} (${ARTIFACT_COLUMNS}, ${columns})
+      select app_name, user_id, :to, filename, ${selected} from ${from} where ${IN_ARTIFACT} and version in`),
+    end,
+  });
   return {
-    lockArtifact: `update ${artifacts} set update_time = update_time where ${where}`,
+    insert: named(`${insertIntoArtifacts(artifacts)} values (${ARTIFACT_NAMES}, :version, :createTime)`),
+    lockArtifact: named(`update ${artifacts} set update_time = update_time where ${IN_ARTIFACT}`),
     deleteOfSession: `delete from ${artifacts} where ${SESSION_WHERE}`,
     saved: `select filename from ${artifacts} where ${SESSION_WHERE}
       and filename >= 'artifact_' and filename < '${afterPrefix('artifact_')}'${dialect.sql.underLock}`,
     // Of several lists in order the last one counts.
-    copyArtifact: (versions: string) =>
-      `${copyArtifact(versions)} group by app_name, user_id, filename ${dialect.sql.onSameKey(ARTIFACT_COLUMNS, ['last_version', 'update_time'])}`,
+    copyArtifact: copy(
+      artifacts,
+      'max(version), max(create_time)',
+      artifactVersions,
+      'last_version, update_time',
+      ` group by app_name, user_id, filename ${dialect.sql.onSameKey(ARTIFACT_COLUMNS, ['last_version', 'update_time'])}`,
+    ),
     copyVersions: [
       copy(artifactVersions, 'version, info, data, create_time', artifactVersions),
       copy(artifactParts, 'version, part, data', artifactParts),

@@ -1,7 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { leaseIsFree } from '../database/dialects/session-rows.js';
-import { ARTIFACT_WHERE, SESSION_KEY, isSameSession } from '../database/sql/columns.js';
-import { textOf } from '../database/sql/values.js';
+import { IN_ARTIFACT, SESSION_KEY, isSameSession } from '../database/sql/columns.js';
+import { named, perTables, textOf } from '../database/sql/values.js';
 import {
   ownedTable,
   type EncodedRows,
@@ -17,7 +17,7 @@ import { encodingOf, encodingOfBytes } from '../model/stored-texts.js';
 import { decode } from '../model/json.js';
 import { pagesOf } from '../model/pages.js';
 import type { ArtifactPartRecord, ArtifactRecord } from '../model/records.js';
-import { inRow, readContent, valuesOf, versionPage } from './artifact-store.js';
+import { artifactValues, inRow, readContent, versionPage } from './artifact-store.js';
 import {
   DamagedVersion,
   encodedVersion,
@@ -119,14 +119,20 @@ async function replaceVersion(
   read: string,
   { info, parts }: EncodedVersion,
 ): Promise<boolean> {
-  const { artifactVersions, artifactParts, select } = sql.tables;
-  const where = `${ARTIFACT_WHERE} and version = ?`;
-  const id = [...valuesOf(key), key.version];
-  const lock = `select ${select.info} as info from ${artifactVersions} where ${where}${sql.dialect.sql.skipLocked ?? ''}`;
-  const [row] = await sql.all<{ info: string }>(lock, id);
+  const { lock, update, updatePart } = statements(sql);
+  const id = { ...artifactValues(key), version: key.version };
+  const [row] = await sql.all<{ info: string }>(...lock(id));
   if (row?.info !== read) return false;
-  await sql.run(`update ${artifactVersions} set info = ?, data = ? where ${where}`, [info, inRow(parts), ...id]);
-  const updatePart = `update ${artifactParts} set data = ? where ${where} and part = ?`;
-  if (parts.length > 1) for (const [part, data] of parts.entries()) await sql.run(updatePart, [data, ...id, part]);
+  await sql.run(...update({ ...id, info, data: inRow(parts) }));
+  if (parts.length > 1) for (const [part, data] of parts.entries()) await sql.run(...updatePart({ ...id, part, data }));
   return true;
 }
+
+const statements = perTables(({ dialect, tables: { artifactVersions, artifactParts, select } }: Sql) => {
+  const where = `${IN_ARTIFACT} and version = :version` as const;
+  return {
+    lock: named(`select ${select.info} as info from ${artifactVersions} where ${where}${dialect.sql.skipLocked ?? ''}`),
+    update: named(`update ${artifactVersions} set info = :info, data = :data where ${where}`),
+    updatePart: named(`update ${artifactParts} set data = :data where ${where} and part = :part`),
+  };
+});

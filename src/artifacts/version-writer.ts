@@ -1,5 +1,5 @@
 import { isWhole, type NewVersion } from './artifact-content.js';
-import { insertVersion, valuesOf, versionRow } from './artifact-store.js';
+import { artifactValues, insertVersion, versionRow } from './artifact-store.js';
 import {
   DamagedVersion,
   encodedVersion,
@@ -9,8 +9,8 @@ import {
   type VersionKey,
 } from './stored-version.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { ARTIFACT_COLUMNS, ARTIFACT_WHERE, insertIntoArtifacts } from '../database/sql/columns.js';
-import { numberOf } from '../database/sql/values.js';
+import { ARTIFACT_COLUMNS, ARTIFACT_NAMES, IN_ARTIFACT, insertIntoArtifacts } from '../database/sql/columns.js';
+import { named, numberOf, perTables } from '../database/sql/values.js';
 import { aRecord, aString, aTime, anything, object } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { encode } from '../model/json.js';
@@ -136,17 +136,20 @@ async function importVersion(
   encoded: EncodedVersion,
 ): Promise<'written' | 'stored' | 'another'> {
   const { version } = key;
-  const values = valuesOf(key);
-  const { artifacts } = sql.tables;
+  const values = { ...artifactValues(key), version, createTime };
+  const { insertOrLock, raise } = statements(sql);
   // Locks the artifact's row first, as a save and a deletion do.
-  const end = sql.dialect.sql.onSameKey(ARTIFACT_COLUMNS, ['filename']);
-  await sql.run(`${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?) ${end}`, [...values, version, createTime]);
+  await sql.run(...insertOrLock(values));
   const stored = await versionRow(sql, key, version);
   if (stored) return numberOf(stored.create_time) === createTime ? 'stored' : 'another';
-  await sql.run(
-    `update ${artifacts} set last_version = ?, update_time = ? where ${ARTIFACT_WHERE} and last_version < ?`,
-    [version, createTime, ...values, version],
-  );
+  await sql.run(...raise(values));
   await insertVersion(sql, key, encoded, createTime);
   return 'written';
 }
+
+const statements = perTables(({ dialect, tables: { artifacts } }: Sql) => ({
+  insertOrLock: named(`${insertIntoArtifacts(artifacts)} values (${ARTIFACT_NAMES}, :version, :createTime)
+    ${dialect.sql.onSameKey(ARTIFACT_COLUMNS, ['filename'])}`),
+  raise: named(`update ${artifacts} set last_version = :version, update_time = :createTime
+    where ${IN_ARTIFACT} and last_version < :version`),
+}));

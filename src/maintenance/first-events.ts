@@ -1,14 +1,13 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { deletePartsFrom } from '../database/dialects/event-parts.js';
-import { SESSION_WHERE, isFromNumber } from '../database/sql/columns.js';
-import { placeholders, sessionValues, numberOf } from '../database/sql/values.js';
+import { IN_SESSION, isFromNumber } from '../database/sql/columns.js';
+import { keyed, named, numberOf, perTables, withList } from '../database/sql/values.js';
 import { setColumns } from '../database/statements/sessions.js';
 import type { SessionKey } from '../model/keys.js';
 
 /** @returns the numbers of the first events before a number, at most `limit`. */
 export async function numbersBefore(sql: Sql, key: SessionKey, seq: number, limit: number): Promise<number[]> {
-  const text = `select seq from ${sql.tables.events} where ${SESSION_WHERE} and seq < ? order by seq limit ?`;
-  const rows = await sql.all<{ seq: number }>(text, [...sessionValues(key), seq, limit]);
+  const rows = await sql.all<{ seq: number }>(...statements(sql).before({ ...keyed(key), seq, limit }));
   return rows.map((row) => numberOf(row.seq));
 }
 
@@ -23,16 +22,17 @@ export async function dropFirst(
   firstSeq: number,
   numbers: readonly number[],
 ): Promise<void> {
-  const { events } = sql.tables;
   setColumns(sql, key, { first_seq: firstSeq });
   // Lists the numbers: after a range, InnoDB would also lock the gap behind it, into which another session may append.
   const [first, last] = [numbers[0], numbers.at(-1)];
   if (first === undefined) return;
   await deletePartsFrom(sql, key, first, last);
   // Also gives the range, so that PostgreSQL compares only the rows in it with the list.
-  await sql.run(
-    `${sql.dialect.sql.deleteThrough(events, 'primary')} where ${SESSION_WHERE}
-      and ${isFromNumber('', '?', '?')} and seq >= ? and seq <= ? and seq in (${placeholders(numbers.length)})`,
-    [...sessionValues(key), ...[key.sessionId, first], ...[first, last], ...numbers],
-  );
+  await sql.run(...withList(statements(sql).deleteListed({ ...keyed(key), first, last }), numbers));
 }
+
+const statements = perTables(({ dialect, tables: { events } }: Sql) => ({
+  before: named(`select seq from ${events} where ${IN_SESSION} and seq < :seq order by seq limit :limit`),
+  deleteListed: named(`${dialect.sql.deleteThrough(events, 'primary')} where ${IN_SESSION}
+    and ${isFromNumber('', ':session', ':first')} and seq >= :first and seq <= :last and seq in`),
+}));

@@ -94,8 +94,11 @@ export function insertIntoEvents({ events }: Tables): string {
 /** The primary key of artifacts; those of versions and parts have more columns. */
 export const ARTIFACT_COLUMNS = `${SESSION_COLUMNS}, filename`;
 
-/** Finds one artifact, or its versions or parts; takes the values of `ARTIFACT_COLUMNS`. */
-export const ARTIFACT_WHERE = `${SESSION_WHERE} and filename = ?`;
+/** The names of their values: those of `keyed`, and the file. */
+export const ARTIFACT_NAMES = ':app, :user, :session, :file';
+
+/** Finds one artifact, or its versions or parts, by these names. */
+export const IN_ARTIFACT = `${IN_SESSION} and filename = :file` as const;
 
 /** Inserts artifacts; takes the values of these columns, the version and the time for each row. */
 export const insertIntoArtifacts = (artifacts: string) =>

@@ -122,6 +122,11 @@ export function placeholders(count: number): string {
   return '?, '.repeat(count).slice(0, -2);
 }
 
+/** A statement with a list in brackets, whose length varies, after those values that have names. */
+export function withList([text, values]: Bound, list: readonly unknown[], end = ''): Bound {
+  return [`${text} (${placeholders(list.length)})${end}`, [...values, ...list]];
+}
+
 export function placeholderRows(rows: number, columns: number): string {
   return `(${placeholders(columns)}), `.repeat(rows).slice(0, -2);
 }

@@ -3,7 +3,7 @@ import { given } from '../../model/json.js';
 import { chunksOf } from '../../model/pages.js';
 import type { Sql } from '../dialects/dialect.js';
 import { isSameSession } from '../sql/columns.js';
-import { placeholders, textOf } from '../sql/values.js';
+import { keyed, named, perTables, textOf, withList } from '../sql/values.js';
 import { storedSession, type StoredSession } from './stored-session.js';
 
 // A fork has the events of another session, under their ids. What must happen once for an event, such as counting it, happens for the
@@ -30,26 +30,25 @@ export async function countedElsewhere(sql: Sql, fork: SessionKey, ids: readonly
   if (ids.length === 0) return found;
   const { forkedFrom: from, createTime: created = 0 } = (await storedSession(sql, fork)) ?? {};
   if (!from) return found;
-  const { sessions, events } = sql.tables;
-  const { appName, userId, sessionId } = fork;
   const { sessionId: source, root = source } = from;
+  const values = { ...keyed(fork), source, root, created };
   // Those that are left are looked for in all sessions of the user, so not before they are needed.
-  for (const [where, ...values] of [
-    ['s.session_id in (?, ?)', source, root],
-    ['coalesce(s.forked_root, s.forked_from) = ?', root],
-  ] as const)
+  for (const find of statements(sql))
     for (const some of chunksOf(
       ids.filter((id) => !found.has(id)),
       MOST_NAMED,
     )) {
-      const rows = await sql.all(
-        `select e.event_id as event_id from ${sessions} as s join ${events} as e on ${isSameSession('e', 's')}
-          where s.app_name = ? and s.user_id = ? and ${where} and s.status = 'active'
-            and (s.create_time < ? or (s.create_time = ? and s.session_id < ?))
-            and e.app_name = ? and e.user_id = ? and e.event_id in (${placeholders(some.length)})`,
-        [appName, userId, ...values, created, created, sessionId, appName, userId, ...some],
-      );
+      const rows = await sql.all(...withList(find(values), some));
       for (const each of rows) found.add(textOf(each['event_id']));
     }
   return found;
 }
+
+const statements = perTables(({ tables: { sessions, events } }: Sql) =>
+  ['s.session_id in (:source, :root)', 'coalesce(s.forked_root, s.forked_from) = :root'].map((where) =>
+    named(`select e.event_id as event_id from ${sessions} as s join ${events} as e on ${isSameSession('e', 's')}
+      where s.app_name = :app and s.user_id = :user and ${where} and s.status = 'active'
+        and (s.create_time < :created or (s.create_time = :created and s.session_id < :session))
+        and e.app_name = :app and e.user_id = :user and e.event_id in`),
+  ),
+);
