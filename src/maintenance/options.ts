@@ -89,7 +89,8 @@ export interface TrimOptions extends BatchOptions {
   dropOpenCalls?: boolean;
   /**
    * Keeps the newest summary of an agent's compaction, and all events that a model is shown beside it; true by default. If an agent
-   * no longer writes summaries, its session keeps everything since the last one, unless this is false.
+   * no longer writes summaries, its session keeps everything since the last one, unless this is false. If an event cannot be decoded,
+   * which may be a summary, its session keeps everything.
    */
   keepSummary?: boolean;
 }

@@ -158,11 +158,12 @@ interface ShownHistory {
 
 /**
  * @param since the number of an event; only later ones are read.
- * @returns the first event that a model is shown beside the newest summary, or that summary; undefined without a summary.
+ * @returns the first event that a model is shown beside the newest summary, or that summary; the first of all if a newer event
+ *   cannot be decoded, since it may be a summary; undefined without a summary.
  */
 async function firstShown(
   sql: Sql,
-  { key, incarnation, lastSeq }: StoredSession,
+  { key, incarnation, firstSeq, lastSeq }: StoredSession,
   since: number,
 ): Promise<number | undefined> {
   for (let end = lastSeq; end > since;) {
@@ -170,7 +171,8 @@ async function firstShown(
     if (upTo === undefined) return undefined;
     const after = Math.max(upTo - PAGE, since);
     const { events } = await eventsByNumber(sql, key, { incarnation, after, upTo, limit: PAGE });
-    for (const { seq, json } of events.reverse()) {
+    for (const { seq, json, undecodable } of events.reverse()) {
+      if (undecodable) return firstSeq;
       const endTime = summaryOf(decodeEvent(json))?.endTime;
       if (typeof endTime === 'number') return (await firstLaterThan(sql, key, endTime, seq)) ?? seq;
     }

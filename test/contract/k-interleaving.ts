@@ -352,6 +352,37 @@ interleavingSuite.own(
 
 interleavingSuite.own(
   'K2',
+  'a trim keeps everything beside an event that cannot be decoded, unless the call gives summaries up',
+  async ({ app, orm, service, query }) => {
+    const key = { appName: app, userId: 'alice', sessionId: 's' };
+    const codec = (isLost: boolean): Codec => ({
+      name: 'hides',
+      encode: (data) => ({ data, key: 'lost' }),
+      decode({ data }) {
+        return isLost ? undefined : data;
+      },
+    });
+    const encoding = new MikroOrmSessionService(orm.em, { codec: codec(false) });
+    const session = await service.createSession(key);
+    await service.appendEvents({ session, events: upTo(4).map((n) => saying(`said ${n}`, { timestamp: n })) });
+    const summary = { ...createEvent({ author: 'system', timestamp: 5 }), isCompacted: true, startTime: 1, endTime: 3 };
+    await encoding.appendEvent({ session: (await encoding.getSession(key))!, event: summary });
+    await service.appendEvent({
+      session: (await encoding.getSession(key))!,
+      event: saying('said 6', { timestamp: 6 }),
+    });
+    const maintenance = new SessionMaintenance(orm.em, { codec: codec(true) });
+    const first = async (trim: TrimOptions) => {
+      await maintenance.trim({ ...key, ...trim });
+      return query('select min(seq) as seq from adk_events where app_name = ?', [app]);
+    };
+    expect(await first({ keepLast: 1 })).toEqual([{ seq: 1 }]);
+    expect(await first({ keepLast: 1, keepSummary: false })).toEqual([{ seq: 6 }]);
+  },
+);
+
+interleavingSuite.own(
+  'K2',
   'a trim sends as many statements for a long session as for a short one',
   async ({ app, orm, service, create, recorded }) => {
     const maintenance = new SessionMaintenance(orm.em);
