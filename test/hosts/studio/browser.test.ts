@@ -282,7 +282,7 @@ describeInChromium('the studio in Chromium', (browser) => {
         '.lane svg .tool',
         '.lane svg .failed',
         '.lane svg .unknown',
-        '.went:has-text("waits 100 %"):has-text("longest: find_order 4 s #2")',
+        '.went:has-text("waits 100 %"):has-text("longest request or tool: find_order 4 s #2")',
         '.turn :text("tools 8 s in 2")',
         '.turn :text("models for an unknown time in 5")',
       ],

@@ -454,7 +454,7 @@ describe.each(availableDatabases())('on %s', (name) => {
           ...more,
         }),
       });
-    const usageMetadata = { promptTokenCount: 100, candidatesTokenCount: 5 };
+    const usageMetadata = { promptTokenCount: 100, candidatesTokenCount: 5, thoughtsTokenCount: 3 };
     const call = (id: string) => ({ functionCall: { id, name: 'find_page', args: {} } });
     const answer = (id: string, response: object) => ({ functionResponse: { id, name: 'find_page', response } });
     await add('fr', 0, call('f'), { usageMetadata });
@@ -469,11 +469,12 @@ describe.each(availableDatabases())('on %s', (name) => {
     const of = { app: 'one', user: 'ada', session: 's' };
     const time = await site.get(query('/time', of));
     expect(shown(time)).toMatch(
-      /models 9 % 6 s tools 91 % [\d.]+ \w+ longest: find_page [\d.]+ \w+, no answer yet #2 The newest turn first/,
+      /All branches together: models 9 % 6 s tools 91 % [\d.]+ \w+ longest request or tool: find_page [\d.]+ \w+, no answer yet #2 The newest turn first/,
     );
     expect(shown(time)).toMatch(
-      /What each agent or branch did .* fan\.fr 12 s 0 ms to 12 s 2 in 4 s 1 in 7 s find_page 1 210 Rien\. fan\.pl runs [\d.]+ \w+ 1 in 2 s 1 in [\d.]+ \w+ find_page 0 not recorded find_page/,
+      /What each agent or branch did .* fan\.fr 12 s 0 ms to 12 s 2 in 4 s 1 in 7 s find_page 1 216 Rien\. fan\.pl runs [\d.]+ \w+ 1 in 2 s 1 in [\d.]+ \w+ find_page 0 not recorded find_page/,
     );
+    expect(shown(await site.get(query('/session', of)))).toMatch(/Thoughts text not stored/);
     const [toBranches] = linksOf(await site.get(query('/session', of)), '/time?').filter((href) =>
       href.endsWith('#branches'),
     );

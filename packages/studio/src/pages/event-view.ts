@@ -339,7 +339,8 @@ class EventView {
   #why(event: Loose): Html {
     const { modelVersion, finishReason } = event;
     const model = [textOf(modelVersion), this.#took(event)].filter(Boolean).join(', ');
-    const tokens = tokensText(tokensOf(event) ?? NO_TOKENS);
+    const used = tokensOf(event) ?? NO_TOKENS;
+    const tokens = tokensText(used);
     const answers = this.pairs.answersTo(this.#seq);
     const memories = this.pairs.givenTo(this.#seq, 'load_memory', 'memories').map(recordOf);
     const files = this.pairs
@@ -392,7 +393,12 @@ class EventView {
           ),
         ),
       ],
-      ['Thoughts', list(thoughts.map((text) => html`<bdi>${shortened(text, FEW)}</bdi>`))],
+      [
+        'Thoughts',
+        list(thoughts.map((text) => html`<bdi>${shortened(text, FEW)}</bdi>`)) ||
+          // Models bill for thoughts that they do not show.
+          (used.thoughtsTokens > 0 && html`<span class="dim">text not stored</span>`),
+      ],
       [
         'State read',
         html`${NOT_RECORDED}; <a href="${this.#link('/state', { at: this.#seq - 1 })}">all state before it</a>`,

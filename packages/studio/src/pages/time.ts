@@ -146,12 +146,14 @@ function whereTimeWent({ links, session }: Visit, turns: readonly Turn[]): Conte
     (most, each) => (each.end - each.start > (most?.end ?? 0) - (most?.start ?? 0) ? each : most),
     first,
   );
+  const areParallel = turns.some(({ lanes }) => lanes.length > 1);
   return html`<p class="went">
-    ${shares} ${unknown > 0 && html`<span>${counted(unknown, 'model request')} not recorded</span>`}
+    ${areParallel && html`<span class="dim">All branches together:</span>`} ${shares}
+    ${unknown > 0 && html`<span>${counted(unknown, 'model request')} not recorded</span>`}
     ${
       longest &&
       html`<span
-        >longest:
+        >longest request or tool:
         <a href="${links.ofSession('/session', session, { at: longest.seq })}#e${longest.seq}"
           >${titleOf(longest)} #${longest.seq}</a
         ></span
