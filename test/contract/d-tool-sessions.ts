@@ -125,7 +125,7 @@ toolSessionSuite.own('K1', 'prune and eraseUser include the sessions of toolApps
   expect(await apps()).toEqual(both);
   await lease.release();
   // What is due by itself is not counted twice.
-  const all = { userId: key.userId, sessionsOlderThan: 0 };
+  const all = { userId: key.userId, sessionsOlderThan: 0, pauseMs: 0 };
   const { done } = await maintenance.prune({ ...all, dryRun: true });
   expect(await maintenance.prune(all)).toMatchObject({ done });
   await ask(CARD);
