@@ -101,7 +101,7 @@ function turnView(
   const blocks = lanes.flatMap((lane) => lane.blocks);
   const sum = (kind: Block['kind'], what: string) => {
     const of = blocks.filter((block) => block.kind === kind);
-    const ms = of.reduce((total, block) => total + block.end - block.start, 0);
+    const ms = lengthIn(of);
     const unknown = of.filter(isUnknown).length;
     const how = unknown < of.length ? `${lasted(ms)}${unknown > 0 ? ' or more' : ''}` : 'for an unknown time';
     return of.length > 0 && html`<span>${what} ${how} <span class="dim">in ${number(of.length)}</span></span>`;
@@ -140,12 +140,7 @@ function whereTimeWent({ links, session }: Visit, turns: readonly Turn[]): Conte
           <span class="dim">${lasted(lengthIn(of))}</span>`
       : [];
   });
-  const ended = blocks.filter(({ kind }) => kind !== 'wait');
-  const [first, ...others] = ended;
-  const longest = others.reduce(
-    (most, each) => (each.end - each.start > (most?.end ?? 0) - (most?.start ?? 0) ? each : most),
-    first,
-  );
+  const [longest] = blocks.filter(({ kind }) => kind !== 'wait').sort((a, b) => lengthIn([b]) - lengthIn([a]));
   const areParallel = turns.some(({ lanes }) => lanes.length > 1);
   return html`<p class="went">
     ${areParallel && html`<span class="dim">All branches together:</span>`} ${shares}
