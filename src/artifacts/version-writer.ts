@@ -43,7 +43,7 @@ export class VersionWriter implements RecordWriter {
   readonly types = ['artifact', 'part'] as const;
   readonly #run: ImportRun;
   #version: IncomingVersion | undefined;
-  /** The artifact that was left as it is here: later versions of the records do not belong to it. */
+  /** The artifact that stays as it is here: the import also leaves out its later versions, which belong to the other one. */
   #kept: string | undefined;
 
   constructor(run: ImportRun) {

@@ -79,7 +79,10 @@ export class Batches<Kind extends string = never> {
     return this.#batches >= maxBatches || signal?.aborted === true;
   }
 
-  /** Whether the call must not even read on. After the last batch it may: otherwise nobody would know whether there is more. */
+  /**
+   * Whether the signal has fired, or a batch was refused: then the call reads nothing more. After the last of `maxBatches` it reads on,
+   * to find out whether there is more to do.
+   */
   isOver(): boolean {
     this.#more ||= this.#options.signal?.aborted === true;
     return this.#more;

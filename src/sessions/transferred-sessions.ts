@@ -44,7 +44,7 @@ export async function hideImported(
 ): Promise<void> {
   const key = sessionValues(session);
   const { sessions } = sql.tables;
-  // Only those of the last batch: InnoDB would read all batches before it.
+  // Of this batch alone: without its first number, InnoDB would read the events of all earlier batches.
   await sql.run(`${eventsWhere(sql)} position = 0 where ${SESSION_WHERE} and seq >= ?`, [...key, firstSeq]);
   await sql.run(
     `update ${sessions} set status = 'importing', deleted_at = ${sql.dialect.sql.now}, last_seq = ?, ${PRUNED_FIRST}
