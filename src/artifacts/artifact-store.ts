@@ -62,7 +62,7 @@ export const artifactValues = (key: ArtifactKey) => ({ ...keyed(key), file: key.
 
 /** Saves a version under the lock of the artifact's row, which numbers it. Needs a transaction. @returns the version's number. */
 export async function saveVersion(sql: Sql, key: ArtifactKey, content: NewVersion): Promise<number> {
-  const version = await sql.dialect.operations.nextVersion(sql, [...sessionValues(key), key.filename]);
+  const version = await sql.dialect.operations.nextVersion(sql, artifactValues(key));
   await insertVersion(sql, { ...key, version }, encodedVersion(sql.texts, { ...key, version }, content));
   return version;
 }

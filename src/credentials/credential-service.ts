@@ -2,7 +2,7 @@ import type { AuthConfig, AuthCredential, BaseCredentialService, Context } from 
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
 import { onceOnRows } from '../database/calls/once.js';
-import { textOf } from '../database/sql/values.js';
+import { bound, textOf } from '../database/sql/values.js';
 import { anything, object } from '../model/arguments.js';
 import { ofCredential } from '../model/codec.js';
 import { Undecodable, namesKey } from '../model/stored-texts.js';
@@ -24,9 +24,7 @@ const checkOptions = object(COMMON_OPTIONS);
 const checkAddress = object<CredentialAddress>({ appName: anything, userId: anything, credentialKey: anything });
 
 const KEY = 'app_name, user_id, credential_key';
-const WHERE_KEY = 'app_name = ? and user_id = ? and credential_key = ?';
-
-const valuesOf = ({ appName, userId, credentialKey }: CredentialAddress) => [appName, userId, credentialKey];
+const IN_KEY = 'app_name = :appName and user_id = :userId and credential_key = :credentialKey';
 
 /**
  * ADK's credential service in the host's own database: a user's tokens by app, user and key, always encrypted. ADK's own persistent
@@ -84,8 +82,8 @@ export class MikroOrmCredentialService implements BaseCredentialService {
     const address = addressOf(authConfig, toolContext);
     const read = () =>
       this.#database.run(async (sql) => {
-        const text = `select ${sql.tables.select.data} as data from ${sql.tables.credentials} where ${WHERE_KEY}`;
-        const [row] = await sql.all<{ data: string }>(text, valuesOf(address));
+        const text = `select ${sql.tables.select.data} as data from ${sql.tables.credentials} where ${IN_KEY}`;
+        const [row] = await sql.all<{ data: string }>(...bound(text, { ...address }));
         const stored = row && textOf(row.data);
         // Somebody else wrote a text that is not encrypted. A tool must not log in with it.
         if (stored === undefined || !namesKey(stored)) return undefined;
@@ -111,12 +109,10 @@ export class MikroOrmCredentialService implements BaseCredentialService {
         const data = sql.texts.encode(json, () => ofCredential(address, address.credentialKey));
         if (!namesKey(data)) throw new CodecError('No codec has encrypted the credential. Nothing was written.');
         await sql.dialect.limits?.refuseTooLarge(sql, 'A credential', data);
-        const end = sql.dialect.sql.onSameKey(KEY, ['update_time', 'data']);
-        await sql.run(
-          `insert into ${sql.tables.credentials} (${KEY}, update_time, data)
-            values (?, ?, ?, ${sql.dialect.sql.now}, ?) ${end}`,
-          [...valuesOf(address), data],
-        );
+        const insert = `insert into ${sql.tables.credentials} (${KEY}, update_time, data)
+          values (:appName, :userId, :credentialKey, ${sql.dialect.sql.now}, :data)
+          ${sql.dialect.sql.onSameKey(KEY, ['update_time', 'data'])}`;
+        await sql.run(...bound(insert, { ...address, data }));
       });
     });
   }
@@ -132,8 +128,8 @@ export class MikroOrmCredentialService implements BaseCredentialService {
     checkKeys(address);
     return this.#database.call({ operation: 'deleteCredential', key: ownerOf(address) }, () =>
       onceOnRows(this.#database, async (sql) => {
-        const text = `delete from ${sql.tables.credentials} where ${WHERE_KEY}`;
-        return (await sql.run(text, valuesOf(address))).affectedRows > 0;
+        const text = `delete from ${sql.tables.credentials} where ${IN_KEY}`;
+        return (await sql.run(...bound(text, { ...address }))).affectedRows > 0;
       }),
     );
   }

@@ -1,8 +1,8 @@
 import type { Database } from '../database/calls/database.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { SESSION_COLUMNS, SESSION_WHERE } from '../database/sql/columns.js';
-import { perTables, sessionKeyOf, sessionValues, textOf, type SessionKeyRow } from '../database/sql/values.js';
+import { IN_SESSION, SESSION_COLUMNS } from '../database/sql/columns.js';
+import { bound, keyed, perTables, sessionKeyOf, textOf, type SessionKeyRow } from '../database/sql/values.js';
 import { among } from '../database/statements/sessions.js';
 import { now } from '../model/clock.js';
 import type { Failure } from '../model/failures.js';
@@ -166,7 +166,7 @@ async function takeBack(sql: Sql, events: readonly PendingRow[], position: numbe
       if (textOf(read.get(sessionIdentity(key))?.incarnation) === textOf(row.incarnation)) continue;
       isOutdated = true;
       const text = `update ${tables.events} ${dialect.sql.fromIndex('primary')} set position = null`;
-      await sql.run(`${text} where ${SESSION_WHERE} and position > ?`, [...sessionValues(key), position]);
+      await sql.run(...bound(`${text} where ${IN_SESSION} and position > :position`, { ...keyed(key), position }));
     }
   }
   return isOutdated;

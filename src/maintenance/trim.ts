@@ -147,7 +147,7 @@ class FirstEvents implements Deletion {
 const PAGE = 100;
 
 /** A text with none of them is no summary. The last one is of encoded texts, which are read. */
-const SUMMARY_WORDS = ['"isCompacted"', '"compaction"', '"adk-codec"'];
+const SUMMARY_WORDS = ['"isCompacted"', '"compaction"', '"adk-codec"'] as const;
 
 /** Where the events begin that a model is shown, as of a session's event. */
 interface ShownHistory {

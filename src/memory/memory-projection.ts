@@ -2,8 +2,8 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../database/calls/database.js';
 import { isOwn } from '../database/calls/public-error.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { SESSION_WHERE } from '../database/sql/columns.js';
-import { allOf, ifGiven, sessionValues } from '../database/sql/values.js';
+import { IN_SESSION } from '../database/sql/columns.js';
+import { allOf, bound, ifGiven, keyed } from '../database/sql/values.js';
 import { forksAmong } from './forks.js';
 import { countRows } from '../database/statements/count.js';
 import { among } from '../database/statements/sessions.js';
@@ -216,9 +216,10 @@ async function change(
   { keepsDeleted, settleMs }: { keepsDeleted: boolean; settleMs: number },
 ): Promise<void> {
   const { memories } = sql.tables;
-  const key = sessionValues(entry);
-  const forget = (condition: string, ...values: number[]) =>
-    sql.run(`delete from ${memories} where ${SESSION_WHERE} and ${condition}`, [...key, ...values]);
+  const run = (text: string, values: Readonly<Record<string, unknown>> = {}) =>
+    sql.run(...bound(text, { ...keyed(entry), ...values }));
+  const forget = (condition: string, values?: { seq: number }) =>
+    run(`delete from ${memories} where ${IN_SESSION} and ${condition}`, values);
   switch (entry.change) {
     case 'created':
       if (!keepsDeleted) await forget('seq is not null');
@@ -228,17 +229,17 @@ async function change(
       await passOn(sql, entry, 'seq is not null');
       if (!entry.soft) await forget('seq is not null');
       else
-        await sql.run(`update ${memories} set settles = ? where ${SESSION_WHERE} and seq is not null`, [NEVER, ...key]);
+        await run(`update ${memories} set settles = :never where ${IN_SESSION} and seq is not null`, { never: NEVER });
       return;
     case 'replaced':
       // Memories of trimmed events stay: that is what memory is for.
-      await passOn(sql, entry, 'seq > ?', entry.seq);
-      await forget('seq > ?', entry.seq);
-      if (entry.eventSeq !== undefined) await forget('seq = ?', entry.eventSeq);
+      await passOn(sql, entry, 'seq > :seq', { seq: entry.seq });
+      await forget('seq > :seq', { seq: entry.seq });
+      if (entry.eventSeq !== undefined) await forget('seq = :seq', { seq: entry.eventSeq });
       // A restored session may have had its last event a moment ago.
-      await sql.run(
-        `update ${memories} set settles = ${sql.dialect.sql.now} + ? where ${SESSION_WHERE} and settles = ?`,
-        [settleMs * LATER || null, ...key, NEVER],
+      await run(
+        `update ${memories} set settles = ${sql.dialect.sql.now} + :later where ${IN_SESSION} and settles = :never`,
+        { later: settleMs * LATER || null, never: NEVER },
       );
   }
 }

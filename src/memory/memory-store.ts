@@ -1,13 +1,16 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import { SESSION_COLUMNS, SESSION_WHERE } from '../database/sql/columns.js';
+import { IN_SESSION, SESSION_COLUMNS } from '../database/sql/columns.js';
 import {
   allOf,
-  ifGiven,
-  placeholders,
-  sessionValues,
-  type Condition,
+  anyOf,
+  bound,
   bytesOf,
+  ifGiven,
+  keyed,
+  named,
+  placeholders,
+  type Condition,
   numberOf,
   optionalTextOf,
   textOf,
@@ -21,13 +24,16 @@ import { chunksOf } from '../model/pages.js';
 import { mapTexts, Undecodable, type StoredTexts } from '../model/stored-texts.js';
 import {
   CONTENT,
-  MARK_WHERE,
+  IN_MARKS,
+  IN_MEMORY,
   MEMORY_COLUMNS,
-  MEMORY_WHERE,
+  MEMORY_NAMES,
   decodedBytes,
+  keyedMemory,
+  marksOf,
   memoryIdentity,
   memoryKeyOf,
-  memoryValues,
+  ofMemories,
   type MemoryKey,
 } from './stored-memories.js';
 import { memoryDataOf, type MemoryData, type MemoryOwner, type NewMemory } from './memory-content.js';
@@ -77,17 +83,22 @@ export async function addMemories(sql: Sql, memories: readonly NewMemory[], sett
     MEMORY_COLUMNS,
     settleMs === undefined ? CONTENT.filter((column) => column !== 'seq') : CONTENT,
   );
-  const row = `(?, ?, ?, ?, ?, ?, ${now}, ${now} + ?, ${now} + ?, ?, ?, ?, ?)`;
+  const row = named(
+    `(${MEMORY_NAMES}, :seq, :time, ${now}, ${now} + :settles, ${now} + :expires, :words, :model, :embedding, :data)`,
+  );
   for (const batch of batchesOf(each)) {
     for (const { data, words, embedding } of batch)
       await sql.dialect.limits?.refuseTooLarge(sql, 'A memory', data, words, embedding);
+    const rows = batch.map(({ seq = null, time, ttlMs, words, model = null, embedding = null, data, ...key }) =>
+      row({
+        ...keyedMemory(key),
+        ...{ seq, time, settles: settleMs || null, expires: ttlMs ?? null, words, model, embedding, data },
+      }),
+    );
+    const insert = `insert into ${sql.tables.memories} (${MEMORY_COLUMNS}, ${CONTENT.join(', ')})`;
     sql.later(
-      `insert into ${sql.tables.memories} (${MEMORY_COLUMNS}, ${CONTENT.join(', ')})
-        values ${batch.map(() => row).join(', ')} ${end}`,
-      batch.flatMap(({ seq, time, ttlMs, words, model, embedding, data, ...key }) => [
-        ...[...memoryValues(key), seq ?? null, time, settleMs || null, ttlMs ?? null],
-        ...[words, model ?? null, embedding ?? null, data],
-      ]),
+      `${insert} values ${rows.map(([text]) => text).join(', ')} ${end}`,
+      rows.flatMap(([, values]) => values),
     );
   }
 }
@@ -257,14 +268,19 @@ export async function withoutForgotten(
   const found = { mark: new Set<string>(), vector: new Set<string>(), fork: new Set<string>() };
   const { tables } = sql;
   // Together, since each statement may be a trip, most sessions are no forks, and most memories have no vector.
-  const fork = `union all select ${SESSION_COLUMNS}, '', 'fork' from ${tables.sessions} where ${SESSION_WHERE} and forked_seq > 0`;
+  const [fork, forkValues] = session
+    ? bound(
+        `union all select ${SESSION_COLUMNS}, '', 'fork' from ${tables.sessions} where ${IN_SESSION} and forked_seq > 0`,
+        keyed(session),
+      )
+    : ['', []];
   for (const some of chunksOf(memories, MOST_ROWS)) {
-    const any = (condition: string) => some.map(() => `(${condition})`).join(' or ');
+    const [marks, markValues] = marksOf(some);
+    const [any, values] = ofMemories(some);
     const rows = await sql.all<Record<string, unknown> & { found: keyof typeof found }>(
-      `select ${MEMORY_COLUMNS}, 'mark' as found from ${tables.forgottenMemories} where ${any(MARK_WHERE)}
-        union all select ${MEMORY_COLUMNS}, 'vector' from ${tables.memories}
-          where model is not null and (${any(MEMORY_WHERE)}) ${session ? fork : ''}`,
-      [...some.flatMap(memoryValues), ...some.flatMap(memoryValues), ...(session ? sessionValues(session) : [])],
+      `select ${MEMORY_COLUMNS}, 'mark' as found from ${tables.forgottenMemories} where ${marks}
+        union all select ${MEMORY_COLUMNS}, 'vector' from ${tables.memories} where model is not null and ${any} ${fork}`,
+      [...markValues, ...values, ...forkValues],
     );
     for (const row of rows) found[row.found].add(memoryIdentity(memoryKeyOf(row)));
   }
@@ -285,18 +301,20 @@ export function dropForgotten(sql: Sql, memories: readonly NewMemory[]): void {
   // Elsewhere nobody can forget them meanwhile, see `lockOwners`.
   if (pieces.underLock === '') return;
   // It waits for marks that are not committed. `forget`, which writes them before it looks for memories, waits for those just added.
-  const mark = `select 1 from ${sql.tables.forgottenMemories} ${pieces.fromIndex('primary')} where ${MARK_WHERE}${pieces.underLock}`;
+  const mark = `select 1 from ${sql.tables.forgottenMemories} ${pieces.fromIndex('primary')} where ${IN_MARKS}${pieces.underLock}`;
+  const isForgotten = named(`${IN_MEMORY} and exists (${mark})`);
   for (const some of chunksOf(memories, MOST_ROWS)) {
-    const any = some.map(() => `(${MEMORY_WHERE} and exists (${mark}))`).join(' or ');
-    const values = some.flatMap((memory) => [...memoryValues(memory), ...memoryValues(memory)]);
+    const [any, values] = anyOf(some.map((memory) => isForgotten(keyedMemory(memory))));
     sql.later(`${pieces.deleteThrough(sql.tables.memories, 'primary')} where ${any}`, values);
   }
 }
 
 /** Lets memories be added again. */
 export function removeMarks(sql: Sql, memories: readonly MemoryKey[]): void {
-  for (const key of memories)
-    sql.later(`delete from ${sql.tables.forgottenMemories} where ${MARK_WHERE}`, memoryValues(key));
+  for (const key of memories) {
+    const [where, values] = marksOf([key]);
+    sql.later(`delete from ${sql.tables.forgottenMemories} where ${where}`, values);
+  }
 }
 
 /** Marks memories as forgotten, and deletes them. @returns how many were deleted. */
@@ -319,7 +337,12 @@ export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Me
   );
   // Its event may not have been remembered yet.
   if (memoryId !== undefined && !marksAny)
-    sql.later(`${insert} values (?, ?, ?, ?, ${pieces.now}) ${end}`, memoryValues({ ...owner, sessionId, memoryId }));
+    sql.later(
+      ...bound(
+        `${insert} values (${MEMORY_NAMES}, ${pieces.now}) ${end}`,
+        keyedMemory({ ...owner, sessionId, memoryId }),
+      ),
+    );
   // Not those that somebody has added meanwhile: without a mark they would come back.
   const marked = `(session_id, memory_id) in (select session_id, memory_id from ${forgottenMemories} where ${WHERE_OWNER})`;
   const text = `${pieces.deleteThrough(memories, 'primary')} where ${where}${locksRows ? ` and ${marked}` : ''}`;

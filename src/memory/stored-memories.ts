@@ -1,11 +1,14 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { ownedAfter } from '../database/sql/keyset.js';
-import { SESSION_COLUMNS, SESSION_WHERE } from '../database/sql/columns.js';
+import type { Bound } from '../database/drivers/driver.js';
+import { IN_SESSION, SESSION_COLUMNS } from '../database/sql/columns.js';
 import {
-  sessionKeyOf,
-  sessionValues,
+  bound,
   bytesOf,
-  placeholders,
+  keyed,
+  sessionKeyOf,
+  anyOf,
+  named,
   numberOf,
   optionalNumberOf,
   optionalTextOf,
@@ -60,9 +63,22 @@ export interface ForgottenMemory extends MemoryKey {
 }
 
 export const MEMORY_COLUMNS = `${SESSION_COLUMNS}, memory_id`;
-/** Finds one memory; takes `memoryValues`. */
-export const MEMORY_WHERE = `${SESSION_WHERE} and memory_id = ?`;
-export const memoryValues = (key: MemoryKey): unknown[] => [...sessionValues(key), key.memoryId];
+/** The names of their values, as `keyedMemory` has them. */
+export const MEMORY_NAMES = ':app, :user, :session, :memory';
+export const keyedMemory = (key: MemoryKey) => ({ ...keyed(key), memory: key.memoryId });
+
+/** Finds one memory. */
+export const IN_MEMORY = `${IN_SESSION} and memory_id = :memory` as const;
+/** Finds the marks of one memory, of its session and of all. */
+export const IN_MARKS = `app_name = :app and user_id = :user and session_id in (:session, '') and memory_id = :memory`;
+
+const [boundMemory, boundMarks] = [named(IN_MEMORY), named(IN_MARKS)];
+/** The condition that finds one memory. */
+export const ofMemories = (keys: readonly MemoryKey[]): Bound =>
+  anyOf(keys.map((key) => boundMemory(keyedMemory(key))));
+/** The condition that finds the marks of memories, of their sessions and of all. */
+export const marksOf = (keys: readonly MemoryKey[]): Bound => anyOf(keys.map((key) => boundMarks(keyedMemory(key))));
+
 /** @throws InvalidKeyError if a name or an id cannot be a key on every database. */
 export function checkedMemoryKey({ appName, userId, sessionId, memoryId }: MemoryKey): MemoryKey {
   checkKeys({ appName, ...(userId && { userId }), ...(sessionId && { sessionId }), memoryId });
@@ -79,19 +95,16 @@ export const memoryKeyOf = (row: Readonly<Record<string, unknown>>): MemoryKey =
 /** The other columns of a memory's row. */
 export const CONTENT = ['seq', 'time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
 
-/** Finds the marks of one memory, of its session and of all; takes `memoryValues`. */
-export const MARK_WHERE = `app_name = ? and user_id = ? and session_id in (?, '') and memory_id = ?`;
-
 /** Reads the next rows of an app, or of one user in it, in the order of their keys. */
 const pageOf =
-  <Row>(rowsWhere: (sql: Sql, where: string, values: readonly unknown[]) => Promise<Row[]>) =>
+  <Row>(rowsWhere: (sql: Sql, where: Bound) => Promise<Row[]>) =>
   (sql: Sql, owner: Owner, after: MemoryKey | undefined, limit: number): Promise<Row[]> => {
     const order = ['user_id', 'session_id', 'memory_id'];
     const { where, values } = ownedAfter(owner, order, after && [after.userId, after.sessionId, after.memoryId]);
-    return rowsWhere(sql, `${where} order by ${order.join(', ')} limit ?`, [...values, limit]);
+    return rowsWhere(sql, [`${where} order by ${order.join(', ')} limit ?`, [...values, limit]]);
   };
 
-export const markPage = pageOf(async (sql, where, values): Promise<ForgottenMemory[]> => {
+export const markPage = pageOf(async (sql, [where, values]): Promise<ForgottenMemory[]> => {
   const text = `select ${MEMORY_COLUMNS}, create_time from ${sql.tables.forgottenMemories} where ${where}`;
   const rows = await sql.all(text, values);
   return rows.map((row) => ({ ...memoryKeyOf(row), createTime: numberOf(row['create_time']) }));
@@ -102,39 +115,45 @@ export const memoryPage = pageOf(memoriesWhere);
 
 /** @returns those of the memories that have a vector, in no order, with their texts as they are stored. */
 export function memoriesWithVectors(sql: Sql, keys: readonly MemoryKey[]): Promise<MemoryRow[]> {
-  const any = keys.map(() => `(${MEMORY_WHERE})`).join(' or ');
-  return memoriesWhere(sql, `model is not null and (${any})`, keys.flatMap(memoryValues));
+  const [any, values] = ofMemories(keys);
+  return memoriesWhere(sql, [`model is not null and ${any}`, values]);
 }
 
 /**
  * Gives a projection's memories of a session to the forks that have the events, if any has, for a transaction that has locked the
  * session's owner (`lockOwners`).
  */
-export async function passOn(sql: Sql, session: SessionKey, condition: string, ...values: number[]): Promise<void> {
+export async function passOn(
+  sql: Sql,
+  session: SessionKey,
+  condition: string,
+  values?: { seq: number },
+): Promise<void> {
   const { memories } = sql.tables;
   const { sql: pieces } = sql.dialect;
   // Locks the rows, so that `forget` waits until their copies are written.
   const rows = await sql.all(
-    `select memory_id from ${memories} ${pieces.fromIndex('primary')} where ${SESSION_WHERE} and ${condition}${pieces.underLock}`,
-    [...sessionValues(session), ...values],
+    ...bound(
+      `select memory_id from ${memories} ${pieces.fromIndex('primary')} where ${IN_SESSION} and ${condition}${pieces.underLock}`,
+      { ...keyed(session), ...values },
+    ),
   );
   const ids = rows.map((row) => textOf(row['memory_id']));
   for (const { session: heir, seq, id } of await heirsOf(sql, session, ids)) {
     const [memory] = await memoriesWhere(
       sql,
-      MEMORY_WHERE + pieces.underLock,
-      memoryValues({ ...session, memoryId: id }),
+      bound(IN_MEMORY + pieces.underLock, keyedMemory({ ...session, memoryId: id })),
     );
     if (!memory || (await countedElsewhere(sql, heir, [id])).size > 0) continue;
     const plain = decodedMemory(sql.texts, memory);
     // What cannot be read goes with its session.
     if (plain instanceof Undecodable) continue;
     await importMemory(sql, encodedMemory(sql.texts, { ...plain, ...heir, seq }));
-    await sql.run(`delete from ${memories} where ${MEMORY_WHERE}`, memoryValues(memory));
+    await sql.run(...bound(`delete from ${memories} where ${IN_MEMORY}`, keyedMemory(memory)));
   }
 }
 
-async function memoriesWhere(sql: Sql, where: string, values: readonly unknown[]): Promise<MemoryRow[]> {
+async function memoriesWhere(sql: Sql, [where, values]: Bound): Promise<MemoryRow[]> {
   const { memories, select } = sql.tables;
   const rows = await sql.all(
     `select ${MEMORY_COLUMNS}, seq, time, create_time, settles, expires, model,
@@ -214,13 +233,14 @@ export async function recodeMemory(
   read: MemoryRow,
   { data, words, embedding, model }: MemoryRow,
 ): Promise<boolean> {
-  const key = memoryValues(read);
-  const [row] = await memoriesWhere(sql, `${MEMORY_WHERE}${sql.dialect.sql.skipLocked ?? ''}`, key);
+  const key = keyedMemory(read);
+  const [row] = await memoriesWhere(sql, bound(`${IN_MEMORY}${sql.dialect.sql.skipLocked ?? ''}`, key));
   const isSame = row?.data === read.data && row.words.equals(read.words);
   if (!isSame || (row.embedding ? !read.embedding?.equals(row.embedding) : read.embedding)) return false;
-  const values = [data, words, embedding ?? null, model ?? null, ...key];
-  const set = 'data = ?, words = ?, embedding = ?, model = ?';
-  await sql.run(`update ${sql.tables.memories} set ${set} where ${MEMORY_WHERE}`, values);
+  const update = `update ${sql.tables.memories}
+    set data = :data, words = :words, embedding = :embedding, model = :model where ${IN_MEMORY}`;
+  const content = { data, words, embedding: embedding ?? null, model: model ?? null };
+  await sql.run(...bound(update, { ...key, ...content }));
   return true;
 }
 
@@ -234,10 +254,14 @@ export async function importMemory(sql: Sql, memory: MemoryRow): Promise<boolean
   const { memories, forgottenMemories } = sql.tables;
   const { sql: pieces } = sql.dialect;
   const { seq, time, createTime, settles, expires, words, model, embedding, data } = memory;
-  const content = [seq, time, createTime, settles, expires, words, model, embedding, data].map((each) => each ?? null);
-  const id = memoryValues(memory);
+  const values = {
+    ...keyedMemory(memory),
+    ...{ seq: seq ?? null, time, create_time: createTime, settles: settles ?? null, expires: expires ?? null },
+    ...{ words, model: model ?? null, embedding: embedding ?? null, data },
+  };
   const timeOfStored = async (end = '') => {
-    const [row] = await sql.all(`select create_time from ${memories} where ${MEMORY_WHERE}${end}`, id);
+    const text = `select create_time from ${memories} where ${IN_MEMORY}${end}`;
+    const [row] = await sql.all(...bound(text, values));
     return row && numberOf(row['create_time']);
   };
   const stored = await timeOfStored();
@@ -246,23 +270,21 @@ export async function importMemory(sql: Sql, memory: MemoryRow): Promise<boolean
   const write = async () => {
     if (stored === undefined) {
       // Changes nothing if somebody has added it meanwhile.
-      sql.later(
-        `insert into ${memories} (${MEMORY_COLUMNS}, ${CONTENT.join(', ')})
-          values (${placeholders(id.length + content.length)}) ${pieces.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`,
-        [...id, ...content],
-      );
+      const insert = `insert into ${memories} (${MEMORY_COLUMNS}, ${CONTENT.join(', ')})
+        values (${MEMORY_NAMES}, ${CONTENT.map((column) => `:${column}`).join(', ')})`;
+      sql.later(...bound(`${insert} ${pieces.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`, values));
       if ((await timeOfStored(pieces.underLock)) === createTime) return true;
     }
-    const set = CONTENT.map((column) => `${column} = ?`).join(', ');
-    const text = `update ${memories} set ${set} where ${MEMORY_WHERE} and create_time < ?`;
-    return (await sql.run(text, [...content, ...id, createTime])).affectedRows > 0;
+    const set = CONTENT.map((column) => `${column} = :${column}`).join(', ');
+    const text = `update ${memories} set ${set} where ${IN_MEMORY} and create_time < :create_time`;
+    return (await sql.run(...bound(text, values))).affectedRows > 0;
   };
   // After its row is locked: `forget` writes marks before it looks for memories.
   const mark = `select create_time from ${forgottenMemories} ${pieces.fromIndex('primary')}
-    where ${MARK_WHERE} and create_time >= ? limit 1${pieces.underLock}`;
-  const [isWritten, marks] = await Promise.all([write(), sql.all(mark, [...id, createTime])]);
+    where ${IN_MARKS} and create_time >= :create_time limit 1${pieces.underLock}`;
+  const [isWritten, marks] = await Promise.all([write(), sql.all(...bound(mark, values))]);
   if (!isWritten || marks.length === 0) return isWritten;
-  sql.later(`delete from ${memories} where ${MEMORY_WHERE}`, id);
+  sql.later(...bound(`delete from ${memories} where ${IN_MEMORY}`, values));
   return false;
 }
 
@@ -273,22 +295,16 @@ export async function importMemory(sql: Sql, memory: MemoryRow): Promise<boolean
 export function importMark(sql: Sql, forgotten: ForgottenMemory): void {
   const { memories, forgottenMemories } = sql.tables;
   const { sql: pieces } = sql.dialect;
-  const { appName, userId, sessionId, memoryId, createTime } = forgotten;
-  const where = sessionId === '' ? `app_name = ? and user_id = ? and memory_id = ?` : MEMORY_WHERE;
-  const key = memoryValues(forgotten);
-  const values = sessionId === '' ? [appName, userId, memoryId] : key;
+  const where = forgotten.sessionId === '' ? 'app_name = :app and user_id = :user and memory_id = :memory' : IN_MEMORY;
+  const values = { ...keyedMemory(forgotten), time: forgotten.createTime };
+  const later = (text: string) => sql.later(...bound(text, values));
   // Before it looks for memories, as `forget` does.
-  sql.later(
-    `insert into ${forgottenMemories} (${MEMORY_COLUMNS}, create_time) values (${placeholders(key.length + 1)})
-      ${pieces.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`,
-    [...key, createTime],
-  );
+  later(`insert into ${forgottenMemories} (${MEMORY_COLUMNS}, create_time) values (${MEMORY_NAMES}, :time)
+    ${pieces.onSameKey(MEMORY_COLUMNS, ['memory_id'])}`);
   // The later of two marks counts: it also forgets what was added between them.
-  const later = `update ${forgottenMemories} set create_time = ? where ${MEMORY_WHERE} and create_time < ?`;
-  sql.later(later, [createTime, ...key, createTime]);
-  sql.later(`delete from ${memories} where ${where} and create_time <= ?`, [...values, createTime]);
+  later(`update ${forgottenMemories} set create_time = :time where ${IN_MEMORY} and create_time < :time`);
+  later(`delete from ${memories} where ${where} and create_time <= :time`);
   const added = `select 1 from ${memories} ${pieces.fromIndex('primary')} where ${where}${pieces.underLock}`;
   // Leaves a stored mark that is later than the imported one.
-  const own = `${MEMORY_WHERE} and create_time = ?`;
-  sql.later(`delete from ${forgottenMemories} where ${own} and exists (${added})`, [...key, createTime, ...values]);
+  later(`delete from ${forgottenMemories} where ${IN_MEMORY} and create_time = :time and exists (${added})`);
 }

@@ -76,8 +76,8 @@ export async function findSummaries(
   // Nothing else than the label gives its text in the JSON: quotes in values are escaped, and names have none.
   const texts = Object.entries(labels).map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`);
   const searched = [
-    ifGiven(dialect.contains('title'), title),
-    ...texts.map((text): Condition => [dialect.contains('labels'), text]),
+    ifGiven(dialect.contains('title', '?'), title),
+    ...texts.map((text): Condition => [dialect.contains('labels', '?'), text]),
   ];
   const direction = isDescending ? ' desc' : '';
   const ordered = `order by ${order.map((column) => column + direction).join(', ')} limit ?`;

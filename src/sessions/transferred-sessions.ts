@@ -1,6 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { SESSION_WHERE } from '../database/sql/columns.js';
-import { sessionValues, optionalTextOf } from '../database/sql/values.js';
+import { IN_SESSION } from '../database/sql/columns.js';
+import { bound, keyed, optionalTextOf } from '../database/sql/values.js';
 import { PRUNED_FIRST } from '../database/statements/sessions.js';
 import type { StoredSession } from '../database/statements/stored-session.js';
 import type { SessionKey } from '../model/keys.js';
@@ -22,13 +22,11 @@ export async function isAsImported(
   { isNamedAnew }: { isNamedAnew: boolean },
 ): Promise<boolean> {
   const { artifactVersions, changes, select } = sql.tables;
-  const key = sessionValues(session.key);
-  const [row] = await sql.all<{ data: string | null }>(
-    `select ${select.data} as data from ${changes} as imported where ${SESSION_WHERE} and seq = ?
-      and kind in ('imported', 'soft-deleted') and change_id = ? and not exists (
-        select 1 from ${artifactVersions} where ${SESSION_WHERE} and create_time > imported.time)`,
-    [...key, session.lastSeq, session.lastChange, ...key],
-  );
+  const newest = `select ${select.data} as data from ${changes} as imported where ${IN_SESSION} and seq = :lastSeq
+    and kind in ('imported', 'soft-deleted') and change_id = :lastChange and not exists (
+      select 1 from ${artifactVersions} where ${IN_SESSION} and create_time > imported.time)`;
+  const { key, lastSeq, lastChange } = session;
+  const [row] = await sql.all<{ data: string | null }>(...bound(newest, { ...keyed(key), lastSeq, lastChange }));
   const data = row && optionalTextOf(row.data);
   return typeof data === 'string' && (isNamedAnew || data === importedAs(session));
 }
@@ -40,22 +38,20 @@ export async function isAsImported(
 export async function hideImported(
   sql: Sql,
   session: SessionKey,
-  { firstSeq, lastSeq }: { firstSeq: number; lastSeq: number },
+  bounds: { firstSeq: number; lastSeq: number },
 ): Promise<void> {
-  const key = sessionValues(session);
-  const { sessions } = sql.tables;
+  const values = { ...keyed(session), ...bounds };
   // Of this batch alone: without its first number, InnoDB would read the events of all earlier batches.
-  await sql.run(`${eventsWhere(sql)} position = 0 where ${SESSION_WHERE} and seq >= ?`, [...key, firstSeq]);
-  await sql.run(
-    `update ${sessions} set status = 'importing', deleted_at = ${sql.dialect.sql.now}, last_seq = ?, ${PRUNED_FIRST}
-      where ${SESSION_WHERE}`,
-    [lastSeq, ...key],
-  );
+  await sql.run(...bound(`${eventsWhere(sql)} position = 0 where ${IN_SESSION} and seq >= :firstSeq`, values));
+  const hide = `update ${sql.tables.sessions}
+    set status = 'importing', deleted_at = ${sql.dialect.sql.now}, last_seq = :lastSeq, ${PRUNED_FIRST} where ${IN_SESSION}`;
+  await sql.run(...bound(hide, values));
 }
 
 /** Gives the events of a hidden session to the log. */
 export async function showImported(sql: Sql, session: SessionKey): Promise<void> {
-  await sql.run(`${eventsWhere(sql)} position = null where ${SESSION_WHERE} and position = 0`, sessionValues(session));
+  const show = `${eventsWhere(sql)} position = null where ${IN_SESSION} and position = 0`;
+  await sql.run(...bound(show, keyed(session)));
 }
 
 const eventsWhere = ({ dialect, tables }: Sql) => `update ${tables.events} ${dialect.sql.fromIndex('primary')} set`;

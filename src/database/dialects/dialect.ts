@@ -215,8 +215,10 @@ export interface DialectSql {
   /** A column as text: for JSON, which a driver may parse, and for numbers. */
   asText(column: string): string;
 
-  /** The condition that a text or JSON column contains a value, byte for byte whatever its collation; not true for null. */
-  contains(column: string): string;
+  /**
+   * The condition that a text or JSON column contains a value (`?` or a name), byte for byte whatever its collation; not true for null.
+   */
+  contains(column: string, value: string): string;
 
   /**
    * Whether `select distinct` of an index column skips to the next value. If it reads all rows, leave this out: a recursive query
@@ -316,10 +318,10 @@ export interface DialectOperations {
   /**
    * Inserts the row of an artifact with version 0, or adds one to its version, and locks the row until the end of the transaction.
    *
-   * @param key the values of `ARTIFACT_COLUMNS`.
+   * @param artifact the values of `ARTIFACT_NAMES`.
    * @returns the version.
    */
-  nextVersion(sql: Sql, key: readonly string[]): Promise<number>;
+  nextVersion(sql: Sql, artifact: Readonly<Record<'app' | 'user' | 'session' | 'file', string>>): Promise<number>;
 
   appends(tables: Tables): DialectAppends;
 }

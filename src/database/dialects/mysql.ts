@@ -1,7 +1,7 @@
 import { ValueTooLargeError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
-import { insertIntoArtifacts, isSameSession } from '../sql/columns.js';
-import { placeholders, numberOf } from '../sql/values.js';
+import { ARTIFACT_NAMES, insertIntoArtifacts, isSameSession } from '../sql/columns.js';
+import { bound, placeholders, numberOf } from '../sql/values.js';
 import type { Dialect } from './dialect.js';
 import { appendsByInsertId, lockBySelect } from './session-rows.js';
 import { wrongServer } from './server-version.js';
@@ -189,7 +189,7 @@ export const mysql: Dialect = {
 
     asText: (column) => `cast(${column} as char)`,
 
-    contains: (column) => `instr(cast(${column} as binary), cast(? as binary)) > 0`,
+    contains: (column, value) => `instr(cast(${column} as binary), cast(${value} as binary)) > 0`,
 
     skipsToNextName: true,
 
@@ -242,11 +242,13 @@ export const mysql: Dialect = {
       return insertId;
     },
 
-    async nextVersion(sql, key) {
+    async nextVersion(sql, artifact) {
       const { insertId } = await sql.run(
-        `${insertIntoArtifacts(sql.tables.artifacts)} values (?, ?, ?, ?, last_insert_id(0), ${sql.dialect.sql.now})
-         on duplicate key update last_version = last_insert_id(last_version + 1), update_time = values(update_time)`,
-        key,
+        ...bound(
+          `${insertIntoArtifacts(sql.tables.artifacts)} values (${ARTIFACT_NAMES}, last_insert_id(0), ${sql.dialect.sql.now})
+           on duplicate key update last_version = last_insert_id(last_version + 1), update_time = values(update_time)`,
+          artifact,
+        ),
       );
       return insertId;
     },

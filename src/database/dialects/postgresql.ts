@@ -127,7 +127,7 @@ const onOneServer: Dialect = {
 
     asText: (column) => `${column}::text`,
 
-    contains: (column) => `strpos(${column}::text, ?) > 0`,
+    contains: (column, value) => `strpos(${column}::text, ${value}) > 0`,
 
     hex: (column) => `encode(convert_to(${column}::text, 'UTF8'), 'hex')`,
 

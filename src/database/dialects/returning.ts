@@ -1,12 +1,13 @@
 import {
   ARTIFACT_COLUMNS,
+  ARTIFACT_NAMES,
   insertIntoArtifacts,
   isFromNumber,
   isSameSession,
   SESSION_COLUMNS,
   SESSION_WHERE,
 } from '../sql/columns.js';
-import { sessionValues, numberOf } from '../sql/values.js';
+import { bound, sessionValues, numberOf } from '../sql/values.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { DialectOperations, DialectSql, SessionLock, Sql } from './dialect.js';
 
@@ -59,13 +60,15 @@ export const returningOperations: Omit<DialectOperations, 'appends'> = {
     return numberOf(row?.value);
   },
 
-  async nextVersion(sql, key) {
+  async nextVersion(sql, artifact) {
     const { artifacts } = sql.tables;
     const [row] = await sql.all<{ last_version: number }>(
-      `${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, 0, ${sql.dialect.sql.now})
-       on conflict (${ARTIFACT_COLUMNS}) do update
-         set last_version = ${artifacts}.last_version + 1, update_time = excluded.update_time returning last_version`,
-      key,
+      ...bound(
+        `${insertIntoArtifacts(artifacts)} values (${ARTIFACT_NAMES}, 0, ${sql.dialect.sql.now})
+         on conflict (${ARTIFACT_COLUMNS}) do update
+           set last_version = ${artifacts}.last_version + 1, update_time = excluded.update_time returning last_version`,
+        artifact,
+      ),
     );
     return numberOf(row?.last_version);
   },

@@ -111,7 +111,7 @@ export const sqlite: Dialect = {
 
     asText: (column) => `cast(${column} as text)`,
 
-    contains: (column) => `instr(${column}, ?) > 0`,
+    contains: (column, value) => `instr(${column}, ${value}) > 0`,
 
     hex: (column) => `hex(${column})`,
 

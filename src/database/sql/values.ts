@@ -51,6 +51,11 @@ export function allOf(...conditions: readonly (Condition | undefined)[]): { wher
   return { where, values };
 }
 
+/** Joins conditions by `or`. */
+export function anyOf(conditions: readonly Bound[]): Bound {
+  return [`(${conditions.map(([text]) => text).join(' or ')})`, conditions.flatMap(([, values]) => values)];
+}
+
 /** The letters at the beginning of a text. */
 type Word<Text extends string, Begun extends string = ''> = Text extends `${infer First}${infer Rest}`
   ? Uppercase<First> extends Lowercase<First>
@@ -88,6 +93,9 @@ export function named<const Text extends string>(text: Text): Named<NamesIn<Text
     return [compiled, bound];
   };
 }
+
+/** Compiles a statement for one use of it. */
+export const bound = (text: string, values: Readonly<Record<string, unknown>>): Bound => named(text)(values);
 
 /** An undefined value would be bound as null, or refused by the driver. */
 function valueOf(values: Readonly<Record<string, unknown>>, name: string): unknown {

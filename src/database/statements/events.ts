@@ -67,10 +67,12 @@ export async function firstLaterThan(
 export async function lastWithWords(
   sql: Sql,
   session: SessionKey,
-  words: readonly string[],
+  words: readonly [string, string, string],
   { after, upTo }: { after: number; upTo: number },
 ): Promise<number | undefined> {
-  const [row] = await sql.all(statements(sql).selectLastWithWords, [...sessionValues(session), after, upTo, ...words]);
+  const [one, two, three] = words;
+  const select = statements(sql).selectLastWithWords({ ...keyed(session), after, upTo, one, two, three });
+  const [row] = await sql.all(...select);
   return row && numberOf(row.seq);
 }
 
@@ -192,9 +194,9 @@ const statements = perTables(({ dialect, tables }: Sql) => {
     selectLater: named(`select seq ${found} and seq < :before and timestamp > :timestamp order by seq limit 1`),
     selectById: one('event_id'),
     selectByNumber: one('seq'),
-    selectLastWithWords: `select seq from ${events} where ${SESSION_WHERE} and seq > ? and seq <= ?
-      and (data is null or ${Array.from({ length: 3 }, () => dialect.sql.contains('data')).join(' or ')})
-      order by seq desc limit 1`,
+    selectLastWithWords: named(`select seq ${found} and seq > :after and seq <= :upTo
+      and (data is null or ${[':one', ':two', ':three'].map((word) => dialect.sql.contains('data', word)).join(' or ')})
+      order by seq desc limit 1`),
     selectTimes: `select seq, timestamp as at from ${events} where ${SESSION_WHERE} order by seq`,
     selectSuperseded: named(`select seq, superseded ${found} and seq <= :upTo
       and superseded is not null and seq >= :from and ${isFromNumber('', ':session', ':from')}`),

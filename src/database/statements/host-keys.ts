@@ -3,9 +3,9 @@ import type { SessionKey } from '../../model/keys.js';
 import type { DeleteRule } from '../../model/results.js';
 import { chunksOf } from '../../model/pages.js';
 import type { Sql } from '../dialects/dialect.js';
-import { sessionColumnsOf } from '../sql/columns.js';
+import { inSession, sessionColumnsOf } from '../sql/columns.js';
 import { namesOf } from '../sql/tables.js';
-import { numberOf, sessionKeyOf, sessionValues, textOf, type SessionKeyRow } from '../sql/values.js';
+import { anyOf, bound, keyed, numberOf, sessionKeyOf, textOf, type SessionKeyRow } from '../sql/values.js';
 
 /** A foreign key of a host's table that refers to a table of ours, or to rows of the host's that a cascade deletes with rows of ours. */
 export interface HostKey {
@@ -159,12 +159,14 @@ export async function referringTo(
       parts.filter(({ before }) => isOfEvents || before === undefined),
       AT_ONCE,
     )) {
-      const one = ({ before }: DeletedPart) =>
-        `t0.app_name = ? and t0.user_id = ? and t0.session_id = ?${before === undefined ? '' : ' and t0.seq < ?'}`;
+      const [any, values] = anyOf(
+        chunk.map(({ key, before }) =>
+          bound(`${inSession('t0')}${before === undefined ? '' : ' and t0.seq < :before'}`, { ...keyed(key), before }),
+        ),
+      );
       const rows = await sql.all<SessionKeyRow & { total: number | string }>(
-        `select ${sessionColumnsOf('t0')}, count(*) as total from ${from}
-          where ${chunk.map((part) => `(${one(part)})`).join(' or ')} group by ${sessionColumnsOf('t0')}`,
-        chunk.flatMap(({ key, before }) => [...sessionValues(key), ...(before === undefined ? [] : [before])]),
+        `select ${sessionColumnsOf('t0')}, count(*) as total from ${from} where ${any} group by ${sessionColumnsOf('t0')}`,
+        values,
       );
       const isDirect = tables.length === 1;
       found.push(...rows.map((row) => ({ session: sessionKeyOf(row), rows: numberOf(row.total), isDirect })));
