@@ -3,6 +3,7 @@ import { clearTimeout, setInterval, setTimeout } from '../../../src/model/clock.
 import { decode, given } from '../../../src/model/json.js';
 import { SECURITY_HEADERS } from './guard.js';
 import { markdown } from './markdown.js';
+import { laneName } from './operations/durations.js';
 import { Pairs, authorOf, eventList } from './pages/event-view.js';
 import { Hues } from './pages/layout.js';
 import { EVENTS } from './reading.js';
@@ -47,9 +48,15 @@ export async function liveEvents(visit: Visit): Promise<Response> {
     const markup = eventList([shown], around, pairs).get(entry.seq)?.text ?? '';
     return text(at, `data: ${JSON.stringify(markup)}`);
   };
+  const branch = visit.params.get('branch') || undefined;
+  const isShown = ({ change, event }: SessionLogEntry) =>
+    change !== undefined || event === undefined || branch === undefined || laneName(event) === branch;
   const next = async () => {
-    const result = await entries.next();
-    return result.done === true ? undefined : frame(result.value);
+    for (;;) {
+      const result = await entries.next();
+      if (result.done === true) return undefined;
+      if (isShown(result.value)) return frame(result.value);
+    }
   };
   // If nobody is waiting for the next entry, the signal alone would leave the watcher open for ever.
   return streamOf(visit.request, ended, next, () => void entries.return?.());

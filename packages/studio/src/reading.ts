@@ -13,7 +13,7 @@ import {
   type StoredSession,
 } from '../../../src/internal.js';
 import { DAY_MS } from './operations/days.js';
-import { happenedAt } from './operations/durations.js';
+import { happenedAt, laneName } from './operations/durations.js';
 import { NO_TOKENS, addTokens, tokensOf } from './operations/tokens.js';
 import {
   SessionLeases,
@@ -84,6 +84,9 @@ const COUNTED = 5_000;
 /** Of how many sessions the tokens are kept, and how many branches of each. */
 const MOST_KEPT = 1_000;
 
+/** How many events are read at most for a page of one branch. */
+const MOST_FILTERED = 2_000;
+
 /** How many changes a page of a conversation has at most. */
 const CHANGES = 200;
 
@@ -146,6 +149,8 @@ interface Part {
   after?: number | undefined;
   /** The event whose state is shown. Without `before` and `after`, the page with this event is read. */
   at?: number | undefined;
+  /** Only the events of this branch, or of this agent without one, and the answers to its calls. */
+  branch?: string | undefined;
 }
 
 /** What a session does, and since when: in ms since 1970. */
@@ -324,11 +329,15 @@ export class Reading {
   async conversation(key: SessionKey, scope: StudioScope, part: Part): Promise<Conversation | undefined> {
     const session = await this.session(key);
     if (!session) return undefined;
-    const { from, upTo, entries } = await this.#entries(session, requestOf(session, part));
+    const { branch } = part;
+    const { from, upTo, entries } =
+      branch === undefined
+        ? await this.#entries(session, requestOf(session, part))
+        : await this.#ofBranch(session, branch, part);
     // A change follows the event with its number. On the first page there are also changes with 0, before any event.
     const first = from <= session.firstSeq ? 0 : from;
     const range = { from: first, upTo, limit: CHANGES };
-    const changes = await this.#read((sql) => changesOf(sql, key, range));
+    const changes = branch === undefined ? await this.#read((sql) => changesOf(sql, key, range)) : [];
     const at = session.deletedAt === undefined ? part.at : undefined;
     if (at !== undefined && (at > session.lastSeq || at < session.firstSeq - 1))
       throw new InvalidArgumentError(`The events have the numbers ${session.firstSeq} to ${session.lastSeq}.`);
@@ -365,6 +374,36 @@ export class Reading {
     const numbers = page.events.map(({ seq }) => seq);
     const missing = gapsIn(numbers, range.from - 1, range.upTo).map((gap): Entry => ({ seq: gap.from, to: gap.to }));
     return { ...range, entries: [...page.events, ...missing].sort((a, b) => a.seq - b.seq) };
+  }
+
+  /** Like `#entries`, of a branch alone: as many events as a page has, if there are so many among those that are read. */
+  async #ofBranch(
+    session: StoredSession,
+    branch: string,
+    { before, after, at }: Part,
+  ): Promise<Pick<Conversation, 'from' | 'upTo' | 'entries'>> {
+    const isForward = after !== undefined;
+    const request = isForward ? { after } : given({ before });
+    const { from, upTo, entries } = await this.#entries(session, { ...request, limit: MOST_FILTERED });
+    const calls = new Calls();
+    const made = new Set<number>();
+    const found = entries.filter(({ seq, event }) => {
+      if (!event) return false;
+      const answered = [...calls.add(seq, event).responses.values()];
+      const isOwn = laneName(event) === branch || answered.some((call) => made.has(call.seq));
+      if (isOwn) made.add(seq);
+      return isOwn;
+    });
+    const shown = isForward ? found.slice(0, EVENTS) : found.slice(-EVENTS);
+    const [first, last] = [shown[0]?.seq ?? from, shown.at(-1)?.seq ?? upTo];
+    if (at !== undefined && !isForward && before === undefined && at < first)
+      return this.#ofBranch(session, branch, { after: at - 1 });
+    const isWhole = shown.length === found.length;
+    return {
+      from: isForward || isWhole ? from : first,
+      upTo: isForward && !isWhole ? last : upTo,
+      entries: shown,
+    };
   }
 
   /**

@@ -23,7 +23,15 @@ export interface Block {
   hasFailed: boolean;
   /** Whether it has not ended. */
   isOpen: boolean;
+  /** The arguments of a call. */
+  args?: unknown;
+  /** What answered a call, or why a model failed. */
+  response?: unknown;
 }
+
+/** Whether a tool has run for so long that it will not answer. */
+export const isLost = ({ kind, isOpen, start, end }: Block): boolean =>
+  kind === 'tool' && isOpen && end - start >= LONGEST_MS;
 
 /** What an agent, or a branch, did in a turn. */
 export interface Lane {
@@ -40,6 +48,8 @@ export interface Turn {
   lanes: Lane[];
   start: number;
   end: number;
+  /** Like `end`, but without tools that will not answer. */
+  lastedUntil: number;
   /** Where its picture ends: before `end` if something waits for much longer than all else took. */
   shownUntil: number;
 }
@@ -59,7 +69,8 @@ export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
     let turn = turns.at(-1);
     if (!turn || beginsTurn(event)) {
       const timestamp = stampOf(event);
-      turn = { first: numbered, lanes: [], start: timestamp, end: timestamp, shownUntil: timestamp };
+      const ends = { end: timestamp, lastedUntil: timestamp, shownUntil: timestamp };
+      turn = { first: numbered, lanes: [], start: timestamp, ...ends };
       turns.push(turn);
     }
     for (const block of blocksOf(numbered, pairs, now)) {
@@ -68,6 +79,7 @@ export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
       lane.blocks.push(block);
       turn.start = Math.min(turn.start, block.start);
       turn.end = Math.max(turn.end, block.end);
+      if (!isLost(block)) turn.lastedUntil = Math.max(turn.lastedUntil, block.end);
     }
     const lane = turn.lanes.find(({ name }) => name === laneName(event));
     if (lane) {
@@ -78,15 +90,14 @@ export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
       if (typeof text === 'string' && text.trim() !== '') lane.said = { seq, text };
     }
     turn.end = Math.max(turn.end, pairs.endOf(seq) ?? 0);
+    turn.lastedUntil = Math.max(turn.lastedUntil, pairs.endOf(seq) ?? 0);
   }
   for (const turn of turns) turn.shownUntil = shownUntil(turn);
   return turns;
 }
 
 function shownUntil({ lanes, start, end }: Turn): number {
-  // A tool that runs is shown whole; one that has no answer for longer will have none.
-  const runs = (block: Block) => !block.isOpen || block.end - block.start < LONGEST_MS;
-  const shown = lanes.flatMap(({ blocks }) => blocks).filter((block) => block.kind !== 'wait' && runs(block));
+  const shown = lanes.flatMap(({ blocks }) => blocks).filter((block) => block.kind !== 'wait' && !isLost(block));
   const last = shown.reduce((latest, block) => Math.max(latest, block.end), start);
   return last > start ? Math.min(end, last + (last - start) / 4) : end;
 }
@@ -102,13 +113,14 @@ function laneOf({ lanes }: Turn, name: string): Lane {
 const nameOf = (name: unknown) => (typeof name === 'string' ? name : '');
 
 function blocksOf({ seq, event }: NumberedEvent, pairs: Pairs, now: number): Block[] {
-  const { author, errorCode } = recordOf(event);
+  const { author, errorCode, errorMessage } = recordOf(event);
   const parts = partsOf(event);
   if (!isModels(recordOf(event))) return [];
   const start = stampOf(event);
   const end = pairs.endOf(seq) ?? start;
   const hasFailed = Boolean(errorCode);
-  const model: Block = { kind: 'model', seq, name: nameOf(author), start, end, hasFailed, isOpen: false };
+  const response = hasFailed ? { error: errorMessage ?? errorCode } : undefined;
+  const model: Block = { kind: 'model', seq, name: nameOf(author), start, end, hasFailed, isOpen: false, response };
   const calls = parts.filter((part) => part['functionCall'] !== undefined);
   const tools = calls.map(({ functionCall }, nth): Block => {
     const call = pairs.call(seq, nth);
@@ -124,6 +136,8 @@ function blocksOf({ seq, event }: NumberedEvent, pairs: Pairs, now: number): Blo
       end: Math.max(end, until),
       hasFailed: !open && isFailedResponse(answer?.response),
       isOpen: open,
+      args: recordOf(functionCall)['args'],
+      response: answer?.response,
     };
   });
   return [model, ...tools];

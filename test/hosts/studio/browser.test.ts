@@ -21,6 +21,7 @@ const PAGES = [
   '/?all=runs',
   '/sessions?app=research&order=size',
   query('/session', OF_LONGEST),
+  query('/session', { ...OF_LONGEST, branch: 'fan.worker_1' }),
   query('/time', OF_LONGEST),
   '/usage?by=user&daily=1',
   '/sessions?app=support',
@@ -282,17 +283,20 @@ describeInChromium('the studio in Chromium', (browser) => {
         '.lane svg .tool',
         '.lane svg .failed',
         '.lane svg .unknown',
-        '.went:has-text("waits 100 %"):has-text("longest request or tool: find_order 4 s #2")',
-        '.turn :text("tools 8 s in 2")',
-        '.turn :text("models for an unknown time in 5")',
+        '.went p:first-child:has-text("100 % of the time went to waiting for a person")',
+        '.went .shares:has-text("between steps"):has-text("find_order < 1 % 4 s")',
+        '.went :text("5 model requests not recorded")',
+        '.went :text("Longest step, waits not counted")',
       ],
     },
     {
       question: 'What did two branches do in parallel?',
       clicks: [session('Translate the handbook'), link('3 branches')],
       answer: [
-        'tr:has-text("fan.worker_0"):has-text("334 in 1.7 min"):has-text("translate_a_page"):has-text("271,208")',
-        'tr:has-text("fan.worker_2") .bad:text("12")',
+        'h3:has-text("3 branches"):has-text("in parallel")',
+        '.side:has-text("fan.worker_0"):has-text("334 model calls 1.7 min"):has-text("271,208 tokens")',
+        '.side:has-text("fan.worker_2") li:has-text("page: 8"):has-text("✗ 700 ms"):has-text("The page is empty.")',
+        '.side:has-text("fan.worker_2") .bad:text("12 failed")',
         '.lane:has-text("fan.worker_0") svg',
         '.lane:has-text("fan.worker_2") .failed',
       ],
@@ -318,13 +322,32 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.goto(site.origin + query('/session', OF_LONGEST));
       const talk = await colorOf('.event[data-branch="fan.worker_1"] .author');
       await page.goto(site.origin + query('/time', OF_LONGEST));
-      expect(await colorOf('.lane:nth-child(2) > span')).toBe(talk);
+      expect(await colorOf('.lane:nth-child(2) > a')).toBe(talk);
       // Of a block of a thousandth of the width nothing would be seen.
       const stroke = '(({ strokeWidth, vectorEffect }) => [strokeWidth, vectorEffect])';
       expect(await page.evaluate(`${stroke}(getComputedStyle(document.querySelector('.lane .failed')))`)).toEqual([
         '2px',
         'non-scaling-stroke',
       ]);
+    });
+  });
+
+  test('branches stand side by side, and one click leads from each to its talk alone, another one back', async () => {
+    await visit({ viewport: { width: 1_440, height: 900 } }, async (page) => {
+      await page.goto(site.origin + query('/time', OF_LONGEST));
+      const sides = await Promise.all((await page.locator('.side').all()).map((side) => side.boundingBox()));
+      expect(new Set(sides.map((side) => side?.y)).size).toBe(1);
+      expect(sides).toHaveLength(3);
+      await page.locator('.side').getByRole('link', { name: 'fan.worker_1' }).click();
+      const branches = () =>
+        page.evaluate<string[]>(
+          '[...new Set([...document.querySelectorAll(".event")].map((each) => each.dataset.branch))]',
+        );
+      expect(await branches()).toEqual(['fan.worker_1']);
+      await page.locator('.bar').getByRole('link', { name: 'Show all' }).click();
+      expect(await branches()).toHaveLength(3);
+      await page.locator('.event:not(.slim)').last().getByTitle('Only this branch').click();
+      expect(await branches()).toEqual(['fan.worker_2']);
     });
   });
 

@@ -382,7 +382,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     );
     expect(shown(await site.get('/usage?by=model'))).toMatch(/gemini-x one 0 0 3 0 100 % 0 \d(\.\d+)? s/);
     const time = shown(await site.get(query('/time', { app: 'one', user: 'ada', session: 's' })));
-    expect(time).toMatch(/models 4 s or more in 2 .*#1 agent 4 s #2 agent $/);
+    expect(time).toMatch(/models < 1 % 4 s in 2 1 model request not recorded, .*#1 agent 4 s #2 agent model tool/);
   });
 
   test('says on an event which memories and files tools had loaded for its model', async () => {
@@ -441,7 +441,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(open(await site.get(`${STORY}&at=2`))).toEqual(['2']);
   });
 
-  test('says what each branch of a turn did, and in one line where the time went', async () => {
+  test('says side by side what each branch of a turn did, and in one sentence where the time went', async () => {
     const own = await open(name);
     const key = { appName: 'one', userId: 'ada', sessionId: 's' };
     const session = await own.service.createSession(key);
@@ -455,11 +455,11 @@ describe.each(availableDatabases())('on %s', (name) => {
         }),
       });
     const usageMetadata = { promptTokenCount: 100, candidatesTokenCount: 5, thoughtsTokenCount: 3 };
-    const call = (id: string) => ({ functionCall: { id, name: 'find_page', args: {} } });
+    const call = (id: string, q: string) => ({ functionCall: { id, name: 'find_page', args: { q } } });
     const answer = (id: string, response: object) => ({ functionResponse: { id, name: 'find_page', response } });
-    await add('fr', 0, call('f'), { usageMetadata });
-    await add('pl', 1, call('p'));
-    await add('fr', 9, answer('f', { isError: true }));
+    await add('fr', 0, call('f', 'un'), { usageMetadata });
+    await add('pl', 1, call('p', 'dwa'));
+    await add('fr', 9, answer('f', { isError: true, message: 'Rien trouvé.' }));
     await add('fr', 10, { text: 'Rien.' }, { usageMetadata });
     await own.orm.em
       .getConnection()
@@ -469,10 +469,10 @@ describe.each(availableDatabases())('on %s', (name) => {
     const of = { app: 'one', user: 'ada', session: 's' };
     const time = await site.get(query('/time', of));
     expect(shown(time)).toMatch(
-      /All branches together: models 9 % 6 s tools 91 % [\d.]+ \w+ longest request or tool: find_page [\d.]+ \w+, no answer yet #2 The newest turn first/,
+      /9\d % of the time went to find_page : [\d.]+ \w+ of [\d.]+ \w+\. find_page 9\d % .* in 2 models \d % [\d.]+ s in 3 Longest step: find_page #1 7 s Still runs: find_page #2 [\d.]+ \w+ /,
     );
     expect(shown(time)).toMatch(
-      /What each agent or branch did .* fan\.fr 12 s 0 ms to 12 s 2 in 4 s 1 in 7 s find_page 1 216 Rien\. fan\.pl runs [\d.]+ \w+ 1 in 2 s 1 in [\d.]+ \w+ find_page 0 not recorded find_page/,
+      /2 branches, 10 s of it in parallel fan\.fr 12 s , from 0 ms to 12 s 2 model calls 4 s 1 tool call 7 s 216 tokens 1 failed find_page q: "un" ✗ 7 s Rien trouvé\. “ Rien\. ” fan\.pl runs [\d.]+ \w+ 1 model call 2 s 1 tool call [\d.]+ \w+ tokens not recorded find_page q: "dwa" no answer yet fan\.fr/,
     );
     expect(shown(await site.get(query('/session', of)))).toMatch(/Thoughts text not stored/);
     const [toBranches] = linksOf(await site.get(query('/session', of)), '/time?').filter((href) =>
@@ -480,6 +480,79 @@ describe.each(availableDatabases())('on %s', (name) => {
     );
     expect(toBranches).toBe(`${query('/time', of)}#branches`);
     expect(time.body).toMatch(/id="branches"/);
+  });
+
+  test('divides the time of a session, so that all shares are 100 %, and names the longest turn and step', async () => {
+    const own = await open(name);
+    const session = await own.service.createSession({ appName: 'one', userId: 'ada', sessionId: 's' });
+    const begin = Date.now() - 600_000;
+    const at = (seconds: number, author: string, parts: object[], more: object = {}) =>
+      createEvent({ author, timestamp: begin + seconds * 1_000, content: { parts }, ...more });
+    const call = (id: string) => ({ functionCall: { id, name: id, args: {} } });
+    const answer = (id: string) => ({ functionResponse: { id, name: id, response: {} } });
+    await own.service.appendEvents({
+      session,
+      events: [
+        at(0, 'user', [{ text: 'Quickly!' }]),
+        at(1, 'agent', [call('look_up')]),
+        at(4, 'agent', [answer('look_up')]),
+        at(5, 'agent', [{ text: 'Done.' }]),
+        at(100, 'user', [{ text: 'And now?' }]),
+        // A tool of 6 s and a wait of 16 s begin at once.
+        at(102, 'agent', [call('search'), call('ask')], { longRunningToolIds: ['ask'] }),
+        at(109, 'agent', [answer('search')]),
+        at(119, 'user', [answer('ask')]),
+        at(120, 'agent', [{ text: 'That is so.' }]),
+      ],
+    });
+    const connection = own.orm.em.getConnection();
+    await connection.execute('update adk_events set append_time = timestamp');
+    await connection.execute('update adk_events set append_time = timestamp + 1000 where seq in (2, 4, 6, 9)');
+    const site = await own.studio();
+    const of = { app: 'one', user: 'ada', session: 's' };
+    const time = await site.get(query('/time', of));
+    // Between steps: from 0 to 1, 4 to 5, 100 to 102 and 119 to 120.
+    expect(shown(time)).toMatch(
+      /37 % of the time went to waiting for a person : 10 s of 27 s in 2 turns\. Of the other 17 s, 35 % went to search \. The longest turn took 21 s, 78 %: And now\? waiting for a person 37 % 10 s search 22 % 6 s between steps 19 % 5 s models 15 % 4 s in 4 look_up 7 % 2 s Longest step, waits not counted: search #6 6 s And now/,
+    );
+    expect(linksOf(time, '#t')).toEqual(['#t5']);
+    const [all = ''] = /<p class="shares">.*?<\/p>/s.exec(time.body) ?? [];
+    const shares = [...all.matchAll(/(\d+) %/g)].map(([, percent]) => Number(percent));
+    expect(shares.reduce((sum, share) => sum + share, 0)).toBe(100);
+  });
+
+  test('shows the talk of one branch alone, page by page, and leads back to all', async () => {
+    const own = await open(name);
+    const session = await own.service.createSession({ appName: 'one', userId: 'ada', sessionId: 's' });
+    const of = { app: 'one', user: 'ada', session: 's' };
+    const work = (i: number) => {
+      const branch = `fan.${i % 3}`;
+      const tool = { id: `c${i}`, name: 'look_up' };
+      return [
+        createEvent({ author: 'agent', branch, content: { parts: [{ functionCall: { ...tool, args: { i } } }] } }),
+        // The answer of a person has no branch.
+        createEvent({ author: 'user', content: { parts: [{ functionResponse: { ...tool, response: { i } } }] } }),
+      ];
+    };
+    await own.service.appendEvents({ session, events: Array.from({ length: 90 }, (_, i) => work(i)).flat() });
+    const site = await own.studio();
+    const talk = await site.get(query('/session', of));
+    const branch = query('/session', { ...of, branch: 'fan.1' });
+    expect(linksOf(talk, branch)).toContain(`${branch}&at=177#e177`);
+    expect(linksOf(await site.get(query('/time', of)), branch)).toContain(`${branch}&after=0`);
+    // Events of the branch: 3 and 4, 9 and 10, …, 177 and 178.
+    const ofBranch = Array.from({ length: 30 }, (_, i) => [6 * i + 3, 6 * i + 4]).flat();
+    const newest = await site.get(branch);
+    expect(eventsOf(newest)).toEqual(ofBranch.slice(-40));
+    expect(shown(newest)).toMatch(/Only fan\.1 Show all .* Call look_up i: 88 ✓ [\d.]+ \w+ #178 /);
+    expect(linksOf(newest, query('/session', of))).toContain(query('/session', of));
+    const [older = ''] = linksOf(newest, `${branch}&before=`);
+    expect(eventsOf(await site.get(older))).toEqual(ofBranch.slice(0, 20));
+    const first = await site.get(`${branch}&after=0`);
+    expect(eventsOf(first)).toEqual(ofBranch.slice(0, 40));
+    expect(eventsOf(await site.get(linksOf(first, `${branch}&after=`)[0] ?? ''))).toEqual(ofBranch.slice(40));
+    expect(eventsOf(await site.get(`${branch}&at=9`))).toEqual(ofBranch.slice(2, 42));
+    expect(shown(await site.get(query('/session', { ...of, branch: 'none' })))).toContain('No events of this branch');
   });
 
   test('U2 shows the compaction and the rewind of newer ADKs', async () => {
@@ -1262,12 +1335,16 @@ describe.each(availableDatabases())('on %s', (name) => {
         expect([status, Buffer.byteLength(body) < 150_000]).toEqual([200, true]);
         const text = shown({ status, body, headers: {} });
         expect(text).toMatch(
-          perTurn === 4 ? /Turn 996.* tools [\d.]+ \w+ in 4/ : /tools [\d.]+ \w+ in 1,000 112 failed/,
+          perTurn === 4
+            ? /in these \d+ turns\. The longest turn took .*Turn 996.* translate_a_page_of_the_handbook \d+ % [\d.]+ \w+ in 4/
+            : /translate_a_page_of_the_handbook \d+ % [\d.]+ \w+ in 1,000 .* UTC [\d.]+ \w+ 112 failed/,
         );
         if (perTurn === 1_000) {
           const [, ...parts] = text.match(/ ([\d,]+) of 2,000 blocks as a list .* The other ([\d,]+) in the/)!;
           expect(parts.reduce((sum, part) => sum + Number(part.replace(',', '')), 0)).toBe(2_000);
-          const [last = ''] = linksOf({ status, body, headers: {} }, '/session?').filter((href) => /after=/.test(href));
+          const [last = ''] = linksOf({ status, body, headers: {} }, '/session?').filter((href) =>
+            /session=[^&]*&after=/.test(href),
+          );
           const [first = 0] = eventsOf(await site.get(last));
           const listed = [...text.matchAll(/#(\d+) worker/g)].map(([, seq]) => Number(seq));
           // The list may end between a model and its tool.
@@ -1282,7 +1359,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       expect(story).toMatch(/Thank you, I can wait\. [\d-]+ [\d:]+ UTC no answer Hello/);
       expect(story).toMatch(/#8 concierge, ask_approval … [\d.]+ \w+/);
       expect(story).toMatch(/waits failed not recorded/);
-      expect(story).toMatch(/models for an unknown time in 5 .*#5 orders, charge_back ✗ [\d.]+ \w+ #6/);
+      expect(story).toMatch(/5 model requests not recorded, .*#5 orders, charge_back ✗ [\d.]+ \w+ #6/);
     },
   );
 

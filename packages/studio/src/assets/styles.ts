@@ -87,10 +87,11 @@ label input, label select, label textarea { font-weight: 400; font-size: 0.9rem;
 .list .id { display: block; }
 .dense th, .dense td { padding-inline: 0.5rem; } .dense td { min-width: 6rem; } .dense tbody th { min-width: 10rem; } .dense .number .id { white-space: normal; } #apps td[data-label="Tokens"] { min-width: 14rem; }
 .thumb { width: 2.5rem; height: 2.5rem; object-fit: cover; vertical-align: middle; margin-right: 0.6rem; border-radius: 6px; border: 1px solid var(--line); }
-.list + p, .list + .block { margin-top: 0.8rem; } .note:has(+ .list), .dim:has(+ .cards), .turns > .note { margin-bottom: 0.8rem; }
+.list + p, .list + .block { margin-top: 0.8rem; } .note:has(+ .list), .dim:has(+ .cards), .turns > .note { margin-block: 0.8rem; }
 .list .chip { margin: 0.2rem 0.3rem 0 0; } .list a.dim { white-space: nowrap; }
 
 .chip { display: inline-block; border-radius: 999px; padding: 0.05rem 0.6rem; font-size: 0.75rem; line-height: 1.5; background: var(--soft); color: var(--text); overflow-wrap: anywhere; }
+.chip.filter { background: var(--accent-soft); } a.chip { text-decoration-color: var(--line); }
 .chip.quiet { background: none; color: var(--dim); padding: 0.05rem 0; }
 .chip.warn { background: var(--warn-soft); color: var(--warn); }
 .chip.bad { background: var(--bad-soft); color: var(--bad); }
@@ -121,11 +122,15 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .bar nav a:hover { background: var(--soft); }
 .bar nav a[aria-current] { background: var(--accent-soft); color: var(--text); font-weight: 550; }
 
-.went { display: flex; flex-wrap: wrap; gap: 0.2rem 0.9rem; font-size: 1.05rem; margin-bottom: 0.8rem; overflow-wrap: anywhere; } .went .legend { margin: 0; }
-.turn .list { margin-bottom: 0.8rem; } .turn .number .id { white-space: nowrap; } .turn .list .agent { color: var(--hue-text); font-weight: 600; } .list + .charts { margin-top: 1rem; }
+.went { margin-bottom: 0.9rem; overflow-wrap: anywhere; } .most { font-size: 1.15rem; }
+.shares { display: flex; flex-wrap: wrap; gap: 0.2rem 1.1rem; margin-top: 0.4rem; } .turn .shares { margin: 0; } .shares .legend, .turn .facts .legend { margin: 0; white-space: normal; }
+.sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(19rem, 100%), 1fr)); gap: 0.8rem; margin-bottom: 0.8rem; }
+.side { border: 1px solid var(--line); border-top: 3px solid var(--hue); border-radius: 8px; padding: 0.5rem 0.75rem 0.65rem; min-width: 0; overflow-wrap: anywhere; }
+.side h4 { margin: 0; font-size: 0.9375rem; } .side h4 a, .lane > a { color: var(--hue-text); } .side li { margin-top: 0.25rem; font-size: 0.875rem; } .side > p { font-size: 0.8125rem; margin-top: 0.3rem; }
+.list + .charts { margin-top: 1rem; }
 .turn { margin-bottom: 0.9rem; } .turn > summary strong { overflow-wrap: anywhere; }
 .lanes { margin-top: 0.6rem; } .lane { display: grid; grid-template-columns: 11rem minmax(0, 1fr); gap: 0.8rem; align-items: start; border-top: 1px solid var(--line); padding: 0.15rem 0; }
-.lane > span { font-size: 0.8125rem; font-weight: 600; color: var(--hue-text); overflow-wrap: anywhere; }
+.lane > a { font-size: 0.8125rem; font-weight: 600; color: var(--hue-text); overflow-wrap: anywhere; }
 .lane .failed, .lane .unknown { stroke: #dc2626; stroke-width: 2px; vector-effect: non-scaling-stroke; } .lane .unknown { stroke: #7b8494; }
 .lane svg { display: block; width: 100%; background: var(--soft); border-radius: 4px; }
 .axis { display: flex; justify-content: space-between; margin-left: 11.8rem; font-size: 0.72rem; color: var(--dim); }
@@ -133,7 +138,7 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 #hatch path { stroke: #d97706; stroke-width: 2.5; }
 .legend { white-space: nowrap; margin-right: 0.9rem; }
 .legend::before { content: ""; display: inline-block; width: 0.8rem; height: 0.7rem; border-radius: 2px; margin-right: 0.3rem; }
-.legend.model::before { background: #6366f1; } .legend.tool::before { background: #0d9488; } .legend.failed::before { background: #dc2626; } .legend.unknown::before { background: #7b8494; }
+.legend.model::before { background: #6366f1; } .legend.tool::before { background: #0d9488; } .legend.failed::before { background: #dc2626; } .legend.unknown::before { background: #7b8494; } .legend.between::before { background: var(--soft); border: 1px solid var(--dim); }
 .legend.wait::before { background: repeating-linear-gradient(135deg, #d97706 0 2px, transparent 2px 5px); }
 .blocks > summary { cursor: pointer; font-size: 0.8125rem; color: var(--dim); margin-top: 0.5rem; }
 .blocks li { font-size: 0.8125rem; border-left: 3px solid var(--hue); padding-left: 0.6rem; overflow-wrap: anywhere; }

@@ -28,7 +28,9 @@ import { statePanel } from './state.js';
 
 export async function conversationPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, session: key } = visit;
-  const part = { before: visit.number('before'), after: visit.number('after'), at: visit.number('at') };
+  const part: Shown = { before: visit.number('before'), after: visit.number('after'), at: visit.number('at') };
+  const branch = visit.params.get('branch') || undefined;
+  part.branch = branch;
   const conversation = await reading.conversation(key, scope, part);
   if (!conversation) throw notFound();
   const { session } = conversation;
@@ -36,15 +38,16 @@ export async function conversationPage(visit: Visit): Promise<Response> {
   const name = session.title ?? key.sessionId;
   const hues = huesOf(conversation);
   const isNewest = conversation.upTo >= session.lastSeq;
-  const waits = isNewest ? await reading.service.findOpenCalls(key) : undefined;
+  const waits = isNewest && branch === undefined ? await reading.service.findOpenCalls(key) : undefined;
   const isLive = isNewest && part.at === undefined && session.deletedAt === undefined;
-  const body = html`${await sessionBar(visit, session, '/session', isLive)} ${heading(visit, conversation, part)}
+  const body = html`${await sessionBar(visit, session, '/session', { isLive, branch })}
+    ${heading(visit, conversation, part)}
     <div class="columns">
       <section class="conversation" aria-label="Conversation">
-        ${timeLine(visit, conversation, { at: part.at, hues })} ${pager(visit, conversation, 'older')}
-        ${eventsOf(visit, conversation, { at: part.at, formatted, hues, isLive })}
+        ${timeLine(visit, conversation, { at: part.at, hues, branch })} ${pager(visit, conversation, 'older', branch)}
+        ${eventsOf(visit, conversation, { part, formatted, hues, isLive })}
         ${waits && html`<div id="waiting">${waitingCalls(visit, conversation, waits)}</div>`}
-        ${pager(visit, conversation, 'newer')}
+        ${pager(visit, conversation, 'newer', branch)}
       </section>
       <aside id="state" aria-label="State">${statePanel(visit, conversation, part.at)}</aside>
     </div>`;
@@ -56,6 +59,7 @@ interface Shown {
   before: number | undefined;
   after: number | undefined;
   at: number | undefined;
+  branch?: string | undefined;
 }
 
 function heading(visit: Visit, { session, others }: Conversation, part: Shown): Html {
@@ -111,23 +115,29 @@ function toolsOf({ links }: Visit, { createTime }: Conversation['session'], othe
   return oldest && html`<span>${isTool ? 'tool of' : 'tools:'}${(isTool ? [oldest] : others).map(link)}</span>`;
 }
 
-function pager({ links }: Visit, { session, from, upTo }: Conversation, which: 'older' | 'newer'): Content {
+function pager(
+  { links }: Visit,
+  { session, from, upTo }: Conversation,
+  which: 'older' | 'newer',
+  branch: string | undefined,
+): Content {
   const { key, firstSeq, lastSeq } = session;
+  const to = (part: { before?: number; after?: number }) => links.ofSession('/session', key, { branch, ...part });
   if (which === 'older') {
     return (
       from > firstSeq &&
       html`<p class="pager">
-        <a class="button" href="${links.ofSession('/session', key, { before: from })}" rel="prev">Older events</a>
-        <span class="dim">${number(from - firstSeq)} before these</span>
+        <a class="button" href="${to({ before: from })}" rel="prev">Older events</a>
+        ${branch === undefined && html`<span class="dim">${number(from - firstSeq)} before these</span>`}
       </p>`
     );
   }
   return (
     upTo < lastSeq &&
     html`<p class="pager">
-      <a class="button" href="${links.ofSession('/session', key, { after: upTo })}" rel="next">Newer events</a>
-      <a class="button" href="${links.ofSession('/session', key)}">Newest</a>
-      <span class="dim">${number(lastSeq - upTo)} after these</span>
+      <a class="button" href="${to({ after: upTo })}" rel="next">Newer events</a>
+      <a class="button" href="${to({})}">Newest</a>
+      ${branch === undefined && html`<span class="dim">${number(lastSeq - upTo)} after these</span>`}
     </p>`
   );
 }
@@ -136,11 +146,11 @@ function eventsOf(
   visit: Visit,
   { session, entries, changes, upTo }: Conversation,
   {
-    at,
+    part: { at, branch },
     formatted,
     hues,
     isLive,
-  }: { at: number | undefined; formatted: Markdown | undefined; hues: Hues; isLive: boolean },
+  }: { part: Shown; formatted: Markdown | undefined; hues: Hues; isLive: boolean },
 ): Html {
   const { links } = visit;
   const { key, lastSeq, incarnation, deletedAt } = session;
@@ -166,15 +176,18 @@ function eventsOf(
   rows.sort(([one], [other]) => one - other);
   const cursor = JSON.stringify({ seq: upTo, incarnation });
   const live =
-    isLive && html`data-live="${links.ofSession('/live', key)}" data-cursor="${cursor}" data-most="${EVENTS * 3}"`;
+    isLive &&
+    html`data-live="${links.ofSession('/live', key, { branch })}" data-cursor="${cursor}" data-most="${EVENTS * 3}"`;
   return html`<ol class="events" id="events" ${live}>
       ${rows.map(([, row]) => row)}
     </ol>
     ${
       entries.length === 0 &&
-      (deletedAt === undefined
-        ? empty('No events', 'This conversation has not begun. What is said appears here at once.')
-        : empty('Deleted', 'Its events are shown when it has been restored.'))
+      (branch !== undefined
+        ? empty('No events of this branch', 'There are none among those that were read for this page.')
+        : deletedAt === undefined
+          ? empty('No events', 'This conversation has not begun. What is said appears here at once.')
+          : empty('Deleted', 'Its events are shown when it has been restored.'))
     }`;
 }
 

@@ -291,7 +291,16 @@ class EventView {
     >
       <div class="meta">
         <span class="author"><bdi>${author}</bdi></span>
-        ${branch !== undefined && chip(html`<bdi>${branch}</bdi>`, 'branch')} ${time(numberOf(loose['timestamp']))}
+        ${
+          branch !== undefined &&
+          html`<a
+            class="chip branch"
+            href="${this.#link('/session', { branch, at: seq })}#e${seq}"
+            title="Only this branch"
+            ><bdi>${branch}</bdi></a
+          >`
+        }
+        ${time(numberOf(loose['timestamp']))}
         <span class="tools">
           <a href="${this.#link('/session', { at: seq })}#e${seq}" title="The state as of this event">#${seq}</a>
           <a href="${this.#link('/event', { seq })}">JSON<span class="hidden"> of event ${seq}</span></a>
@@ -625,11 +634,11 @@ export const newestAnswer = (entries: readonly Entry[]): number | undefined =>
   )?.seq;
 
 /** The arguments of a call, in the line of its name. */
-export function inLine(args: unknown): Content {
+export function inLine(args: unknown, most = FEW): Content {
   const text = Object.entries(recordOf(args))
     .map(([name, value]) => `${name}: ${JSON.stringify(value) ?? 'undefined'}`)
     .join(', ');
-  const [shown, isCut] = cut(text, FEW);
+  const [shown, isCut] = cut(text, most);
   return text !== '' && html`<span class="args"><bdi>${shown}${isCut && '…'}</bdi></span>`;
 }
 

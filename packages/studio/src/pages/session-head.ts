@@ -1,4 +1,4 @@
-import { counted, number } from '../operations/words.js';
+import { counted, number, shortened } from '../operations/words.js';
 import type { WaitingCalls } from '../browsing.js';
 import type { SessionKey } from '../../../../src/index.js';
 import { html, type Content, type Html } from '../html.js';
@@ -6,6 +6,9 @@ import type { Conversation, Entry } from '../reading.js';
 import { namesField, type Visit } from '../visit.js';
 import { authorOf, inLine, tokensText } from './event-view.js';
 import { Hues, chip, codeOf, lasting } from './layout.js';
+
+/** How many characters are shown of a branch. */
+const MOST_NAME = 60;
 
 /** The pages of a session. */
 const TABS: readonly [path: string, text: string][] = [
@@ -20,12 +23,13 @@ const TABS: readonly [path: string, text: string][] = [
  *
  * @param path of the page that it stands on.
  * @param isLive whether the page follows the session.
+ * @param branch the only one that the page shows.
  */
 export async function sessionBar(
   visit: Visit,
   { key, title, deletedAt }: Conversation['session'],
   path: string,
-  isLive = false,
+  { isLive = false, branch }: { isLive?: boolean; branch?: string | undefined } = {},
 ): Promise<Html> {
   const { links, reading } = visit;
   const { lease, waits } = await reading.busy(key);
@@ -52,6 +56,13 @@ export async function sessionBar(
       ${branches > 0 && html`<a href="${links.ofSession('/time', key)}#branches">${counted(branches, 'branch', 'branches')}</a>`}
       ${deletedAt !== undefined && chip('deleted', 'warn')}</span
     >
+    ${
+      branch !== undefined &&
+      html`<span class="chip filter"
+        >Only <bdi>${shortened(branch, MOST_NAME)}</bdi>
+        <a href="${links.ofSession('/session', key)}">Show all</a></span
+      >`
+    }
     ${isLive && html`<p class="live" id="live" role="status" hidden></p>`}
     <nav aria-label="Session">${tabs}</nav>
   </div>`;
@@ -84,11 +95,12 @@ export const huesOf = ({ entries }: Conversation): Hues =>
 export function timeLine(
   { links, path, isRaw }: Visit,
   { session, entries }: Conversation,
-  { at, hues }: { at: number | undefined; hues: Hues },
+  { at, hues, branch }: { at: number | undefined; hues: Hues; branch?: string | undefined },
 ): Content {
   if (entries.length === 0) return undefined;
   const { key, firstSeq, lastSeq } = session;
-  const to = (seq: number) => `${links.ofSession(path, key, { at: seq })}${path === '/session' ? `#e${seq}` : ''}`;
+  const to = (seq: number) =>
+    `${links.ofSession(path, key, { branch, at: seq })}${path === '/session' ? `#e${seq}` : ''}`;
   const step = (seq: number, text: string, isThere: boolean) =>
     isThere
       ? html`<a class="button" href="${to(seq)}">${text}</a>`
@@ -115,7 +127,7 @@ export function timeLine(
     </ol>
     ${step(shown + 1, 'Next', shown < lastSeq)}
     <form action="${links.to(path)}">
-      ${namesField({ app: key.appName, user: key.userId, session: key.sessionId, ...(isRaw && { raw: '1' }) })}
+      ${namesField({ app: key.appName, user: key.userId, session: key.sessionId, ...(isRaw && { raw: '1' }), ...(branch !== undefined && { branch }) })}
       <label
         >Event <input type="number" name="at" min="${firstSeq}" max="${lastSeq}" value="${shown}" required
       /></label>

@@ -1,12 +1,17 @@
-import { given } from '../../../../src/model/json.js';
+import type { SessionKey } from '../../../../src/index.js';
+import { given, recordOf } from '../../../../src/model/json.js';
 import { rangeIn } from '../../../../src/model/pages.js';
 import { partsOf } from '../../../../src/model/turn.js';
-import { counted, lasted, number, shortened } from '../operations/words.js';
+import { counted, lasted, number, shortened, textOrJson } from '../operations/words.js';
 import { Html, html, type Content } from '../html.js';
+import type { Links } from '../links.js';
 import { tokenSum } from '../operations/prices.js';
+import { reasonIn } from '../recent.js';
+import { lengthOfTurn, parallelMs, percentsOf, sharesOf, type Share } from '../shares.js';
 import { namesField, notFound, type Visit } from '../visit.js';
-import { turnsOf, type Block, type Lane, type Turn } from '../waterfall.js';
-import { Hues, chip, empty, lasting, page, table, time } from './layout.js';
+import { isLost, turnsOf, type Block, type Lane, type Turn } from '../waterfall.js';
+import { inLine } from './event-view.js';
+import { Hues, chip, empty, lasting, page, time } from './layout.js';
 import { sessionBar } from './session-head.js';
 
 /** How many events are read for a page. */
@@ -33,32 +38,25 @@ export async function timePage(visit: Visit): Promise<Response> {
   const turns = turnsOf(events, Date.now()).toReversed();
   const hues = new Hues(turns.flatMap(({ lanes }) => lanes.map(({ name }) => agentOf(name))));
   const hrefAfter = (seq: number) => links.ofSession('/session', key, { after: seq });
+  const longest = longestOf(turns);
   let bytes = 0;
   const views: Html[] = [];
   const withBranches = turns.find(({ lanes }) => lanes.length > 1);
   for (const [i, turn] of turns.entries()) {
-    const isOpen = (i < 3 && bytes < LARGEST / 2) || turn === withBranches;
-    const branches = turn.lanes.length > 1 && branchTable(visit, turn, hues, turn === withBranches && 'branches');
-    const view = turnView(turn, hues, { isOpen, room: LARGEST - bytes, hrefAfter, branches });
+    const isOpen = (i < 3 && bytes < LARGEST / 2) || turn === withBranches || turn === longest;
+    const branches = turn.lanes.length > 1 && branchCards(visit, turn, hues, turn === withBranches && 'branches');
+    const shares = longest && html`<span class="shares">${sharesLine([turn])}</span>`;
+    const view = turnView(visit, turn, hues, { isOpen, room: LARGEST - bytes, hrefAfter, branches, shares });
     bytes += view.bytes;
     if (bytes > LARGEST) break;
     views.push(view);
   }
   const oldest = turns[views.length - 1]?.first.seq ?? from;
+  const hasUnknown = turns.some(({ lanes }) => lanes.some(({ blocks }) => blocks.some(isUnknown)));
   const body = html`${await sessionBar(visit, session, '/time')}
     <form class="turns" action="${links.to('/session')}">
       ${namesField({ app: key.appName, user: key.userId, session: key.sessionId })}
-      ${whereTimeWent(visit, turns.slice(0, views.length))}
-      <p class="note">
-        The newest turn first. A block of a model lasts from its request to the append of its event, a block of a tool
-        from there to the append of its answer.
-      </p>
-      <p class="note">
-        <span class="legend model">model</span>
-        <span class="legend tool">tool</span> <span class="legend wait">waits</span>
-        <span class="legend failed">failed</span>
-        ${turns.some(({ lanes }) => lanes.some(({ blocks }) => blocks.some(isUnknown))) && html`<span class="legend unknown">not recorded</span>`}
-      </p>
+      ${whereTimeWent(visit, turns, { longest, isWhole: from <= firstSeq && before === undefined, shown: views.length })}
       ${
         unreadable > 0 &&
         html`<p class="note">
@@ -69,6 +67,17 @@ export async function timePage(visit: Visit): Promise<Response> {
       }
       ${HATCH} ${views}
       ${turns.length === 0 && unreadable === 0 && empty('No events', 'This conversation has not begun.')}
+      ${
+        turns.length > 0 &&
+        html`<p class="note">
+          <span class="legend model">model</span>
+          <span class="legend tool">tool</span> <span class="legend wait">waits</span>
+          <span class="legend failed">failed</span>
+          ${hasUnknown && html`<span class="legend unknown">not recorded</span>`} A model lasts from its request to the
+          append of its event, a tool from there to the append of its answer. What runs at the same time shares that
+          time.
+        </p>`
+      }
     </form>
     ${
       oldest > firstSeq &&
@@ -88,6 +97,7 @@ const HATCH = new Html(
 );
 
 function turnView(
+  { links, session }: Visit,
   turn: Turn,
   hues: Hues,
   {
@@ -95,139 +105,253 @@ function turnView(
     room,
     hrefAfter,
     branches,
-  }: { isOpen: boolean; room: number; hrefAfter: (seq: number) => string; branches: Content },
+    shares,
+  }: { isOpen: boolean; room: number; hrefAfter: (seq: number) => string; branches: Content; shares: Content },
 ): Html {
-  const { first, lanes, start, end } = turn;
-  const blocks = lanes.flatMap((lane) => lane.blocks);
-  const sum = (kind: Block['kind'], what: string) => {
-    const of = blocks.filter((block) => block.kind === kind);
-    const ms = lengthIn(of);
-    const unknown = of.filter(isUnknown).length;
-    const how = unknown < of.length ? `${lasted(ms)}${unknown > 0 ? ' or more' : ''}` : 'for an unknown time';
-    return of.length > 0 && html`<span>${what} ${how} <span class="dim">in ${number(of.length)}</span></span>`;
-  };
-  const failed = blocks.filter(({ hasFailed }) => hasFailed).length;
-  const [said] = partsOf(first.event).flatMap(({ text }) => (typeof text === 'string' ? text : []));
+  const { first, lanes } = turn;
+  const failed = lanes.flatMap(({ blocks }) => blocks.filter(({ hasFailed }) => hasFailed)).length;
   const list = blockList(lanes, hues, { room, hrefAfter });
-  return html`<details class="panel turn" ${isOpen && html`open`}>
+  const hrefOf = (lane: Lane) => branchHref(links, session, turn, lane);
+  return html`<details class="panel turn" id="t${first.seq}" ${isOpen && html`open`}>
     <summary>
-      <strong><bdi>${shortened(said ?? `from event #${first.seq}`, SHOWN)}</bdi></strong>
+      <strong><bdi>${saidIn(turn)}</bdi></strong>
       <span class="facts"
         >${time(first.event.timestamp)}
-        <span>${lanes.length > 0 ? lasted(end - start) : 'no answer'}</span> ${sum('model', 'models')}
-        ${sum('tool', 'tools')} ${sum('wait', 'waits')} ${failed > 0 && chip(`${number(failed)} failed`, 'bad')}</span
+        <span>${lanes.length > 0 ? lasted(lengthOfTurn(turn)) : 'no answer'}</span> ${lanes.length > 0 && shares}
+        ${failed > 0 && chip(`${number(failed)} failed`, 'bad')}</span
       >
     </summary>
-    ${branches} ${lanes.length > 0 && [picture(turn, hues), axis(turn), list]}
+    ${branches} ${lanes.length > 0 && [picture(turn, hues, hrefOf), axis(turn), list]}
   </details>`;
+}
+
+/** What the user said at the beginning of a turn. */
+function saidIn({ first }: Turn): string {
+  const [said] = partsOf(first.event).flatMap(({ text }) => (typeof text === 'string' ? text : []));
+  return shortened(said ?? `from event #${first.seq}`, SHOWN);
 }
 
 const lengthIn = (blocks: readonly Block[]) => blocks.reduce((total, { start, end }) => total + end - start, 0);
 
-/** In one line what took the time of all turns: models, tools or people, and the longest request or tool. */
-function whereTimeWent({ links, session }: Visit, turns: readonly Turn[]): Content {
+/** @returns the turn that lasted longest, if there are several. */
+function longestOf(turns: readonly Turn[]): Turn | undefined {
+  const worked = turns.filter(({ lanes }) => lanes.length > 0);
+  return worked.length > 1 ? worked.toSorted((one, other) => lengthOfTurn(other) - lengthOfTurn(one))[0] : undefined;
+}
+
+/** How many shares are named. */
+const MOST_SHARES = 5;
+
+/** The shares of the time of turns, the largest first, and in how many requests or calls. */
+function sharesLine(turns: readonly Turn[]): Content {
+  const shares = sharesOf(turns);
+  const percents = percentsOf(shares.map(({ ms }) => ms));
+  const unknown = turns.flatMap(({ lanes }) => lanes.flatMap(({ blocks }) => blocks.filter(isUnknown))).length;
+  const named = shares.slice(0, MOST_SHARES).map(
+    (share, i) =>
+      html`<span class="legend ${share.kind}"
+        ><strong><bdi>${nameOf(share)}</bdi> ${percentText(percents[i], share)}</strong>
+        <span class="dim">${lasted(share.ms)}${share.count > 1 && ` in ${number(share.count)}`}</span></span
+      >`,
+  );
+  const rest = shares.slice(MOST_SHARES);
+  const others =
+    rest.length > 0 &&
+    html`<span class="legend tool"
+      ><strong
+        >${number(rest.length)} more ${percents.slice(MOST_SHARES).reduce((sum, each) => sum + each, 0)} %</strong
+      >
+      <span class="dim">${lasted(rest.reduce((sum, { ms }) => sum + ms, 0))}</span></span
+    >`;
+  return [
+    named,
+    others,
+    unknown > 0 &&
+      html`<span class="dim">${counted(unknown, 'model request')} not recorded, in the time between steps</span>`,
+  ];
+}
+
+const percentText = (percent = 0, { ms }: Share) => (percent === 0 && ms > 0 ? '< 1 %' : `${percent} %`);
+
+const nameOf = ({ kind, name }: Share) => (kind === 'tool' ? shortened(name, SHOWN_OF_NAME) : SHARES[kind]);
+
+const SHARES: Readonly<Record<Exclude<Share['kind'], 'tool'>, string>> = {
+  model: 'models',
+  wait: 'waiting for a person',
+  between: 'between steps',
+};
+
+/** In one sentence what took the time of all turns, then all shares, the longest turn and step, and what has not ended. */
+function whereTimeWent(
+  visit: Visit,
+  turns: readonly Turn[],
+  { longest, isWhole, shown }: { longest: Turn | undefined; isWhole: boolean; shown: number },
+): Content {
+  const shares = sharesOf(turns);
+  const [most] = shares;
+  const worked = turns.filter(({ lanes }) => lanes.length > 0);
+  const all = worked.reduce((sum, turn) => sum + lengthOfTurn(turn), 0);
+  if (!most || all === 0) return undefined;
+  const [percent] = percentsOf(shares.map(({ ms }) => ms));
+  const { links, session } = visit;
+  const hrefOf = (turn: Turn) => {
+    const place = turns.indexOf(turn);
+    const later = turns[place - 1]?.first.seq;
+    return `${place < shown ? '' : links.ofSession('/time', session, { before: later })}#t${turn.first.seq}`;
+  };
+  // A wait of days hides what the agent did meanwhile.
+  const rest = most.kind === 'wait' ? shares.slice(1) : [];
+  const [restPercent] = percentsOf(rest.map(({ ms }) => ms));
+  const [second] = rest;
+  const ofTurns = worked.length > 1 ? ` in ${isWhole ? '' : 'these '}${counted(worked.length, 'turn')}` : '';
+  return html`<section class="panel went">
+    <p class="most">
+      <strong>${percentText(percent, most)} of the time went ${wentTo(most)}</strong>: ${lasted(most.ms)} of
+      ${lasted(all)}${ofTurns}.
+      ${second && html`Of the other ${lasted(all - most.ms)}, ${percentText(restPercent, second)} went ${wentTo(second)}.`}
+      ${
+        longest &&
+        html`The longest turn took ${lasted(lengthOfTurn(longest))}, ${Math.round((100 * lengthOfTurn(longest)) / all)}
+          %: <a href="${hrefOf(longest)}"><bdi>${saidIn(longest)}</bdi></a>`
+      }
+    </p>
+    <p class="shares">${sharesLine(turns)}</p>
+    ${stepsLine(visit, turns)}
+  </section>`;
+}
+
+const wentTo = (share: Share) => html`${share.kind !== 'between' && 'to '}<bdi>${nameOf(share)}</bdi>`;
+
+/** The longest step that has ended, and what has not: waits are no steps. */
+function stepsLine({ links, session }: Visit, turns: readonly Turn[]): Content {
   const blocks = turns.flatMap(({ lanes }) => lanes.flatMap((lane) => lane.blocks));
-  const all = lengthIn(blocks);
-  if (all === 0) return undefined;
-  const unknown = blocks.filter(isUnknown).length;
-  const shares = KINDS.flatMap(([kind, name]) => {
-    const of = blocks.filter((block) => block.kind === kind && !isUnknown(block));
-    const percent = (100 * lengthIn(of)) / all;
-    return of.length > 0
-      ? html`<strong class="legend ${kind}"
-            >${name} ${percent > 0 && percent < 1 ? '< 1' : Math.round(percent)} %</strong
-          >
-          <span class="dim">${lasted(lengthIn(of))}</span>`
-      : [];
-  });
-  const [longest] = blocks.filter(({ kind }) => kind !== 'wait').sort((a, b) => lengthIn([b]) - lengthIn([a]));
-  const areParallel = turns.some(({ lanes }) => lanes.length > 1);
-  return html`<p class="went">
-    ${areParallel && html`<span class="dim">All branches together:</span>`} ${shares}
-    ${unknown > 0 && html`<span>${counted(unknown, 'model request')} not recorded</span>`}
+  const to = (block: Block, text: string) =>
+    html`<a href="${links.ofSession('/session', session, { at: block.seq })}#e${block.seq}"><bdi>${text}</bdi></a>`;
+  const ended = blocks.filter(({ kind, isOpen, start, end }) => kind !== 'wait' && !isOpen && end > start);
+  const [longest] = ended.toSorted((one, other) => lengthIn([other]) - lengthIn([one]));
+  const ties = longest
+    ? ended.filter((block) => lasted(lengthIn([block])) === lasted(lengthIn([longest]))).length - 1
+    : 0;
+  const open = blocks.filter(({ isOpen }) => isOpen);
+  const notEnded = (of: readonly Block[], what: string) => {
+    const [oldest] = of.toSorted((one, other) => one.start - other.start);
+    return (
+      oldest &&
+      html`<span
+        >${what} ${to(oldest, `${shortened(oldest.name, SHOWN_OF_NAME)} #${oldest.seq}`)}
+        ${lasting(oldest.start)}${of.length > 1 && `, and ${number(of.length - 1)} more`}</span
+      >`
+    );
+  };
+  return html`<p class="facts">
     ${
       longest &&
       html`<span
-        >longest request or tool:
-        <a href="${links.ofSession('/session', session, { at: longest.seq })}#e${longest.seq}"
-          >${titleOf(longest)} #${longest.seq}</a
-        ></span
+        >Longest step${blocks.some(({ kind }) => kind === 'wait') && ', waits not counted'}:
+        ${to(longest, `${stepName(longest)} #${longest.seq}`)}
+        ${lasted(lengthIn([longest]))}${ties > 0 && `; ${number(ties)} more took as long`}</span
       >`
     }
+    ${notEnded(
+      open.filter(({ kind }) => kind === 'wait'),
+      'Still waits:',
+    )}
+    ${notEnded(
+      open.filter((block) => block.kind === 'tool' && !isLost(block)),
+      'Still runs:',
+    )}
+    ${notEnded(open.filter(isLost), 'Never answered, not counted:')}
   </p>`;
 }
 
-const KINDS: readonly [Block['kind'], string][] = [
-  ['model', 'models'],
-  ['tool', 'tools'],
-  ['wait', 'waits'],
-];
-
-/** How many branches have a row, and how many tools are named in one. */
+/** How many branches have a card, and how many calls and failures one shows. */
 const MOST_BRANCHES = 12;
-const MOST_TOOLS = 3;
+const MOST_CALLS = 4;
 
-/** What each branch of a turn did, in a row. @param id of the table's heading. */
-function branchTable(
-  { links, session }: Visit,
-  { lanes, start: turnStart }: Turn,
-  hues: Hues,
-  id: string | false,
-): Html {
+/** The events of a branch from the beginning of a turn on. */
+const branchHref = (links: Links, session: SessionKey, { first }: Turn, { name }: Lane) =>
+  links.ofSession('/session', session, { branch: name, after: first.seq - 1 });
+
+/** What each branch of a turn did, side by side. @param id of the heading. */
+function branchCards({ links, session }: Visit, turn: Turn, hues: Hues, id: string | false): Html {
+  const { lanes, start: turnStart } = turn;
   const to = (seq: number, text: Content, kind = 'quiet') =>
     html`<a class="${kind}" href="${links.ofSession('/session', session, { at: seq })}#e${seq}">${text}</a>`;
-  const sum = (blocks: readonly Block[]) => {
+  const sum = (blocks: readonly Block[], what: string) => {
     const ms = lengthIn(blocks);
-    return blocks.length > 0 && `${number(blocks.length)}${ms > 0 ? ` in ${lasted(ms)}` : ''}`;
+    return blocks.length > 0 && html`<span>${counted(blocks.length, what)}${ms > 0 && ` ${lasted(ms)}`}</span>`;
   };
   const took = ({ blocks }: Lane) => {
     const open = blocks.findLast(({ isOpen }) => isOpen);
     if (open) return html`${open.kind === 'wait' ? 'waits' : 'runs'} ${lasting(open.start)}`;
     const [begin, end] = [Math.min(...blocks.map(({ start }) => start)), Math.max(...blocks.map((each) => each.end))];
-    return html`${lasted(end - begin)}
-      <span class="id">${lasted(begin - turnStart)} to ${lasted(end - turnStart)}</span>`;
+    return html`<strong>${lasted(end - begin)}</strong>, from ${lasted(begin - turnStart)} to ${lasted(end - turnStart)}`;
   };
-  const toolsOf = ({ blocks }: Lane) => {
-    const tools = blocks.filter(({ kind }) => kind !== 'model');
-    const names = new Map<string, number>();
-    for (const { name } of tools) names.set(name, (names.get(name) ?? 0) + 1);
-    const most = [...names].sort(([, one], [, other]) => other - one);
-    const named = most.slice(0, MOST_TOOLS).map(([name]) => shortened(name, SHOWN_OF_NAME));
-    return html`${sum(tools)}
-      <span class="id"><bdi>${named.join(', ')}${most.length > MOST_TOOLS && ', …'}</bdi></span>`;
+  const line = (block: Block) => {
+    const { kind, seq, name, args, response, hasFailed, isOpen } = block;
+    const length = isUnknown(block) ? '' : ` ${lasted(block.end - block.start)}`;
+    const mark = isOpen
+      ? chip(kind === 'wait' ? `waits${length}` : 'no answer yet', 'warn')
+      : chip(`${hasFailed ? '✗' : '✓'}${length}`, hasFailed ? 'bad' : 'good');
+    const result = hasFailed ? reasonIn(recordOf(response)) : textOrJson(response);
+    return html`<li>
+      ${to(seq, html`<code><bdi>${kind === 'model' ? 'model' : shortened(name, SHOWN_OF_NAME)}</bdi></code>`)}
+      ${inLine(args, SHOWN_OF_NAME)} ${mark}
+      ${!isOpen && response !== undefined && html`<span class="args"><bdi>${shortened(result, SHOWN_OF_RESULT)}</bdi></span>`}
+    </li>`;
   };
-  const last = ({ blocks, said }: Lane) => {
-    const end = blocks.at(-1);
-    if (said) return to(said.seq, html`<bdi>${shortened(said.text, SHOWN)}</bdi>`);
-    return end && to(end.seq, html`<bdi>${titleOf(end)}</bdi> #${end.seq}`);
+  const card = (lane: Lane) => {
+    const { name, blocks, tokens, said } = lane;
+    const models = blocks.filter(({ kind }) => kind === 'model');
+    const calls = blocks.filter(({ kind, hasFailed }) => kind !== 'model' || hasFailed);
+    const failed = calls.filter(({ hasFailed }) => hasFailed);
+    const [firstFailed] = failed;
+    const lines = someOf(calls, failed);
+    const href = branchHref(links, session, turn, lane);
+    return html`<section class="side ${hues.of(agentOf(name))}">
+      <h4>
+        <a href="${href}"><bdi>${shortened(name, SHOWN_OF_NAME)}</bdi></a>
+      </h4>
+      <p class="facts">
+        <span>${took(lane)}</span> ${sum(models, 'model call')}
+        ${sum(
+          blocks.filter(({ kind }) => kind === 'tool'),
+          'tool call',
+        )}
+        ${sum(
+          blocks.filter(({ kind }) => kind === 'wait'),
+          'wait',
+        )}
+        <span>${tokenSum(tokens) > 0 ? `${number(tokenSum(tokens))} tokens` : 'tokens not recorded'}</span>
+        ${firstFailed && to(firstFailed.seq, `${number(failed.length)} failed`, 'chip bad')}
+      </p>
+      <ul>
+        ${lines.map(line)}
+        ${lines.length < calls.length && html`<li><a href="${href}">${number(calls.length - lines.length)} more</a></li>`}
+      </ul>
+      ${said && html`<p>${to(said.seq, html`“<bdi>${shortened(said.text, SHOWN)}</bdi>”`)}</p>`}
+    </section>`;
   };
-  return html`<h3 ${id !== false && html`id="${id}"`}>What each agent or branch did</h3>
-    ${table(
-      lanes.slice(0, MOST_BRANCHES),
-      {
-        Branch: ({ name }) =>
-          html`<span class="${hues.of(agentOf(name))}"><bdi>${shortened(name, SHOWN_OF_NAME)}</bdi></span>`,
-        '#Took': took,
-        '#Models': ({ blocks }) => sum(blocks.filter(({ kind }) => kind === 'model')),
-        Tools: toolsOf,
-        '#Failed': ({ blocks }) => {
-          const failed = blocks.filter(({ hasFailed }) => hasFailed);
-          const [first] = failed;
-          return first ? to(first.seq, number(failed.length), 'chip bad') : '0';
-        },
-        '#Tokens': ({ tokens }) =>
-          tokenSum(tokens) > 0 ? number(tokenSum(tokens)) : html`<span class="dim">not recorded</span>`,
-        'Last words': last,
-      },
-      undefined,
-      'dense',
-    )}
+  const ms = parallelMs(turn);
+  return html`<h3 ${id !== false && html`id="${id}"`}>
+      ${counted(lanes.length, 'branch', 'branches')},
+      ${ms > 0 ? `${lasted(ms)} of it in parallel` : 'one after the other'}
+    </h3>
+    <div class="sides">${lanes.slice(0, MOST_BRANCHES).map(card)}</div>
     ${lanes.length > MOST_BRANCHES && html`<p class="dim">and ${number(lanes.length - MOST_BRANCHES)} more, below</p>`}`;
 }
 
-/** How many characters are shown of a message, and of the name of an agent or a tool. */
+/** @returns a few calls that say what a branch did: failures, the first ones and the last one, in their order. */
+function someOf(calls: readonly Block[], failed: readonly Block[]): Block[] {
+  if (calls.length <= MOST_CALLS + 1) return [...calls];
+  const some = new Set([...failed.slice(0, 2), ...calls.slice(0, 1), ...calls.slice(-1), ...calls.slice(1)]);
+  return [...some].slice(0, MOST_CALLS).sort((one, other) => one.start - other.start);
+}
+
+/** How many characters are shown of a message, of the name of an agent or a tool, and of what a tool has answered. */
 const SHOWN = 100;
 const SHOWN_OF_NAME = 40;
+const SHOWN_OF_RESULT = 60;
 /** The markup around the pieces of a line, in bytes. */
 const BYTES_OF_LINE = 20;
 
@@ -237,10 +361,11 @@ const axis = ({ start, end, shownUntil }: Turn) =>
   </p>`;
 
 /** The lanes, one below the other on one axis. Blocks of a lane that overlap have a row each. */
-function picture({ lanes, start, shownUntil }: Turn, hues: Hues): Html {
+function picture({ lanes, start, shownUntil }: Turn, hues: Hues, hrefOf: (lane: Lane) => string): Html {
   const scale = WIDTH / Math.max(1, shownUntil - start);
   const isLarge = lanes.reduce((count, { blocks }) => count + blocks.length, 0) > MOST_NAMED;
-  const rows = lanes.map(({ name, blocks }) => {
+  const rows = lanes.map((lane) => {
+    const { name, blocks } = lane;
     const ends: number[] = [];
     const shapes = blocks.map((block) => {
       const x = (block.start - start) * scale;
@@ -264,7 +389,7 @@ function picture({ lanes, start, shownUntil }: Turn, hues: Hues): Html {
             </rect>`,
         );
     return html`<div class="lane">
-      <span class="${hues.of(agentOf(name))}"><bdi>${shortened(name, SHOWN_OF_NAME)}</bdi></span>
+      <a class="${hues.of(agentOf(name))}" href="${hrefOf(lane)}"><bdi>${shortened(name, SHOWN_OF_NAME)}</bdi></a>
       <svg
         viewBox="0 0 ${WIDTH} ${height}"
         height="${height}"
@@ -289,8 +414,10 @@ const lengthOf = (block: Block) => (isUnknown(block) ? 'of unknown length' : las
 
 const kindOf = (block: Block) => (block.hasFailed ? 'failed' : isUnknown(block) ? 'unknown' : block.kind);
 
+const stepName = ({ kind, name }: Block) => `${kind === 'model' ? 'model of ' : ''}${shortened(name, SHOWN_OF_NAME)}`;
+
 const titleOf = (block: Block) =>
-  `${block.kind === 'model' ? 'model of ' : ''}${shortened(block.name, SHOWN_OF_NAME)} ${lengthOf(block)}${block.hasFailed ? ', failed' : ''}${block.isOpen ? ', no answer yet' : ''}`;
+  `${stepName(block)} ${lengthOf(block)}${block.hasFailed ? ', failed' : ''}${block.isOpen ? ', no answer yet' : ''}`;
 
 /** The blocks as text, in brief markup: a session may have thousands. */
 function blockList(
