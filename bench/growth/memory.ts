@@ -92,7 +92,7 @@ async function watchers(log: EventLog, keys: readonly SessionKey[]): Promise<Pro
   const waiting: Promise<unknown>[] = [];
   for (let i = 0; i < WATCHERS; i++) {
     const session = log.session(keys[i % keys.length]!);
-    const entries: AsyncIterator<SessionLogEntry> = session.watch(await session.position())[Symbol.asyncIterator]();
+    const entries: AsyncIterator<SessionLogEntry> = session.watch(await session.head())[Symbol.asyncIterator]();
     waiting.push(entries.next());
   }
   // Waits for a few polls without news.

@@ -118,7 +118,6 @@ export class EventLog {
   /** @returns the log of one session, which needs no positions. */
   session(key: SessionKey): SessionLog {
     const session = checkedSessionKey(key);
-    const head = (operation: string) => this.#heads.ofSession(this.#call(operation, session), session);
     const read = (
       method: ReadMethod,
       from: SessionLogCursor | number,
@@ -134,9 +133,9 @@ export class EventLog {
       );
     };
     return {
-      head: async () => (await head('head'))?.lastSeq ?? 0,
-      position: async () => {
-        const { lastSeq: seq = 0, incarnation = '' } = (await head('position')) ?? {};
+      head: async () => {
+        const { lastSeq: seq = 0, incarnation = '' } =
+          (await this.#heads.ofSession(this.#call('head', session), session)) ?? {};
         return { seq, incarnation };
       },
       since: (from, filter = {}) => read('since', from, filter),
@@ -195,10 +194,8 @@ export interface CompleteEventLog {
  * events now; it gets a `LogWentBackError`.
  */
 export interface SessionLog {
-  /** @returns the number of the newest event; 0 if there is none, or no such session. */
-  head(): Promise<number>;
-  /** @returns the cursor after the newest event. */
-  position(): Promise<SessionLogCursor>;
+  /** @returns the cursor after the newest event. Its `seq` is 0 if there is none, or no such session. */
+  head(): Promise<SessionLogCursor>;
   /**
    * Reads the events after a cursor that are committed when the reading begins; none if there is no such session.
    *
