@@ -1,4 +1,4 @@
-import { namesOf } from '../src/database/sql/tables.js';
+import { tableNames } from '../src/database/sql/tables.js';
 import { numberOf, textOf, type Row } from '../src/database/sql/values.js';
 import { HAS_CITUS } from '../src/database/dialects/citus.js';
 import type { Sql } from '../src/database/dialects/dialect.js';
@@ -80,7 +80,7 @@ export async function layoutOf(sql: Sql): Promise<Layout | undefined> {
   const { tables } = sql;
   const placed = new Map<Placement | 'otherwise', number>();
   const unplaced: string[] = [];
-  for (const table of namesOf(tables)) {
+  for (const table of tableNames(tables)) {
     const placement = await placementOf(sql, table);
     if (placement === undefined) unplaced.push(table);
     else placed.set(placement, (placed.get(placement) ?? 0) + 1);

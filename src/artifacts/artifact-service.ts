@@ -53,7 +53,7 @@ import {
   versionNumbers,
   type OpenedVersion,
 } from './artifact-store.js';
-import { DamagedVersion, whole, type ArtifactKey, type StoredVersion } from './stored-version.js';
+import { DamagedVersion, undamaged, type ArtifactKey, type StoredVersion } from './stored-version.js';
 
 /** One version of an artifact. */
 export interface ArtifactAddress extends SessionKey {
@@ -277,7 +277,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   async loadArtifact(request: LoadArtifactRequest): Promise<SaveArtifactRequest['artifact'] | undefined> {
     const { names, version } = versionIn(request, 'loadArtifact');
     const found = await this.#readOf('loadArtifact', names, (sql, key) => readContent(sql, key, version, refuseLong));
-    return found && partOf(whole(names.filename, found.version, found.content));
+    return found && partOf(undamaged(names.filename, found.version, found.content));
   }
 
   /** @returns the names of the session's artifacts and, with `user:`, the user's, each ordered by their bytes. No content is read. */
@@ -329,7 +329,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const { names, version } = versionIn(request, 'openArtifact');
     const opened = await this.#readOf('openArtifact', names, (sql, key) => openVersion(sql, key, version));
     if (!opened) return undefined;
-    const info = whole(names.filename, opened.version, opened.info);
+    const info = undamaged(names.filename, opened.version, opened.info);
     if (!info.content) return undefined;
     const about = await this.#shown(names, opened);
     const { size, sha256, json, of } = info.content;
@@ -398,7 +398,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     names: DeleteArtifactRequest,
     { version, info, createTime }: StoredVersion,
   ): Promise<StoredArtifactVersion> {
-    const about = aboutOf(whole(names.filename, version, info));
+    const about = aboutOf(undamaged(names.filename, version, info));
     const address = { ...names, version };
     const canonicalUri = (await this.#options.canonicalUri?.({ ...address })) ?? uriOf(address);
     return { version, canonicalUri, ...about, createTime };

@@ -14,7 +14,7 @@ import { isKey, type SessionKey } from '../model/keys.js';
 import { chunksOf } from '../model/pages.js';
 import { isOfUser } from '../model/artifact-name.js';
 import { artifactValues, insertVersion, isVersion, readContent } from './artifact-store.js';
-import { encodedVersion, whole, withEncoding, type ArtifactKey } from './stored-version.js';
+import { encodedVersion, undamaged, withEncoding, type ArtifactKey } from './stored-version.js';
 
 /** Versions by the names of their artifacts. */
 type NamedVersions = ReadonlyMap<string, ReadonlySet<number>>;
@@ -99,7 +99,7 @@ async function recodeVersions(
   for (const version of versions.toSorted((a, b) => b - a)) {
     const found = await readContent(sql, from, version);
     if (!found) continue;
-    const content = whole(from.filename, version, found.content);
+    const content = undamaged(from.filename, version, found.content);
     const { createTime } = found;
     // The first one is the newest.
     if (isNew) await sql.run(...statements(sql).insert({ ...artifactValues(to), version, createTime }));

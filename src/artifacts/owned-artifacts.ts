@@ -21,7 +21,7 @@ import { artifactValues, inRow, readContent, versionPage } from './artifact-stor
 import {
   DamagedVersion,
   encodedVersion,
-  whole,
+  undamaged,
   withEncoding,
   type EncodedVersion,
   type VersionKey,
@@ -84,7 +84,7 @@ async function* artifactRecords(
       // It was deleted since the page was read.
       if (!found) continue;
       const filename = key.sessionId === '' ? nameOfUsers(key.filename) : key.filename;
-      const content = whole(filename, key.version, found.content);
+      const content = undamaged(filename, key.version, found.content);
       const { createTime } = found;
       const { parts } = content;
       const info = decode(withEncoding(content, false).info)?.value as Record<string, unknown>;

@@ -33,7 +33,7 @@ export class DamagedVersion {
 export const CHANGED = new DamagedVersion('a part of its content is missing, or was changed');
 
 /** @param filename ADK's name of the artifact. @throws DamagedArtifactError if it could not be read. */
-export function whole<T>(filename: string, version: number, found: T | DamagedVersion): T {
+export function undamaged<T>(filename: string, version: number, found: T | DamagedVersion): T {
   if (found instanceof DamagedVersion) throw new DamagedArtifactError(filename, version, found.what);
   return found;
 }

@@ -1,5 +1,5 @@
 import type { Event } from '@google/adk';
-import { given, isRecord, recordOf } from '../model/json.js';
+import { withoutUndefined, isRecord, recordOf } from '../model/json.js';
 import { partsOf, type LooseEvent } from '../model/turn.js';
 import { isAbortEvent } from './aborted.js';
 import { byPlace, CallLists, type Place } from './call-lists.js';
@@ -174,13 +174,19 @@ export class Calls {
       const during = this.#during(call);
       const places = later.get(call)?.length ? later.get(call) : undefined;
       // Always in this order, so that rows that are the same have the same text.
-      return given({
+      return withoutUndefined({
         ...{ openUntil, answeredFrom, awaitsRun, during, seq, number, id, name, timestamp, branch, takes, about },
         ...{ awaitsResult, isNode },
         ...{
           run:
             run &&
-            given({ id: run.id, message: run.message, isTool: run.isTool, rests: run.rests, isText: run.isText }),
+            withoutUndefined({
+              id: run.id,
+              message: run.message,
+              isTool: run.isTool,
+              rests: run.rests,
+              isText: run.isText,
+            }),
         },
         later: places,
       });

@@ -35,7 +35,7 @@ const toolCallOf = ({ id, name, args, event, response }: ToolCall): ToolCall => 
 type InterruptedCall = Call & { event: Event };
 
 function interruptedCalls(session: Session): InterruptedCall[] {
-  return callsOf(session).open.flatMap(({ event, ...call }) => {
+  return callsOfSession(session).open.flatMap(({ event, ...call }) => {
     // ADK stores no response while a tool waits for a confirmation. After it, ADK runs the tool only if there is no response.
     // With a result it has run: after a yes in plain text, or to the question about an earlier call with its id.
     const isAsked = call.question && isOpen(call.question) && !call.response;
@@ -66,7 +66,7 @@ function interruptedCalls(session: Session): InterruptedCall[] {
  *   newest can be answered.
  */
 export function openLongRunningCalls(session: Session): ToolCall[] {
-  return callsOf(session).open.flatMap(({ event, isLongRunning, ...call }) =>
+  return callsOfSession(session).open.flatMap(({ event, isLongRunning, ...call }) =>
     event && isLongRunning ? toolCallOf({ ...call, event }) : [],
   );
 }
@@ -76,10 +76,10 @@ export function runningCall({
   functionCallId = '',
   invocationContext: { session, ...run },
 }: Context): Call | undefined {
-  return callsOf(session).running(functionCallId, run);
+  return callsOfSession(session).running(functionCallId, run);
 }
 
-const callsOf = ({ events }: Session): Calls => callsIn(events.map((event, seq) => ({ seq, event })));
+const callsOfSession = ({ events }: Session): Calls => callsIn(events.map((event, seq) => ({ seq, event })));
 
 /**
  * Builds the events that answer the calls of `unansweredFunctionCalls`. Models refuse a conversation in which a call has no
@@ -126,7 +126,7 @@ const newestOfUser = ({ events }: Session) => events.findLast((event) => event.a
 
 /** @returns the events of the user whose answers the agent has not continued with. */
 export function unrunAnswers(session: Session): Event[] {
-  const answers = new Set(callsOf(session).unrun.map(({ answer }) => answer));
+  const answers = new Set(callsOfSession(session).unrun.map(({ answer }) => answer));
   return session.events.filter((event) => answers.has(event));
 }
 

@@ -1,6 +1,6 @@
 import { createEvent, type Context, type Event } from '@google/adk';
 import { createHash } from 'node:crypto';
-import { given, isRecord, recordOf } from '../model/json.js';
+import { withoutUndefined, isRecord, recordOf } from '../model/json.js';
 import { isTemporary } from '../model/state.js';
 import type { LooseEvent } from '../model/turn.js';
 
@@ -33,7 +33,7 @@ export function toolResultEvent(toolContext: Context, result: unknown, id?: stri
   const stored = { id: functionCallId, result, stateDelta, artifactDelta, ...asked };
   return createEvent({
     ...(id !== undefined && { id }),
-    ...{ invocationId, author: agent?.name ?? '', branch, customMetadata: { [RESULT]: given(stored) } },
+    ...{ invocationId, author: agent?.name ?? '', branch, customMetadata: { [RESULT]: withoutUndefined(stored) } },
   });
 }
 

@@ -33,10 +33,10 @@ export const FORMER_WRITER = 'former ';
 export const NEWEST_WRITERS = 16;
 
 /** The names of a writer's two counters: of positions and of changes. */
-export const namesOf = (kind: string, writer: string) => [`${kind}${writer} p`, `${kind}${writer} c`];
+export const counterNames = (kind: string, writer: string) => [`${kind}${writer} p`, `${kind}${writer} c`];
 
 export function countersOf(kind: string, { writer, position, change }: HistoryEnd): [string, number][] {
-  return namesOf(kind, writer).map((name, i) => [name, i === 0 ? position : change]);
+  return counterNames(kind, writer).map((name, i) => [name, i === 0 ? position : change]);
 }
 
 /** @returns the ends of the writers among some counters. */
@@ -46,7 +46,7 @@ export function endsIn(rows: readonly CounterRow[]): HistoryEnd[] {
     [...counters].flatMap(([name, position]) => {
       if (!name.startsWith(kind) || !name.endsWith(' p')) return [];
       const writer = name.slice(kind.length, -2);
-      const [, changes = ''] = namesOf(kind, writer);
+      const [, changes = ''] = counterNames(kind, writer);
       return [{ writer, position, change: counters.get(changes) ?? 0 }];
     }),
   );

@@ -2,7 +2,7 @@ import { eventsByNumber, type NumberedPage } from './logged-events.js';
 import { sessionHead } from '../database/statements/sessions.js';
 import type { SessionHead } from '../database/statements/stored-session.js';
 import { DamagedEventError, LogWentBackError } from '../model/errors.js';
-import { given } from '../model/json.js';
+import { withoutUndefined } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { notBefore } from '../model/seq-ranges.js';
 import type { SessionLogEntry, SessionLogCursor } from './entries.js';
@@ -50,7 +50,7 @@ export function sessionLog(reading: SessionReading): LogContent<SessionHead | un
     };
     for (const { seq, appendTime, event, error } of entriesOf(events, filter)) {
       yield* missingBefore(seq);
-      const entry = { ...entryPosition(seq), ...given({ appendTime }) };
+      const entry = { ...entryPosition(seq), ...withoutUndefined({ appendTime }) };
       yield event ? { ...entry, event } : { ...entry, error };
     }
     yield* missingBefore(Infinity);

@@ -232,7 +232,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
           const joined = database.join(tx);
           const isFirst = await joined.run((sql) => advanceProjection(sql, stored, cursor));
           if (!isFirst) throw new FromWork(new Overtaken());
-          await joined.whole(tx, () => work(tx));
+          await joined.runHostWork(tx, () => work(tx));
         }),
       )
       .catch(asThrown);

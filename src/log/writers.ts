@@ -16,7 +16,7 @@ import {
   WRITER,
   countersOf,
   endsIn,
-  namesOf,
+  counterNames,
   selectNewestWriters,
   type CounterRow,
 } from './log-head.js';
@@ -37,7 +37,7 @@ export interface RecordedHistory {
 
 /** @returns the stored ends of these writers, without those that the database does not know. */
 export async function endsOfWriters(sql: Sql, writers: readonly string[]): Promise<HistoryEnd[]> {
-  const names = [WRITER, FORMER_WRITER].flatMap((kind) => writers.flatMap((writer) => namesOf(kind, writer)));
+  const names = [WRITER, FORMER_WRITER].flatMap((kind) => writers.flatMap((writer) => counterNames(kind, writer)));
   const text = `select name, value from ${sql.tables.counters} where name in (${placeholders(names.length)})`;
   return endsIn(await sql.all<CounterRow>(text, names));
 }
@@ -64,8 +64,8 @@ export async function recordWriter(
   const ends = inHistoryOrder([end, ...newest.filter((other) => other.writer !== end.writer)]);
   const former = ends.slice(NEWEST_WRITERS);
   const moved = [
-    ...former.flatMap((each) => namesOf(WRITER, each.writer)),
-    ...(goesOn && !isNewest ? namesOf(FORMER_WRITER, writer.writer) : []),
+    ...former.flatMap((each) => counterNames(WRITER, each.writer)),
+    ...(goesOn && !isNewest ? counterNames(FORMER_WRITER, writer.writer) : []),
   ];
   replaceCounters(sql, moved, [
     ...countersOf(WRITER, end),

@@ -9,7 +9,7 @@ import { nextApp, walkedSessions, type Walk } from '../database/statements/walk.
 import { DatabaseError } from '../model/errors.js';
 import { FAILURES } from '../model/failures.js';
 import { partialKey, sessionIdentity, type SessionKey } from '../model/keys.js';
-import { batchSizeOf, namesOf, pagesOf } from '../model/pages.js';
+import { batchSizeOf, eachName, pagesOf } from '../model/pages.js';
 import type { Counts, DeleteRule } from '../model/results.js';
 import { Batches } from './batches.js';
 import type { BatchOptions } from './options.js';
@@ -96,7 +96,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
     { appName, userId }: Pick<SessionOwner, 'appName' | 'userId'>,
     next: OwnedRows['nextApp'],
   ): AsyncGenerator<string> {
-    return namesOf(appName, async (after) =>
+    return eachName(appName, async (after) =>
       this.batches.isOver() ? undefined : this.read((sql) => next(sql, after, userId)),
     );
   }

@@ -2,7 +2,7 @@ import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { EncodedRows, Owner, OwnedRows, Recoding, Replacement } from '../owned/owned-rows.js';
 import { partialKey } from '../model/keys.js';
-import { batchSizeOf, chunksOf, namesOf, pagesOf } from '../model/pages.js';
+import { batchSizeOf, chunksOf, eachName, pagesOf } from '../model/pages.js';
 import type { MaintenanceResult } from '../model/results.js';
 import { Batches } from './batches.js';
 import type { ReencodeOptions } from './options.js';
@@ -44,7 +44,7 @@ class ReencodeRun extends CallInParts {
     for (const { texts = [], nextApp } of kinds)
       for (const rows of texts) {
         if (rows.areOfApp && userId !== undefined) continue;
-        for await (const app of namesOf(appName, (after) => this.read((sql) => nextApp(sql, after))))
+        for await (const app of eachName(appName, (after) => this.read((sql) => nextApp(sql, after))))
           await this.#recode(rows, { appName: app, userId });
       }
   }

@@ -11,7 +11,7 @@ import {
 } from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
 import { DamagedMemoryError } from '../model/errors.js';
-import { decode, given, isRecord } from '../model/json.js';
+import { decode, withoutUndefined, isRecord } from '../model/json.js';
 import { pagesOf } from '../model/pages.js';
 import { markWriter, memoryWriter } from './memory-writer.js';
 import type { ForgottenRecord, MemoryRecord } from '../model/records.js';
@@ -87,7 +87,7 @@ function recordOf(texts: StoredTexts, memory: MemoryRow): MemoryRecord {
   const { words, model, embedding, ...rest } = plain;
   return {
     type: 'memory',
-    ...given(rest),
+    ...withoutUndefined(rest),
     words: words.toString('base64'),
     ...(embedding && model !== undefined && { model, embedding: embedding.toString('base64') }),
     data,

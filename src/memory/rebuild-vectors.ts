@@ -6,7 +6,7 @@ import { nextApp } from '../database/statements/walk.js';
 import { Undecodable } from '../model/stored-texts.js';
 import { partialKey } from '../model/keys.js';
 import type { Owner } from '../owned/owned-rows.js';
-import { namesOf, pagesOf } from '../model/pages.js';
+import { eachName, pagesOf } from '../model/pages.js';
 import { decodedMemory, encodedMemory, memoryPage, recodeMemory, type MemoryRow } from './stored-memories.js';
 import { TEXTS_AT_ONCE, type Embedder } from './embedding.js';
 import { memoryDataOf } from './memory-content.js';
@@ -55,7 +55,7 @@ export async function rebuildVectors(
 }
 
 async function* memoryPages(run: SqlRunner, { appName, userId }: Partial<Owner>): AsyncGenerator<readonly MemoryRow[]> {
-  for await (const app of namesOf(appName, (after) => run((sql) => nextApp(sql, after, 'memories'))))
+  for await (const app of eachName(appName, (after) => run((sql) => nextApp(sql, after, 'memories'))))
     yield* pagesOf<MemoryRow>(TEXTS_AT_ONCE, (last) =>
       run((sql) => memoryPage(sql, { appName: app, userId }, last, TEXTS_AT_ONCE)),
     );

@@ -232,7 +232,7 @@ export function isObject(value: unknown): value is object {
 }
 
 /** @returns a copy without properties that are undefined, which a filter would refuse. */
-export function given<T extends object>(values: T): T {
+export function withoutUndefined<T extends object>(values: T): T {
   const copy = { ...values };
   for (const name in copy) if (copy[name] === undefined) delete copy[name];
   return copy;

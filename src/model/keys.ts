@@ -1,5 +1,5 @@
 import { InvalidKeyError } from './errors.js';
-import { given } from './json.js';
+import { withoutUndefined } from './json.js';
 import type { SessionKey } from './session-key.js';
 
 export type { SessionKey };
@@ -25,7 +25,7 @@ export function toolSessionsOf(caller: SessionKey, toolApps: readonly string[] =
 
 /** @returns the names of a session's key that are defined. */
 export function partialKey({ appName, userId, sessionId }: PartialKey): Partial<SessionKey> {
-  return given({ appName, userId, sessionId });
+  return withoutUndefined({ appName, userId, sessionId });
 }
 
 type PartialKey = { readonly [K in keyof SessionKey]?: string | undefined };

@@ -15,7 +15,7 @@ export async function* pagesOf<Row>(
 }
 
 /** @returns the given name, or all names. @param next reads the name after another, or the first one after an empty name. */
-export async function* namesOf(
+export async function* eachName(
   given: string | undefined,
   next: (after: string) => Promise<string | undefined>,
 ): AsyncGenerator<string> {

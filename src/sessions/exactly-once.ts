@@ -52,7 +52,7 @@ export async function exactlyOnce<Em extends EntityManager, T>(
       const { head, found } = await joined.database.run((sql) => lock(sql, joined, place, revisions.get(handle)));
       const by = handleOf(key, head, {}, []);
       if (found) return { ...found, by };
-      const result = await joined.database.whole(tx, () => work(tx));
+      const result = await joined.database.runHostWork(tx, () => work(tx));
       const stored = result === undefined ? result : encode(result, 'result').value;
       const event = toolResultEvent(toolContext, stored, place.id);
       const pending = [pendingEvent(by, event)];

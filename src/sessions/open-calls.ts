@@ -1,6 +1,6 @@
 import { callsOf, type ToolCall } from '../conversation/calls.js';
 import { findOpenCalls as find, type StoredCall, type OpenCallCursor } from '../database/statements/open-calls.js';
-import { decodeEvent, given, isRecord } from '../model/json.js';
+import { decodeEvent, withoutUndefined, isRecord } from '../model/json.js';
 import { checkKeys, isKey, type SessionKey } from '../model/keys.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { pageOf } from './page-cursor.js';
@@ -39,7 +39,7 @@ export async function findOpenCalls(
   { after, limit, ...filter }: FindOpenCallsRequest,
 ) {
   const { appName, userId, sessionId } = filter;
-  const owner = { appName, ...given({ userId, sessionId }) };
+  const owner = { appName, ...withoutUndefined({ userId, sessionId }) };
   checkKeys(owner);
   const operation = waitsFor === 'person' ? 'findOpenCalls' : 'findAnsweredCalls';
   const { rows, ...next } = await pageOf({ ...CURSOR, operation }, { after, limit }, (page) =>

@@ -12,7 +12,7 @@ import { nextApp } from '../database/statements/walk.js';
 import { STATE_KEYS, originOf, stateTable } from '../database/sql/columns.js';
 import { textOf } from '../database/sql/values.js';
 import { ofState } from '../model/codec.js';
-import { namesOf } from '../model/pages.js';
+import { eachName } from '../model/pages.js';
 import type { AppRecord, UserRecord } from '../model/records.js';
 import type { Scope } from '../model/state.js';
 import { stateRecords } from './session-records.js';
@@ -58,7 +58,7 @@ async function* recordsOfState(
     const state = await run((sql) => stateRecords(sql, app, 'app'));
     if (state.length > 0) yield { type: 'app', appName, state };
   }
-  for await (const user of namesOf(userId, (after) => run((sql) => nextUserWithState(sql, appName, after)))) {
+  for await (const user of eachName(userId, (after) => run((sql) => nextUserWithState(sql, appName, after)))) {
     const state = await run((sql) => stateRecords(sql, { ...app, userId: user }, 'user'));
     if (state.length > 0) yield { type: 'user', appName, userId: user, state };
   }

@@ -9,7 +9,7 @@ import { isWhole, storedSession, type StoredSession } from '../database/statemen
 import { walkedSessions } from '../database/statements/walk.js';
 import { labelsIn } from '../model/description.js';
 import { DamagedSessionError, type Damage } from '../model/errors.js';
-import { decode, given } from '../model/json.js';
+import { decode, withoutUndefined } from '../model/json.js';
 import type { SessionKey } from '../model/keys.js';
 import { pagesOf } from '../model/pages.js';
 import type { EventRecord, SessionRecord, StateChangeRecord, StateRecord } from '../model/records.js';
@@ -52,7 +52,7 @@ type KeptEvent = Omit<EventRecord, 'type' | 'seq' | keyof SessionKey>;
  * an ORM's only connection from its host, and yielded records could not be taken back if the connection is lost.
  */
 async function* exportSession(reading: ExportReader, key: SessionKey): AsyncGenerator<SessionRecord | EventRecord> {
-  const read = await reading.snapshot((sql) => readSession(sql, key));
+  const read = await reading.snapshot((sql) => readRows(sql, key));
   // It was deleted since the page was read, or is being deleted or imported.
   if (!read) return;
   yield read.record;
@@ -67,7 +67,7 @@ async function* exportSession(reading: ExportReader, key: SessionKey): AsyncGene
  * @returns the session's record, and its events in order, as compressed JSON of `KeptEvent`.
  * @throws DamagedSessionError if something is missing or cannot be read.
  */
-async function readSession(sql: Sql, key: SessionKey) {
+async function readRows(sql: Sql, key: SessionKey) {
   const row = await storedSession(sql, key);
   if (!row || !isWhole(row)) return undefined;
   const state = await stateRecords(sql, key, 'session');
@@ -100,7 +100,7 @@ function sessionRecord(
     type: 'session',
     ...key,
     ...{ createTime, lastUpdateTime, firstSeq, lastSeq },
-    ...given({
+    ...withoutUndefined({
       deletedAt,
       title: title ?? undefined,
       labels: labels === null ? undefined : labelsIn(labels),

@@ -3,7 +3,7 @@ import { ownedAfter } from '../database/sql/keyset.js';
 import { allOf, ifGiven, type Condition } from '../database/sql/values.js';
 import { selectSessions, type StoredSession } from '../database/statements/stored-session.js';
 import { labelsIn } from '../model/description.js';
-import { given } from '../model/json.js';
+import { withoutUndefined } from '../model/json.js';
 import type { ForkedFrom, SessionKey } from '../model/keys.js';
 
 /** Which sessions to find: those that meet all given conditions. */
@@ -106,6 +106,6 @@ function summaryOf(session: StoredSession): SessionSummary {
     labels: labelsIn(labels),
     eventCount: lastSeq - firstSeq + 1,
     ...{ createTime, lastUpdateTime },
-    ...given({ deletedAt, forkedFrom }),
+    ...withoutUndefined({ deletedAt, forkedFrom }),
   };
 }

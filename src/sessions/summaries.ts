@@ -1,7 +1,7 @@
 import { once } from '../database/calls/once.js';
 import { lockSession, setColumns } from '../database/statements/sessions.js';
 import { SessionNotFoundError } from '../model/errors.js';
-import { given } from '../model/json.js';
+import { withoutUndefined } from '../model/json.js';
 import { checkKeys, checkedSessionKey, isKey, type SessionKey } from '../model/keys.js';
 import { pageOf } from './page-cursor.js';
 import type { SessionCalls } from './session-calls.js';
@@ -32,7 +32,7 @@ export async function describeSession(
   { title, labels }: SessionDescription,
 ): Promise<void> {
   const key = checkedSessionKey(session);
-  const changed = { ...given({ title, labels: labels ? JSON.stringify(labels) : labels }) };
+  const changed = { ...withoutUndefined({ title, labels: labels ? JSON.stringify(labels) : labels }) };
   await calls.write('describeSession', key, () =>
     once(calls.database, async (sql) => {
       // The count of an update does not show whether the session exists: some drivers of hosts count only rows that changed.

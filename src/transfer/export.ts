@@ -3,7 +3,7 @@ import type { Sql } from '../database/dialects/dialect.js';
 import type { OwnedRows, ExportReader } from '../owned/owned-rows.js';
 import type { SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
-import { namesOf } from '../model/pages.js';
+import { eachName } from '../model/pages.js';
 import type { ExportRecord } from '../model/records.js';
 
 /** Reads what is stored of the kinds, app by app, in an order that is the same on every database. */
@@ -25,7 +25,7 @@ export async function* exportRecords(
       apps.push(...[await nextApp(sql, after, userId)].filter((app) => app !== undefined));
     return apps.sort(byBytes)[0];
   };
-  for await (const app of namesOf(appName, (after) => reading.run((sql) => nextOf(sql, after))))
+  for await (const app of eachName(appName, (after) => reading.run((sql) => nextOf(sql, after))))
     for (const { records } of exported) yield* records.read(reading, { appName: app, userId });
 }
 

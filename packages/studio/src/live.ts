@@ -1,6 +1,6 @@
 import { type LogCursor, type SessionLogCursor, type SessionLogEntry, LogWentBackError } from '../../../src/index.js';
 import { clearTimeout, setInterval, setTimeout } from '../../../src/model/clock.js';
-import { decode, given } from '../../../src/model/json.js';
+import { decode, withoutUndefined } from '../../../src/model/json.js';
 import { SECURITY_HEADERS } from './guard.js';
 import { markdown } from './markdown.js';
 import { laneName } from './operations/durations.js';
@@ -73,7 +73,7 @@ export function liveNow({ request, reading, scope }: Visit): Response {
   let cursor: LogCursor | undefined;
   const hasNews = async (from: LogCursor) => {
     await new Promise((resolve) => setTimeout(resolve, REST_MS).unref());
-    for await (const { appName } of log.watch(from, given(scope), { signal })) return appName !== undefined;
+    for await (const { appName } of log.watch(from, withoutUndefined(scope), { signal })) return appName !== undefined;
     return false;
   };
   const next = async () => {

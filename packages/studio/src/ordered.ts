@@ -1,5 +1,5 @@
 import type { FindSessionsRequest, SessionKey, SessionSummary } from '../../../src/index.js';
-import { given } from '../../../src/model/json.js';
+import { withoutUndefined } from '../../../src/model/json.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import type { Size } from './browsing.js';
 import type { Reading } from './reading.js';
@@ -44,7 +44,7 @@ export async function sortSessions(
   let after: string | undefined;
   let count = 0;
   do {
-    const page = await reading.service.findSessions({ ...request, ...given({ after }), limit: AT_ONCE });
+    const page = await reading.service.findSessions({ ...request, ...withoutUndefined({ after }), limit: AT_ONCE });
     found.push(...page.sessions.filter((session) => findings?.has(sessionIdentity(session)) ?? true));
     after = page.next;
     count += AT_ONCE;

@@ -36,7 +36,7 @@ import {
 import type { TokenCounts } from './operations/tokens.js';
 import type { CodecOptions } from '../../../src/model/options.js';
 import type { StudioOptions } from './options.js';
-import { decodeEvent, given, recordOf } from '../../../src/model/json.js';
+import { decodeEvent, withoutUndefined, recordOf } from '../../../src/model/json.js';
 import { Calls, callsIn, type Call } from '../../../src/conversation/calls.js';
 import { isFailedResponse } from '../../../src/conversation/failed-response.js';
 import { beginsTurn } from '../../../src/model/turn.js';
@@ -195,7 +195,7 @@ export class Reading {
     this.#toolApps = toolApps;
     this.service = new MikroOrmSessionService(em, {
       ...options,
-      ...given({ toolApps }),
+      ...withoutUndefined({ toolApps }),
       // So that what a visitor deletes can be restored, and only the first answer to a call counts.
       ...{ deletion: 'soft', onAnsweredCall: 'reject' },
       // The page names the events that cannot be read.
@@ -203,7 +203,7 @@ export class Reading {
     });
     this.artifacts = new MikroOrmArtifactService(em, options);
     this.log = new EventLog(em, options);
-    this.#leases = new SessionLeases(em, given({ onError: options.onError, telemetry: options.telemetry }));
+    this.#leases = new SessionLeases(em, withoutUndefined({ onError: options.onError, telemetry: options.telemetry }));
     this.database = new Database(em, options);
     this.#read = this.database.reader('studio');
     const hours = { size: HOUR_MS, count: HOURS, timeOf: happenedAt, keepsFailures: true };
@@ -275,7 +275,7 @@ export class Reading {
   }
 
   async #update(sql: Sql, name: string, of: { appName: string; userId: string | undefined }): Promise<NamedUpdate> {
-    const [newest] = await findSummaries(sql, given(of), { after: undefined, limit: 1 });
+    const [newest] = await findSummaries(sql, withoutUndefined(of), { after: undefined, limit: 1 });
     return { name, lastUpdateTime: newest?.lastUpdateTime };
   }
 
@@ -383,7 +383,7 @@ export class Reading {
     { before, after, at }: Part,
   ): Promise<Pick<Conversation, 'from' | 'upTo' | 'entries'>> {
     const isForward = after !== undefined;
-    const request = isForward ? { after } : given({ before });
+    const request = isForward ? { after } : withoutUndefined({ before });
     const { from, upTo, entries } = await this.#entries(session, { ...request, limit: MOST_FILTERED });
     const calls = new Calls();
     const made = new Set<number>();
@@ -521,7 +521,7 @@ export class Reading {
 
   /** @returns at most `limit` leases, those that were taken first at the beginning. */
   heldLeases({ appName, userId }: StudioScope, limit: number): ReturnType<SessionLeases['held']> {
-    return this.#leases.held({ ...given({ appName, userId }), limit });
+    return this.#leases.held({ ...withoutUndefined({ appName, userId }), limit });
   }
 
   /** @returns the calls that wait in some apps for a person or, answered, for the agent: the oldest first, at most `limit` of each. */
@@ -532,7 +532,7 @@ export class Reading {
   ): Promise<OpenCall[]> {
     const found: OpenCall[] = [];
     for (const appName of apps) {
-      const request = { appName, limit, ...given({ userId }) };
+      const request = { appName, limit, ...withoutUndefined({ userId }) };
       const { calls } = await (waitsFor === 'person'
         ? this.service.findOpenCalls(request)
         : this.service.findAnsweredCalls(request));

@@ -1,7 +1,7 @@
 import { TransactionContext, type EntityManager } from '@mikro-orm/core';
 import { AdkMikroOrmError, CodecError, InsideTransactionError, InvalidArgumentError } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
-import { given } from '../../model/json.js';
+import { withoutUndefined } from '../../model/json.js';
 import { PLAIN, StoredTexts, TextCodec } from '../../model/stored-texts.js';
 import { callHost } from '../../model/host-callbacks.js';
 import type { ErrorContext } from '../../model/options.js';
@@ -93,7 +93,7 @@ export class Database {
   /** A database of these tables with other options and the same `settings`, even if the schema of the `EntityManager` has changed. */
   with(options: DatabaseOptions): Database {
     const { postgresql } = this.#options;
-    return new Database(this.#em, { ...given({ postgresql }), ...options }, { tables: this.tables });
+    return new Database(this.#em, { ...withoutUndefined({ postgresql }), ...options }, { tables: this.tables });
   }
 
   /**
@@ -188,11 +188,11 @@ export class Database {
   }
 
   /**
-   * Runs the host's work in the transaction of `transactional` that this database joins: see `JoinedTransaction.whole`.
+   * Runs the host's work in the transaction of `transactional` that this database joins: see `JoinedTransaction.runHostWork`.
    *
    * @throws FromWork if the work fails for good. A failure of the database that may pass is retried with the whole transaction.
    */
-  async whole<T>(tx: EntityManager, work: () => Promise<T>): Promise<T> {
+  async runHostWork<T>(tx: EntityManager, work: () => Promise<T>): Promise<T> {
     const flushed = async () => {
       try {
         const result = await work();
@@ -203,7 +203,7 @@ export class Database {
         throw this.connections.isPassing(error) ? error : new FromWork(error);
       }
     };
-    return this.joined ? this.joined.whole(flushed) : flushed();
+    return this.joined ? this.joined.runHostWork(flushed) : flushed();
   }
 
   /** Runs statements that need no transaction around them, on one connection. */

@@ -117,7 +117,7 @@ export class JoinedTransaction {
    *
    * @throws InsideTransactionError if the work begins another transaction.
    */
-  async whole<T>(work: () => Promise<T>): Promise<T> {
+  async runHostWork<T>(work: () => Promise<T>): Promise<T> {
     const { explicitCommit } = this.#connections.dialect.sql;
     const transaction = await this.#run(async ({ transaction, driver }) => {
       await this.#send(driver, 'savepoint adk_whole');

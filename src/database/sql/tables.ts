@@ -91,7 +91,7 @@ export const NO_TABLES: Tables = {
   select: mapped(SELECTED, () => ''),
 };
 
-export function namesOf(tables: Tables): string[] {
+export function tableNames(tables: Tables): string[] {
   return TABLES.map((table) => tables[table]);
 }
 

@@ -1,5 +1,5 @@
 import type { ForkedFrom, SessionKey } from '../../model/keys.js';
-import { given } from '../../model/json.js';
+import { withoutUndefined } from '../../model/json.js';
 import { chunksOf } from '../../model/pages.js';
 import type { Sql } from '../dialects/dialect.js';
 import { isSameSession } from '../sql/columns.js';
@@ -18,7 +18,7 @@ export function forkRow({ key, createTime, forkedFrom: from }: StoredSession, at
   const forkedFrom: ForkedFrom = {
     sessionId: key.sessionId,
     at,
-    ...given({ root: from && (from.root ?? from.sessionId) }),
+    ...withoutUndefined({ root: from && (from.root ?? from.sessionId) }),
   };
   // Later than its source, whatever the clock says.
   return { createTime: Math.max(Date.now(), createTime + 1), forkedFrom };

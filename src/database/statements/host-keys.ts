@@ -4,7 +4,7 @@ import type { DeleteRule } from '../../model/results.js';
 import { chunksOf } from '../../model/pages.js';
 import type { Sql } from '../dialects/dialect.js';
 import { inSession, sessionColumnsOf } from '../sql/columns.js';
-import { namesOf } from '../sql/tables.js';
+import { tableNames } from '../sql/tables.js';
 import { anyOf, bound, keyed, numberOf, sessionKeyOf, textOf, type SessionKeyRow } from '../sql/values.js';
 
 /** A foreign key of a host's table that refers to a table of ours, or to rows of the host's that a cascade deletes with rows of ours. */
@@ -71,7 +71,7 @@ export async function hostKeys(sql: Sql): Promise<HostKey[]> {
   const [quote = '"'] = tables.sessions;
   const quoted = (...names: readonly (string | undefined)[]) => quotedName(quote, ...names);
   const ourSchema = partsOf(tables.sessions).at(-2);
-  const ours = new Map<string, Path[]>(namesOf(tables).map((table) => [partsOf(table).at(-1) ?? '', []]));
+  const ours = new Map<string, Path[]>(tableNames(tables).map((table) => [partsOf(table).at(-1) ?? '', []]));
   for (const table of OF_SESSIONS.map((each) => tables[each])) {
     const isOfEvents = table === tables.events || table === tables.eventParts;
     ours.get(partsOf(table).at(-1) ?? '')?.push({ from: `${table} as t0`, isOfEvents, tables: [] });

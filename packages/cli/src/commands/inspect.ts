@@ -15,7 +15,7 @@ import {
   MikroOrmSessionService,
 } from '../../../../src/index.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
-import { namesOf } from '../../../../src/model/pages.js';
+import { eachName } from '../../../../src/model/pages.js';
 import {
   bytes,
   json,
@@ -77,7 +77,7 @@ function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string
 export async function appNames(em: EntityManager): Promise<string[]> {
   const read = new Database(em).reader('list');
   const names: string[] = [];
-  for await (const name of namesOf(undefined, (after) => read((sql) => nextApp(sql, after, 'sessions'))))
+  for await (const name of eachName(undefined, (after) => read((sql) => nextApp(sql, after, 'sessions'))))
     names.push(name);
   return names;
 }

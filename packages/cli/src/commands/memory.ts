@@ -7,7 +7,7 @@ import {
 import { countProjected, Database } from '../../../../src/internal.js';
 import { textSaidIn } from '../../../../src/conversation/said.js';
 import { aPlainObject, condition, object } from '../../../../src/model/arguments.js';
-import { given } from '../../../../src/model/json.js';
+import { withoutUndefined } from '../../../../src/model/json.js';
 import { storedEncodings } from '../../../studio/src/internal.js';
 import { NAME_CODEC, counted, quoted } from '../../../studio/src/operations/words.js';
 import { Unfinished, UsageError } from '../errors.js';
@@ -58,9 +58,9 @@ export const forget: Work<[string, string | undefined, ForgetFlags]> = async (
   const isRestricted = Object.keys(what).some((name) => name !== 'all');
   if (isRestricted === (all === true)) throw new UsageError('forget needs --id, --session or --before, or --all.');
   const service = new MikroOrmMemoryService(em, codec);
-  const which = { appName, ...given({ userId }), ...what };
+  const which = { appName, ...withoutUndefined({ userId }), ...what };
   // Fails without the codec, with which somebody may have taken an intact memory for a damaged one.
-  await service.listMemories({ appName, ...given({ userId, sessionId: what.sessionId }), limit: 1 });
+  await service.listMemories({ appName, ...withoutUndefined({ userId, sessionId: what.sessionId }), limit: 1 });
   const found = await service.forget({ ...which, dryRun: true });
   const whose = userId === undefined ? `the app ${quoted(appName)}` : quoted(userId);
   const amount = (memories: number) => `${counted(memories, 'memory', 'memories')} of ${whose}`;

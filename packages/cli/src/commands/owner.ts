@@ -1,10 +1,10 @@
 import { SessionMaintenance, type OwnerOptions } from '../../../../src/index.js';
-import { given } from '../../../../src/model/json.js';
+import { withoutUndefined } from '../../../../src/model/json.js';
 import { quoted } from '../../../studio/src/operations/words.js';
 import type { Context } from '../run.js';
 
 /** Whose sessions a command is about. */
-export const ownerOf = ({ appName, userId }: OwnerOptions) => given({ appName, userId });
+export const ownerOf = ({ appName, userId }: OwnerOptions) => withoutUndefined({ appName, userId });
 
 /** Counts sessions and events, by a dry run, which reads only the rows of the sessions. */
 export const countOf = ({ em }: Pick<Context, 'em'>, owner: OwnerOptions) =>

@@ -1,6 +1,6 @@
 import { SessionMaintenance, type BatchOptions, type RepairedSession } from '../../../../src/index.js';
 import { counted, quoted } from '../../../studio/src/operations/words.js';
-import { given } from '../../../../src/model/json.js';
+import { withoutUndefined } from '../../../../src/model/json.js';
 import type { Work } from '../run.js';
 import { Unfinished, UsageError } from '../errors.js';
 import { openFile } from '../files.js';
@@ -11,7 +11,7 @@ export const repair: Work<Args> = async (
   { em, codec, terminal, confirm },
   ...[appName, userId, sessionId, { save, dryRun, includeLeased }]
 ) => {
-  const key = { appName, ...given({ userId, sessionId }) };
+  const key = { appName, ...withoutUndefined({ userId, sessionId }) };
   const maintenance = new SessionMaintenance(em, codec);
   const planned = await maintenance.repair(key, { includeLeased, dryRun: true });
   const isDamaged = planned.damage.length + planned.stateValues.length > 0;

@@ -12,7 +12,7 @@ import {
   adkServices,
 } from '../../../../src/index.js';
 import { decodeExactly } from '../../../import/src/exact-json.js';
-import { given, isRecord } from '../../../../src/model/json.js';
+import { withoutUndefined, isRecord } from '../../../../src/model/json.js';
 import { counted, printable } from '../../../studio/src/operations/words.js';
 import { connectForeign } from '../connect.js';
 import { Unfinished, UsageError } from '../errors.js';
@@ -105,7 +105,7 @@ export const importSessions: Work<[string | undefined, ImportFlags]> = async (co
 
 /** The new names for saved sessions. */
 function namesOf({ appName, userId, sessionId }: ImportFlags): SavedNames | undefined {
-  const names = given({ appName, userId, sessionId });
+  const names = withoutUndefined({ appName, userId, sessionId });
   return Object.keys(names).length > 0 ? names : undefined;
 }
 

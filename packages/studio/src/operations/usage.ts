@@ -1,7 +1,7 @@
 import { callsOf } from '../../../../src/conversation/calls.js';
 import { InvalidArgumentError, type EventLog, type LogEntry } from '../../../../src/index.js';
 import { anything, condition, isDate, object, oneOf, rule } from '../../../../src/model/arguments.js';
-import { given } from '../../../../src/model/json.js';
+import { withoutUndefined } from '../../../../src/model/json.js';
 import { checkKeys, partialKey } from '../../../../src/model/keys.js';
 import { dayOf, isDay } from './days.js';
 import { ModelTimes } from './durations.js';
@@ -124,7 +124,16 @@ export class UsageRows {
     // A name has no NUL.
     const id = [appName, group, day].join('\0');
     const row: Row = this.#rows.get(id) ?? {
-      ...{ appName, group, ...given({ day }), events: 0, toolCalls: 0, ...NO_TOKENS, modelMs: 0, models: new Map() },
+      ...{
+        appName,
+        group,
+        ...withoutUndefined({ day }),
+        events: 0,
+        toolCalls: 0,
+        ...NO_TOKENS,
+        modelMs: 0,
+        models: new Map(),
+      },
     };
     this.#rows.set(id, row);
     addCounted(row, counted);

@@ -1,5 +1,5 @@
 import type { SessionKey, SessionSummary } from '../../../../src/index.js';
-import { given } from '../../../../src/model/json.js';
+import { withoutUndefined } from '../../../../src/model/json.js';
 import type { Size } from '../browsing.js';
 import type { StudioScope } from '../guard.js';
 import { html, type Content } from '../html.js';
@@ -38,7 +38,11 @@ async function measured(reading: Reading, scope: StudioScope): Promise<Measured>
   let isWhole = true;
   for (const { name } of apps) {
     const { userId } = scope;
-    const { sessions, next } = await reading.service.findSessions({ appName: name, ...given({ userId }), limit });
+    const { sessions, next } = await reading.service.findSessions({
+      appName: name,
+      ...withoutUndefined({ userId }),
+      limit,
+    });
     found.push(...sessions);
     isWhole &&= next === undefined;
   }

@@ -1,5 +1,5 @@
 import { type FindSessionsRequest, type SessionSummary, InvalidArgumentError } from '../../../../src/index.js';
-import { decode, given } from '../../../../src/model/json.js';
+import { decode, withoutUndefined } from '../../../../src/model/json.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
 import type { Finding } from '../found.js';
 import { html, type Content, type Html } from '../html.js';
@@ -122,7 +122,7 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
 /** Reads a page of the sessions that match the form: from the database, or from the last updated ones if it cannot sort so. */
 async function listed(visit: Visit, order: string): Promise<Listed> {
   const { reading, appName, userId, params } = visit;
-  const request: FindSessionsRequest = given({
+  const request: FindSessionsRequest = withoutUndefined({
     appName,
     userId,
     // An empty field does not filter.
@@ -137,12 +137,12 @@ async function listed(visit: Visit, order: string): Promise<Listed> {
   if (query === '' && (order === 'desc' || order === 'asc')) {
     const { sessions, next } = await reading.service.findSessions({
       ...request,
-      ...given({ after: params.get('after') || undefined }),
+      ...withoutUndefined({ after: params.get('after') || undefined }),
       limit: PAGE,
     });
     return { sessions, next: next === undefined ? undefined : { after: next }, notes: [] };
   }
-  const searched = query === '' ? undefined : await reading.find({ appName, ...given({ userId }) }, query);
+  const searched = query === '' ? undefined : await reading.find({ appName, ...withoutUndefined({ userId }) }, query);
   const findings = searched?.found;
   const by = orderOf(order);
   const counts = isCounted(by.name);

@@ -1,6 +1,6 @@
 import type { MikroOrmMemoryService, StoredMemory, DamagedMemoryError } from '../../../../src/index.js';
 import { textSaidIn } from '../../../../src/conversation/said.js';
-import { given } from '../../../../src/model/json.js';
+import { withoutUndefined } from '../../../../src/model/json.js';
 import { counted, shortened } from '../operations/words.js';
 import { Refusal } from '../guard.js';
 import { html } from '../html.js';
@@ -16,7 +16,7 @@ export async function memoryPage(visit: Visit): Promise<Response> {
   const { links, params, reading, appName, userId } = visit;
   const damaged: DamagedMemoryError[] = [];
   const service = reading.memories((error) => void damaged.push(error));
-  const owner = { appName, ...given({ userId }) };
+  const owner = { appName, ...withoutUndefined({ userId }) };
   const query = params.get('q') ?? '';
   const isSearch = query !== '' && userId !== undefined;
   const { memories, next } = isSearch
@@ -83,8 +83,11 @@ async function listed(
   params: URLSearchParams,
 ) {
   const id = params.get('after');
-  const after = id === null ? undefined : { id, ...given({ sessionId: params.get('session') ?? undefined }) };
-  const { rows, last } = firstOf(await service.listMemories({ ...owner, limit: PAGE + 1, ...given({ after }) }));
+  const after =
+    id === null ? undefined : { id, ...withoutUndefined({ sessionId: params.get('session') ?? undefined }) };
+  const { rows, last } = firstOf(
+    await service.listMemories({ ...owner, limit: PAGE + 1, ...withoutUndefined({ after }) }),
+  );
   return { memories: rows, next: last };
 }
 
@@ -100,7 +103,7 @@ export async function forgetPage(visit: Visit): Promise<Response> {
   const sessionId = params.get('session') ?? undefined;
   const service = reading.memories(() => undefined);
   const isAll = memoryId === undefined && sessionId === undefined;
-  const which = { appName, ...given({ userId, memoryId, sessionId }), ...(isAll && { all: true as const }) };
+  const which = { appName, ...withoutUndefined({ userId, memoryId, sessionId }), ...(isAll && { all: true as const }) };
   const of = { app: appName, user: userId };
   if (request.method === 'POST')
     return changed(visit, async () => {

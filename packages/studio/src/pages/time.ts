@@ -1,5 +1,5 @@
 import type { SessionKey } from '../../../../src/index.js';
-import { given, recordOf } from '../../../../src/model/json.js';
+import { withoutUndefined, recordOf } from '../../../../src/model/json.js';
 import { rangeIn } from '../../../../src/model/pages.js';
 import { partsOf } from '../../../../src/model/turn.js';
 import { counted, lasted, number, shortened, textOrJson } from '../operations/words.js';
@@ -31,7 +31,7 @@ export async function timePage(visit: Visit): Promise<Response> {
   const session = await reading.session(key);
   if (!session || session.deletedAt !== undefined) throw notFound();
   const before = visit.number('before');
-  const request = { limit: MOST_EVENTS, ...given({ before }) };
+  const request = { limit: MOST_EVENTS, ...withoutUndefined({ before }) };
   const { events, firstSeq, lastSeq } = await reading.service.readEvents(key, request);
   const { from, upTo } = rangeIn({ firstSeq, lastSeq }, request);
   const unreadable = upTo - from + 1 - events.length;

@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from '../../../../src/index.js';
 import { MOST_SERIES, dayBars, sumOf, type Series } from '../chart.js';
 import { html, type Content, type Html } from '../html.js';
-import { given } from '../../../../src/model/json.js';
+import { withoutUndefined } from '../../../../src/model/json.js';
 import { DAY_MS, dayOf } from '../operations/days.js';
 import { sumUp, tokenSum, type Sum } from '../operations/prices.js';
 import { UsageRows, type UsageOptions } from '../operations/usage.js';
@@ -39,7 +39,7 @@ export async function usagePage(visit: Visit): Promise<Response> {
   const isDaily = by !== 'day' && params.has('daily');
   const used = new UsageRows(by);
   const ofDays = new UsageRows(by === 'day' ? 'app' : by, true);
-  const owner = given({ appName, userId });
+  const owner = withoutUndefined({ appName, userId });
   const unreadable = reading.lastMonth.unreadable(owner);
   // A user of several apps is one row: of each, the apps.
   const isOverApps = by === 'user' && appName === undefined;

@@ -1,4 +1,4 @@
-import { given } from '../../../../src/model/json.js';
+import { withoutUndefined } from '../../../../src/model/json.js';
 import { html } from '../html.js';
 import { PAGE } from '../reading.js';
 import type { Visit } from '../visit.js';
@@ -12,7 +12,7 @@ export async function waitingPage(visit: Visit): Promise<Response> {
   const filters = { app: appName, user: userId, name: params.get('name') || undefined };
   const { calls, next } = await reading.service.findOpenCalls({
     appName,
-    ...given({ userId, name: filters.name, after: params.get('after') || undefined }),
+    ...withoutUndefined({ userId, name: filters.name, after: params.get('after') || undefined }),
     limit: PAGE,
   });
   const titleOf = await titlesOf(visit, calls);
