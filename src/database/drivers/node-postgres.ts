@@ -98,19 +98,19 @@ export class NodePostgres implements Driver {
     const isNamed = values.length > 0 && !context.isInTransaction && context.mayPrepare && this.#forgotten < FORGOTTEN;
     const types = context.isForeign ? undefined : TYPES;
     if (!isNamed) return this.#query({ text: numbered(text), values, types });
-    const statement = this.#statements.get(text, () => this.#named(text));
+    const { name, text: numberedText } = this.#statements.get(text, () => this.#named(text));
     if (this.#dropped.length > 0) await this.#deallocate();
     try {
-      return await this.#query({ ...statement, values, types });
+      return await this.#query({ name, text: numberedText, values, types });
     } catch (error) {
       const code = driverCodeOf(error);
-      if (code === OUTDATED) this.#dropped.push(statement.name);
+      if (code === OUTDATED) this.#dropped.push(name);
       else if (code === NOT_PREPARED || code === PREPARED_ALREADY) this.#forgotten++;
       else throw error;
       // The client believes that the server has this name, so the next use takes another one.
       this.#statements.delete(text);
       this.#replaced++;
-      return this.#query({ text: statement.text, values, types });
+      return this.#query({ text: numberedText, values, types });
     }
   }
 
