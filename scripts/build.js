@@ -1,8 +1,9 @@
 // Builds the package of the current folder: ES modules, CommonJS and their types. The sources are bundled into a few files, since each file that
 // Node.js loads costs a host's start about half a millisecond. Sources of another package become imports of that package.
+// An argument names the folder where build-all.js has made the declarations of all packages.
 import { build, transform } from 'esbuild';
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import ts from 'typescript';
@@ -12,7 +13,8 @@ const tsc = createRequire(import.meta.url).resolve('typescript/bin/tsc');
 const folder = path.relative(repository, process.cwd()) || '.';
 const ESM = path.resolve('dist/esm');
 const CJS = path.resolve('dist/cjs');
-const DECLARED = path.resolve('dist/declared');
+const [, , declaredByAll] = process.argv;
+const DECLARED = declaredByAll ?? path.resolve('dist/declared');
 /** @type {{ platform: 'node', target: string }} */
 const TARGET = { platform: 'node', target: 'node20' };
 
@@ -40,17 +42,13 @@ const typed = conditions.flatMap(({ types }) => (types === undefined ? [] : [sou
 const programs = Object.values(bin).map(sourceOf);
 
 rmSync('dist', { recursive: true, force: true });
-execFileSync(
-  process.execPath,
-  [tsc, '--project', 'tsconfig.build.json', '--outDir', DECLARED, ...process.argv.slice(2)],
-  {
-    stdio: 'inherit',
-  },
-);
-mkdirSync(ESM);
+if (!declaredByAll) {
+  execFileSync(process.execPath, [tsc, '--project', 'tsconfig.build.json', '--outDir', DECLARED], { stdio: 'inherit' });
+}
+mkdirSync(ESM, { recursive: true });
 for (const name of folder === '.' ? ['src', 'entities', 'migrations'] : ['src'])
-  renameSync(path.join(DECLARED, folder, name), path.join(ESM, name));
-rmSync(DECLARED, { recursive: true });
+  cpSync(path.join(DECLARED, folder, name), path.join(ESM, name), { recursive: true });
+if (!declaredByAll) rmSync(DECLARED, { recursive: true });
 keepReachable();
 // The declarations of CommonJS are the same: the package.json of their folder says what they are.
 if (required.length > 0) cpSync(ESM, CJS, { recursive: true });

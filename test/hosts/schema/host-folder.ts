@@ -40,14 +40,19 @@ export const Ticket = defineEntity({ name: 'Ticket', properties: { id: p.integer
 
 const NO_ENTITY = 'export const Ticket = [];';
 
+/** Removed at the end of the run. */
+const tarballOf = (folder: string) => path.join(databaseFolder(), `${runPrefix()}${folder.replace('/', '-')}.tgz`);
+
 /**
  * @param folder the folder of the package's package.json.
- * @returns the tarball, packed by a build without a type check. The first call in a run of tests makes it.
+ * @returns the tarball, packed by a build without a type check. The first call in a run of tests makes those of all packages.
  */
 export async function packPackage(folder = '.'): Promise<string> {
-  // Removed at the end of the run.
-  const tarball = path.join(databaseFolder(), `${runPrefix()}${folder.replace('/', '-')}.tgz`);
-  if (existsSync(tarball)) return tarball;
+  if (!existsSync(tarballOf(folder))) await packAll();
+  return tarballOf(folder);
+}
+
+async function packAll(): Promise<void> {
   const root = await mkdtemp(path.join(databaseFolder(), `${runPrefix()}pack-`));
   // Packed in a copy: the build begins by removing `dist`, and other tests build, too.
   const copy = path.join(root, 'copy');
@@ -74,14 +79,15 @@ export async function packPackage(folder = '.'): Promise<string> {
   }
   await symlink(builders, path.join(copy, 'node_modules'), 'junction');
   // `npm run check:package` packs with a type check.
-  const cwd = path.join(copy, folder);
-  await run(process.execPath, [path.join(copy, 'scripts/build.js'), '--noCheck'], { cwd });
-  await run('npm', ['pack', '--ignore-scripts', '--pack-destination', root], { cwd });
-  const [packed = ''] = (await readdir(root)).filter((file) => file.endsWith('.tgz'));
-  // Renamed when it is complete. If two workers ask at once, both make the same file.
-  await rename(path.join(root, packed), tarball);
+  await run(process.execPath, [path.join(copy, 'scripts/build-all.js'), '--noCheck'], { cwd: copy });
+  for (const folder of PACKAGES) {
+    const packed = await mkdtemp(path.join(root, 'packed-'));
+    await run('npm', ['pack', '--ignore-scripts', '--pack-destination', packed], { cwd: path.join(copy, folder) });
+    const [name = ''] = await readdir(packed);
+    // Renamed when it is complete. If two workers ask at once, both make the same file.
+    await rename(path.join(packed, name), tarballOf(folder));
+  }
   await rm(root, { recursive: true });
-  return tarball;
 }
 
 /** Unpacks packages of this repository, and links what they depend on, in a folder's `node_modules`. */
