@@ -2,7 +2,7 @@
  * Runs in the browser and follows a live session. The pages can be read without it. `npm run studio-script` compiles it to the
  * text that the studio serves.
  */
-import { lasted } from '../operations/words.js';
+import { ago, lasted } from '../operations/words.js';
 
 const events = document.getElementById('events');
 const source = events?.dataset['live'];
@@ -126,25 +126,38 @@ if (events && source) {
 
 const now = document.getElementById('now');
 if (now?.dataset['live']) listen(now, refreshSoon);
-const everySeconds = () => Number(document.getElementById('now')?.dataset['refresh']);
-const seconds = everySeconds();
-if (seconds)
-  setInterval(() => {
-    if (document.visibilityState === 'visible' && everySeconds()) void refresh();
-  }, seconds * 1_000);
+
+/** When the page was loaded or refreshed, by `performance.now`. */
+let loaded = performance.now();
+
+/** Loads the page again if it asks for that: the log has no entries of leases, and what is still counted comes later. */
+async function refreshWhenDue(): Promise<void> {
+  const seconds = Number(document.getElementById('now')?.dataset['refresh']);
+  if (!seconds || document.visibilityState !== 'visible' || performance.now() - loaded < seconds * 1_000) return;
+  loaded = Infinity;
+  await refresh();
+  loaded = performance.now();
+}
 
 /** When what continues began, by this page's clock: that of the server may differ. */
 const began = new WeakMap<Element, number>();
 
+/** What a time says that has passed, by the attribute that has it. */
+const TEXTS = { lasted, ago };
+
 function tick(): void {
-  for (const each of document.querySelectorAll<HTMLElement>('[data-lasted]')) {
-    const begin = began.get(each) ?? performance.now() - Number(each.dataset['lasted']);
-    began.set(each, begin);
-    const text = lasted(performance.now() - begin);
-    if (each.textContent !== text) each.textContent = text;
-  }
+  for (const [name, textOf] of Object.entries(TEXTS))
+    for (const each of document.querySelectorAll<HTMLElement>(`[data-${name}]`)) {
+      const begin = began.get(each) ?? performance.now() - Number(each.dataset[name]);
+      began.set(each, begin);
+      const text = textOf(performance.now() - begin);
+      if (each.textContent !== text) each.textContent = text;
+    }
 }
-setInterval(tick, 1_000);
+setInterval(() => {
+  tick();
+  void refreshWhenDue();
+}, 1_000);
 tick();
 
 /** Arrow keys go along the time line, which is one stop of the Tab key. */

@@ -48,9 +48,16 @@ const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
 export const number = (value: number): string => NUMBERS.format(value);
 
-/** A sum in the currency of the host's prices. */
-export const money = (amount: number): string =>
-  amount.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: amount > 0 && amount < 1 ? 4 : 2 });
+/**
+ * A sum in the currency of the host's prices.
+ *
+ * @param digits after the point; the same for all sums of a table, which are compared at a glance.
+ */
+export const money = (amount: number, digits = digitsOf(amount)): string =>
+  amount.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+/** @returns how many digits a sum has after the point. */
+export const digitsOf = (amount: number): number => (amount > 0 && amount < 1 ? 4 : 2);
 
 /** @param what in the singular; an `s` makes the plural. */
 export const counted = (count: number, what: string, plural = `${what}s`): string =>
@@ -63,12 +70,18 @@ export function lasted(ms: number): string {
   return `${unit !== 'ms' && count < 10 ? number(count) : Math.floor(count)} ${unit}`;
 }
 
-const STEPS: readonly [ms: number, unit: string][] = [
-  [86_400_000, 'd'],
-  [3_600_000, 'h'],
-  [60_000, 'min'],
-  [1_000, 's'],
+const STEPS: readonly [ms: number, unit: string, name: string][] = [
+  [86_400_000, 'd', 'day'],
+  [3_600_000, 'h', 'hour'],
+  [60_000, 'min', 'minute'],
+  [1_000, 's', 'second'],
 ];
+
+/** How long ago something happened, such as `40 seconds ago`. */
+export function ago(ms: number): string {
+  const step = STEPS.find(([each]) => ms >= each);
+  return step ? `${counted(Math.floor(ms / step[0]), step[2])} ago` : 'just now';
+}
 
 const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB'];
 

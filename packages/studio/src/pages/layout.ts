@@ -1,4 +1,4 @@
-import { bytes, lasted, shownTime } from '../operations/words.js';
+import { ago as agoText, bytes, lasted, shownTime } from '../operations/words.js';
 import { SCRIPT, STYLES } from '../assets/assets.js';
 import { SECURITY_HEADERS, setFormCookie } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
@@ -98,13 +98,6 @@ export function time(ms: number | undefined, text = `${shownTime(ms)} UTC`, attr
   return html`<time datetime="${date.toISOString()}" title="${shownTime(ms)} UTC" ${attributes}>${text}</time>`;
 }
 
-const STEPS: readonly [ms: number, name: string][] = [
-  [86_400_000, 'day'],
-  [3_600_000, 'hour'],
-  [60_000, 'minute'],
-  [1_000, 'second'],
-];
-
 /**
  * How long something has lasted that began at this time, and counts on while the page is open. The clocks of the database and of this
  * process may differ.
@@ -114,15 +107,12 @@ export function lasting(since: number): Html {
   return time(since, lasted(ms), html`data-lasted="${ms}"`);
 }
 
-/** How long ago something happened; after a month, the date. */
+/** How long ago something happened, which counts on while the page is open; after a month, the date. */
 export function ago(ms: number | undefined): Html {
-  if (ms === undefined) return time(ms);
-  const passed = Date.now() - ms;
-  if (passed < 1_000 || passed > 30 * 86_400_000)
-    return time(ms, passed < 1_000 && passed > -60_000 ? 'just now' : undefined);
-  const [unit, name] = STEPS.find(([each]) => passed >= each) ?? [1_000, 'second'];
-  const count = Math.floor(passed / unit);
-  return time(ms, `${count} ${name}${count === 1 ? '' : 's'} ago`);
+  const passed = Date.now() - (ms ?? NaN);
+  // A stamp may be in the future.
+  if (!(passed > -60_000 && passed <= 30 * 86_400_000)) return time(ms);
+  return time(ms, agoText(passed), html`data-ago="${passed}"`);
 }
 
 export const size = ({ bytes: count, isEstimate }: Size = { bytes: 0, isEstimate: false }): Html =>
