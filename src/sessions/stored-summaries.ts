@@ -49,6 +49,12 @@ export interface SessionSummary extends SessionKey {
   forkedFrom?: ForkedFrom;
 }
 
+/** What `findSessions` does not offer: hosts search by keys and titles of their own. */
+interface SummaryFilter extends FindSessionsRequest {
+  /** Only sessions whose id, user or title contains this, in upper or lower case. */
+  named?: string;
+}
+
 /** How many sessions of an app are searched in the order of the index, before all are read and sorted. */
 const WALKED = 1_000;
 
@@ -58,7 +64,7 @@ const WALKED = 1_000;
  */
 export async function findSummaries(
   sql: Sql,
-  { appName, userId, title, labels = {}, status = 'active', updatedAfter, updatedBefore, ...how }: FindSessionsRequest,
+  { appName, userId, title, named, labels = {}, status = 'active', updatedAfter, updatedBefore, ...how }: SummaryFilter,
   { after, limit }: { after: SummaryCursor | undefined; limit: number },
 ): Promise<SessionSummary[]> {
   const isDescending = how.order !== 'asc';
@@ -77,6 +83,7 @@ export async function findSummaries(
   const texts = Object.entries(labels).map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`);
   const searched = [
     ifGiven(dialect.contains('title', '?'), title),
+    named === undefined ? undefined : isNamed(dialect, named),
     ...texts.map((text): Condition => [dialect.contains('labels', '?'), text]),
   ];
   const direction = isDescending ? ' desc' : '';
@@ -87,7 +94,7 @@ export async function findSummaries(
   };
   const all = allOf(...bounds, ...searched);
   const isOfApp = userId === undefined && updatedAfter === undefined && updatedBefore === undefined;
-  if (dialect.inOrderOfKey && isOfApp && (title !== undefined || texts.length > 0)) {
+  if (dialect.inOrderOfKey && isOfApp && searched.some(Boolean)) {
     // If many sessions match, the page is soon full in the order of the index.
     const { where, values } = allOf(...bounds);
     const first = `(select * from ${sessions} where ${where} ${ordered}) as first`;
@@ -96,6 +103,16 @@ export async function findSummaries(
     return select(dialect.inOrderOfKey(sessions), [], all);
   }
   return select(sessions, [], all);
+}
+
+/** As it is, too: databases differ in which letters have a lower case. */
+function isNamed(dialect: Sql['dialect']['sql'], text: string): Condition {
+  const columns = ['session_id', 'user_id', 'title'];
+  const conditions = columns.flatMap((column) => [
+    dialect.contains(column, '?'),
+    dialect.contains(`lower(${column})`, '?'),
+  ]);
+  return [`(${conditions.join(' or ')})`, ...columns.flatMap(() => [text, text.toLowerCase()])];
 }
 
 function summaryOf(session: StoredSession): SessionSummary {

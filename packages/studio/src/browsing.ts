@@ -2,6 +2,7 @@ import { ofChange, ofEvent, type TextPlace } from '../../../src/model/codec.js';
 import { mapTexts } from '../../../src/model/stored-texts.js';
 import type { ChangeKind, Sql } from '../../../src/internal.js';
 import {
+  IN_SESSION,
   SESSION_COLUMNS,
   SESSION_WHERE,
   isSameSession,
@@ -9,6 +10,8 @@ import {
   sessionColumnsOf,
 } from '../../../src/database/sql/columns.js';
 import {
+  keyed,
+  named,
   perTables,
   placeholders,
   sessionKeyOf,
@@ -78,35 +81,28 @@ const MOST_READ = 65_536;
 
 /** @returns at most `limit` apps that have sessions and whose name is greater than `after`, in the order of their names. */
 export async function appsAfter(sql: Sql, after: string, limit: number): Promise<NamedUpdate[]> {
-  const rows = await sql.all(statements(sql).selectApps, [after, limit]);
-  return rows.map(namedUpdateOf);
+  return (await sql.all(...statements(sql).selectApps({ after, limit }))).map(namedUpdateOf);
 }
 
 /** @returns at most `limit` users of an app that have sessions and whose id is greater than `after`, in the order of their ids. */
 export async function usersAfter(sql: Sql, appName: string, after: string, limit: number): Promise<NamedUpdate[]> {
-  const { pagesAlone, skipsToNextName } = sql.dialect.sql;
-  const owners = pagesAlone ? [appName] : [appName, appName];
-  const values = [...owners, after, ...(pagesAlone || skipsToNextName ? [] : [appName]), limit];
-  return (await sql.all(statements(sql).selectUsers, values)).map(namedUpdateOf);
+  return (await sql.all(...statements(sql).selectUsers({ app: appName, after, limit }))).map(namedUpdateOf);
 }
 
-/** @param sessions of one app. @returns their sizes, by `sessionIdentity`. */
+/** @returns the sizes of sessions, by `sessionIdentity`. */
 export async function sampledSizes(
   sql: Sql,
   sessions: readonly (SessionKey & { eventCount: number })[],
 ): Promise<Map<string, Size>> {
-  const [first] = sessions;
-  if (!first) return new Map();
+  if (sessions.length === 0) return new Map();
   const { selectSize, selectPartSizes } = statements(sql);
   const rows = await sql.all(
     sessions.map((_, i) => selectSize(i)).join(' union all '),
     sessions.flatMap((key) => sessionValues(key)),
   );
   const sampled = new Map(rows.map((row) => [numberOf(row['ordinal']), row]));
-  const where = sessions.map(() => '(s.user_id = ? and s.session_id = ?)').join(' or ');
-  const values = [first.appName, ...sessions.flatMap(({ userId, sessionId }) => [userId, sessionId])];
   const parts = selectPartSizes
-    ? await sql.all<Row>(`${selectPartSizes} where s.app_name = ? and (${where})`, values)
+    ? await sql.all<Row>(`${selectPartSizes} where ${anyOf(sessions, 's.')}`, sessions.flatMap(sessionValues))
     : [];
   const inParts = new Map(parts.map((row) => [sessionIdentity(sessionKeyOf(row)), numberOf(row['bytes'])]));
   return new Map(
@@ -120,6 +116,10 @@ export async function sampledSizes(
   );
 }
 
+/** A condition for the rows of any of these sessions, whose values are their keys. */
+const anyOf = (sessions: readonly SessionKey[], of = '') =>
+  `(${sessions.map(() => `${of}app_name = ? and ${of}user_id = ? and ${of}session_id = ?`).join(' or ')})`;
+
 /**
  * @param owner a session; or a user (the session id is empty), or an app (the user id is empty, too).
  * @returns the newest changes whose `seq` is in the range, at most `limit`, the oldest first.
@@ -131,7 +131,7 @@ export async function changesOf(
 ): Promise<TimedChange[]> {
   return timedChangesOf(
     sql,
-    await sql.all<ChangeRow>(statements(sql).selectChanges, [...sessionValues(owner), from, upTo, limit]),
+    await sql.all<ChangeRow>(...statements(sql).selectChanges({ ...keyed(owner), from, upTo, limit })),
   );
 }
 
@@ -140,10 +140,9 @@ export async function changesOf(
  *   Undefined if neither was done, or nothing says when.
  */
 export async function broughtAt(sql: Sql, event: SessionKey & Pick<LogEntry, 'seq' | 'copied'>) {
-  const [row] = await sql.all(statements(sql).selectBrought(event.copied === true), [
-    ...sessionValues(event),
-    event.seq,
-  ]);
+  const { selectBrought, selectCopied } = statements(sql);
+  const select = event.copied === true ? selectCopied : selectBrought;
+  const [row] = await sql.all(...select({ ...keyed(event), seq: event.seq }));
   return optionalNumberOf(row?.['brought']);
 }
 
@@ -153,7 +152,7 @@ export async function firstStoredSince(
   since: number,
   { after, upTo }: { after: number; upTo: number },
 ): Promise<number | undefined> {
-  const [row] = await sql.all(statements(sql).selectFirstSince, [after, upTo, since]);
+  const [row] = await sql.all(...statements(sql).selectFirstSince({ after, upTo, since }));
   return optionalNumberOf(row?.['first_position']) ?? undefined;
 }
 
@@ -226,18 +225,22 @@ export interface WaitingCalls {
   first: number;
 }
 
-/** @returns the calls of a session that wait for a person, and those that are answered and wait for the agent. */
-export async function countWaiting(
-  sql: Sql,
-  session: SessionKey,
-): Promise<Partial<Record<'person' | 'agent', WaitingCalls>>> {
-  const rows = await sql.all(statements(sql).countWaiting, sessionValues(session));
-  return Object.fromEntries(
-    rows.map((row) => [
-      numberOf(row['is_answered']) === 1 ? 'agent' : 'person',
-      { count: numberOf(row['waits']), first: numberOf(row['first_seq']) },
-    ]),
-  );
+/** The calls of a session that wait for a person, and those that are answered and wait for the agent. */
+export type Waits = Partial<Record<'person' | 'agent', WaitingCalls>>;
+
+/** @returns the calls of sessions that wait, by `sessionIdentity`. */
+export async function countWaiting(sql: Sql, sessions: readonly SessionKey[]): Promise<Map<string, Waits>> {
+  const found = new Map<string, Waits>();
+  if (sessions.length === 0) return found;
+  const { selectWaiting, groupWaiting } = statements(sql);
+  const text = `${selectWaiting} and ${anyOf(sessions)} ${groupWaiting}`;
+  for (const row of await sql.all<Row>(text, sessions.flatMap(sessionValues))) {
+    const id = sessionIdentity(sessionKeyOf(row));
+    const calls = { count: numberOf(row['waits']), first: numberOf(row['first_seq']) };
+    const waitsFor = numberOf(row['is_answered']) === 1 ? 'agent' : 'person';
+    found.set(id, { ...found.get(id), [waitsFor]: calls });
+  }
+  return found;
 }
 
 /** A row with a session's key and other columns. */
@@ -289,18 +292,20 @@ const statements = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
           where ${isSameSession('p', 's')} and p.seq > ${newest}) as bytes from ${sessions} as s`
       : undefined,
   };
+  // An answered call is no longer open, but waits for the agent.
+  const isAnswered = `case when open_until = ${MAX_SEQ} then 0 else 1 end`;
   // One statement jumps from name to name in the index: one statement for each name would be a round trip each.
   const names = (column: string, where: string) => {
     const after = `from ${sessions} where ${where}${column} >`;
     if (sql.pagesAlone)
       return `select ${column} as name, max(case when status = 'active' then last_update_time end) as updated
-        ${after} ? group by ${column} order by ${column} limit ?`;
+        ${after} :after group by ${column} order by ${column} limit :limit`;
     const found = sql.skipsToNextName
-      ? `select distinct ${column} as name ${after} ? order by ${column} limit ?`
+      ? `select distinct ${column} as name ${after} :after order by ${column} limit :limit`
       : `with recursive names (name, step) as (
-          select min(${column}), 1 ${after} ?
+          select min(${column}), 1 ${after} :after
           union all select (select min(${column}) ${after} names.name), step + 1
-            from names where name is not null and step < ?)
+            from names where name is not null and step < :limit)
         select name from names where name is not null`;
     // Names all columns of the index: otherwise MySQL sorts all sessions of the app.
     const newest = [...(where === '' ? [] : ['app_name']), column, 'last_update_time'].map((each) => `${each} desc`);
@@ -308,6 +313,8 @@ const statements = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
         order by ${newest.join(', ')} limit 1) as updated
       from (${found}) as found order by name`;
   };
+  const brought = (orElse = '') => `select max(time) as brought from ${changes}
+    where ${IN_SESSION} and ((kind = 'imported' and seq >= :seq)${orElse})`;
   const newestSessions = (ofUser: boolean) => `(select ${SESSION_COLUMNS} from ${sessions}
       where app_name = ?${ofUser ? ' and user_id = ?' : ''} and status = 'active'
       order by last_update_time desc limit ${SEARCHED}) as s`;
@@ -317,18 +324,18 @@ const statements = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     case when ${sql.byteLength('data')} <= ${MOST_READ} then ${select.data} end as data,
     ${originOf(tables, 'e')} as origin`;
   return {
-    selectApps: names('app_name', ''),
-    selectUsers: names('user_id', 'app_name = ? and '),
+    selectApps: named(names('app_name', '')),
+    selectUsers: named(names('user_id', 'app_name = :app and ')),
     ...sizes,
-    // An answered call is no longer open, but waits for the agent.
-    countWaiting: `select case when open_until = ${MAX_SEQ} then 0 else 1 end as is_answered, count(*) as waits,
-      min(seq) as first_seq from ${openCalls} where ${SESSION_WHERE} and waits_for > 0
-      group by case when open_until = ${MAX_SEQ} then 0 else 1 end`,
-    selectChanges: `select ${SESSION_COLUMNS}, ${change} from ${changes} as c where ${SESSION_WHERE} and seq >= ? and seq <= ? order by change_id desc limit ?`,
-    selectFirstSince: `select min(position) as first_position from ${events}
-      where position > ? and position <= ? and coalesce(append_time, timestamp) >= ?`,
-    selectBrought: (isCopy: boolean) => `select max(time) as brought from ${changes}
-      where ${SESSION_WHERE} and ((kind = 'imported' and seq >= ?)${isCopy ? " or kind = 'created'" : ''})`,
+    selectWaiting: `select ${SESSION_COLUMNS}, ${isAnswered} as is_answered, count(*) as waits, min(seq) as first_seq
+      from ${openCalls} where waits_for > 0`,
+    groupWaiting: `group by ${SESSION_COLUMNS}, ${isAnswered}`,
+    selectChanges: named(`select ${SESSION_COLUMNS}, ${change} from ${changes} as c
+      where ${IN_SESSION} and seq >= :from and seq <= :upTo order by change_id desc limit :limit`),
+    selectFirstSince: named(`select min(position) as first_position from ${events}
+      where position > :after and position <= :upTo and coalesce(append_time, timestamp) >= :since`),
+    selectBrought: named(brought()),
+    selectCopied: named(brought(" or kind = 'created'")),
     selectChangesElsewhere: (ofUser: boolean) =>
       `select ${columns}, ${change} from ${newestSessions(ofUser)} join ${changes} as c on ${isSameSession('c', 's')}
         where kind in ('created', 'state') order by c.time desc, change_id desc limit ?`,

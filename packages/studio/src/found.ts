@@ -26,7 +26,7 @@ export interface Finding {
 
 /** Whose events are searched. */
 interface Owner {
-  appName: string;
+  appName?: string;
   userId?: string;
 }
 

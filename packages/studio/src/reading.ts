@@ -24,11 +24,13 @@ import {
   InvalidArgumentError,
   type SessionKey,
   type CommonOptions,
+  type FindSessionsRequest,
   type ReadEventsRequest,
   MikroOrmSessionService,
   SessionNotFoundError,
   type EventPage,
   type OpenCall,
+  type SessionSummary,
   type LogEntry,
   type SessionLogCursor,
   LogWentBackError,
@@ -58,6 +60,7 @@ import {
   type NamedUpdate,
   type Size,
   type TimedChange,
+  type Waits,
   type WritingEvent,
 } from './browsing.js';
 import { SEARCHED_DAYS, findInEvents, findInMemories, type Finding } from './found.js';
@@ -153,6 +156,12 @@ interface Part {
   branch?: string | undefined;
 }
 
+/** Which sessions to find. */
+export interface SessionsRequest extends Omit<FindSessionsRequest, 'appName' | 'after' | 'limit'> {
+  /** Only sessions whose id, user or title contains this. */
+  named?: string;
+}
+
 /** What a session does, and since when: in ms since 1970. */
 interface Doing {
   call: Call | undefined;
@@ -220,23 +229,28 @@ export class Reading {
 
   /** @returns the sessions of an app or a user in which a text is found, by `sessionIdentity`, and where was searched. */
   async find(
-    owner: { appName: string; userId?: string },
+    owner: { appName?: string; userId?: string },
     query: string,
   ): Promise<{ found: ReadonlyMap<string, Finding>; where: string }> {
     const { found, isWhole } = await findInEvents(this.log, owner, query, this.#read);
-    const { userId } = owner;
+    const { appName, userId } = owner;
     const remembered =
-      userId === undefined
+      appName === undefined || userId === undefined
         ? undefined
         : await findInMemories(
             this.memories(() => undefined),
-            { ...owner, userId },
+            { appName, userId },
             query,
           );
     const events = isWhole ? `events of ${SEARCHED_DAYS} days` : 'newest events';
-    const where = `Searched: the ${events}${remembered ? ', and what is remembered of the user' : '. With a user, memories are searched, too'}.`;
+    const where = `Searched: the ${events}${remembered ? ', and what is remembered of the user' : '. With an app and a user, memories are searched, too'}.`;
     // What an event says has a place to go to.
     return { found: new Map([...(remembered ?? []), ...found]), where };
+  }
+
+  /** Whether the host wants to know of answers. */
+  get tellsHost(): boolean {
+    return this.#onAnswer !== undefined;
   }
 
   /** Tells the host that a visitor has answered a call, without waiting for what it does. */
@@ -263,6 +277,25 @@ export class Reading {
       }
       return apps;
     });
+  }
+
+  /** @returns all visible apps, by name. */
+  async allApps(scope: StudioScope): Promise<string[]> {
+    const names: string[] = [];
+    let page: NamedUpdate[];
+    do {
+      page = await this.apps(scope, names.at(-1) ?? '');
+      names.push(...page.map(({ name }) => name));
+    } while (page.length > PAGE);
+    return names;
+  }
+
+  /** @returns the next sessions of an app after one. */
+  summaries(
+    request: SessionsRequest & { appName: string },
+    page: { after: SessionSummary | undefined; limit: number },
+  ): Promise<SessionSummary[]> {
+    return this.#read((sql) => findSummaries(sql, request, page));
   }
 
   /** @returns a page of the users of an app, and one more if another page follows. */
@@ -542,10 +575,17 @@ export class Reading {
   }
 
   /** @returns the newest lease of a session, and which of its calls wait. */
-  async busy(
-    key: SessionKey,
-  ): Promise<{ lease: StoredLease | undefined; waits: Awaited<ReturnType<typeof countWaiting>> }> {
-    return this.#read(async (sql) => ({ lease: await currentLease(sql, key), waits: await countWaiting(sql, key) }));
+  async busy(key: SessionKey): Promise<{ lease: StoredLease | undefined; waits: Waits }> {
+    return this.#read(async (sql) => ({
+      lease: await currentLease(sql, key),
+      waits: (await countWaiting(sql, [key])).get(sessionIdentity(key)) ?? {},
+    }));
+  }
+
+  /** @returns a function that gives which calls of each of these sessions wait. */
+  async waitsOf(sessions: readonly SessionKey[]): Promise<(key: SessionKey) => Waits> {
+    const waits = await this.#read((sql) => countWaiting(sql, sessions));
+    return (key) => waits.get(sessionIdentity(key)) ?? {};
   }
 
   /** @returns the newest events of a session, as many as say what it does now; none if it is gone. */

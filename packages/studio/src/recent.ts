@@ -8,11 +8,15 @@ import { tokenSum } from './operations/prices.js';
 import { ModelTimes } from './operations/durations.js';
 import { addCounted, countedOf, timeOf, type Counted } from './operations/usage.js';
 import { textOrJson } from './operations/words.js';
+import { breathe } from './patience.js';
 import { broughtAt, firstStoredSince } from './browsing.js';
 import type { StudioScope } from './guard.js';
 
 /** How many events are read at most for a page. */
 export const AT_ONCE = 20_000;
+
+/** How many events are counted before other requests are answered. */
+const AT_A_STRETCH = 100;
 
 /** In how many positions at once is looked for events that were stored later than those behind them. */
 const LOOKED_AT = 50_000;
@@ -180,7 +184,7 @@ export class Recent {
       for await (const entry of this.log.since(this.#cursor, { limit: AT_ONCE })) {
         if (!entry.copied) this.#add(entry);
         this.#cursor = entry.cursor;
-        count++;
+        if (++count % AT_A_STRETCH === 0) await breathe();
       }
     } catch (error) {
       if (!(error instanceof LogWentBackError)) throw error;

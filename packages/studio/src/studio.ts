@@ -21,7 +21,6 @@ import { conversationPage } from './pages/conversation.js';
 import { eventFile, eventPage, partFile } from './pages/event-page.js';
 import { artifactFile, filesPage } from './pages/files.js';
 import { errorPage } from './pages/layout.js';
-import { largestPage } from './pages/largest.js';
 import { sessionsPage, usersPage } from './pages/lists.js';
 import { nowPage } from './pages/now.js';
 import { statePage } from './pages/state.js';
@@ -57,7 +56,6 @@ const PAGES: Readonly<Record<string, Route>> = {
   '/': nowPage,
   '/users': usersPage,
   '/sessions': sessionsPage,
-  '/largest': largestPage,
   '/waiting': waitingPage,
   '/session': conversationPage,
   '/event': eventPage,

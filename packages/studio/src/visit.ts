@@ -50,6 +50,11 @@ export class Visit {
     return appName;
   }
 
+  /** The requested app, or the only visible one; undefined for all. */
+  get oneApp(): string | undefined {
+    return this.params.has('app') ? this.appName : this.scope.appName;
+  }
+
   /** The user whose sessions are listed: the requested one, or the only visible one. */
   get userId(): string | undefined {
     const { scope } = this;

@@ -3,6 +3,7 @@ import { MikroORM } from '@mikro-orm/core';
 import type { BrowserContextOptions, Locator, Page } from 'playwright-core';
 import { adkEntities, adkServices, MikroOrmSessionService } from '../../../src/index.js';
 import { accessibilityProblems, describeInChromium } from '../../support/chromium.js';
+import { Recent } from '../../../packages/studio/src/recent.js';
 import { KEY, png, tellStory } from './conversation.js';
 import { LONGEST, fill } from './filled.js';
 import { Served, query, type Site } from './served.js';
@@ -16,16 +17,16 @@ const OF_LONGEST = { app: LONGEST.appName, user: LONGEST.userId, session: LONGES
 const PAGES = [
   '/',
   '/sessions?app=research',
-  '/largest',
+  '/sessions?order=size',
+  '/sessions?find=refund',
   '/?all=failed',
   '/?all=runs',
   '/sessions?app=research&order=size',
   query('/session', OF_LONGEST),
   query('/session', { ...OF_LONGEST, branch: 'fan.worker_1' }),
   query('/time', OF_LONGEST),
-  '/usage?by=user&daily=1',
   '/sessions?app=support',
-  '/sessions?app=support&title=nothing',
+  '/sessions?app=support&find=nothing',
   '/sessions?app=support&q=lamp&order=tokens',
   '/users?app=support',
   STORY,
@@ -51,6 +52,7 @@ const PAGES = [
   query('/memory', { ...OF_STORY, q: 'lamp' }),
   query('/forget', OF_STORY),
   '/usage',
+  '/usage?by=app',
   '/usage?by=user&app=support',
   '/usage?by=day',
   '/operations',
@@ -194,13 +196,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       expect(await labels(query('/files', OF_WIDE))).toEqual(
         ['Type', 'Size', 'Saved', 'Versions'].map((name) => `"${name} "`),
       );
-      expect(await labels('/waiting?app=support')).toEqual([
-        '"Session "',
-        '"User "',
-        '"Who answers "',
-        '"Waits "',
-        'none',
-      ]);
+      expect(await labels('/waiting?app=support')).toEqual(['"Waits "', 'none']);
       const button = await page.getByRole('link', { name: 'Answer' }).boundingBox();
       expect(button?.height).toBeLessThan(40);
     });
@@ -231,7 +227,7 @@ describeInChromium('the studio in Chromium', (browser) => {
   test.each<{ question: string; clicks: ((page: Page) => Locator)[]; answer: string[] }>([
     {
       question: 'What is this agent doing now?',
-      clicks: [(page) => page.locator('.card', { hasText: 'Runs' }).getByRole('link')],
+      clicks: [],
       answer: ['#runs tr:has-text("billing / grace") :text("find_order")', '#runs :text("worker-2.example:4711")'],
     },
     {
@@ -246,6 +242,11 @@ describeInChromium('the studio in Chromium', (browser) => {
     },
     {
       question: 'Which tool failed, with which arguments?',
+      clicks: [],
+      answer: ['#failed tr:has-text("translate_a_page"):has-text("page: "):has-text("The page is empty.")'],
+    },
+    {
+      question: 'Which other tools failed?',
       clicks: [(page) => page.locator('#failed').getByRole('link', { name: 'fetch_page' }).first()],
       answer: [
         '.current .call[open] summary:has-text("fetch_page id:") .chip:text("failed")',
@@ -256,6 +257,16 @@ describeInChromium('the studio in Chromium', (browser) => {
       question: 'What waits for whom, since when?',
       clicks: [],
       answer: ['#waits tbody tr:first-child:has-text("delete_account"):has-text("research / tim"):has-text("10 d")'],
+    },
+    {
+      question: 'May it do that?',
+      clicks: [(page) => page.locator('#waits').getByRole('link', { name: 'Approve or reject' }).first()],
+      answer: [
+        '.asked:has-text("clerk"):has-text("waits 10 d")',
+        '.before li:has-text("Find me a train to Lisbon.")',
+        'button:text("Approve")',
+        'button:text("Reject")',
+      ],
     },
     {
       question: 'What does it cost, by user and day?',
@@ -502,8 +513,9 @@ describeInChromium('the studio in Chromium', (browser) => {
     await served.service.deleteSession({ ...KEY, sessionId: 'happens' });
   });
 
-  test('durations of what runs and waits count on while one looks', async () => {
+  test('durations and relative times count on while one looks', async () => {
     await visit({}, async (page) => {
+      await site.get('/');
       await page.clock.install();
       await page.goto(site.origin);
       const runs = page.locator('#runs td[data-label="For"] time').first();
@@ -511,10 +523,28 @@ describeInChromium('the studio in Chromium', (browser) => {
       // Not because the page is loaded again.
       await page.context().setOffline(true);
       await page.clock.fastForward(7_200_000);
-      expect([await runs.innerText(), await waits.innerText()]).toEqual(['2 h', '10 d']);
+      expect([await runs.innerText(), await waits.innerText()]).toEqual([
+        expect.stringMatching(/^2(\.\d)? h$/),
+        '10 d',
+      ]);
+      const updated = page.locator('#apps td[data-label="Last update"] time').first();
+      const before = Number.parseInt(await updated.innerText());
       await page.clock.fastForward(3_600_000);
-      expect(await runs.innerText()).toBe('3 h');
+      expect(await runs.innerText()).toMatch(/^3(\.\d)? h$/);
+      expect(await updated.innerText()).toBe(`${before + 1} hours ago`);
     });
+  });
+
+  test('what is still counted comes while one looks, and is not loaded again afterwards', async () => {
+    const never = new Promise<never>(() => undefined);
+    const counting = jest.spyOn(Recent.prototype, 'update').mockReturnValue(never);
+    await visit({}, async (page) => {
+      await page.goto(site.origin);
+      await page.getByText('Still counting').waitFor();
+      counting.mockRestore();
+      await page.getByText('Still counting').waitFor({ state: 'detached' });
+      await page.waitForFunction('document.getElementById("now").dataset.refresh === "30"');
+    }).finally(() => counting.mockRestore());
   });
 
   test('a long conversation is read page by page, and only what is seen is in the document', async () => {

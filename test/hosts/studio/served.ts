@@ -106,11 +106,19 @@ export class Site {
     return response;
   }
 
+  /** Loads a page again until everything is counted, as its script does. */
   async get(path: string, options?: RequestOptions): Promise<Answer> {
+    const answer = await this.first(path, options);
+    return isCounting(answer) ? this.get(path, options) : answer;
+  }
+
+  async first(path: string, options?: RequestOptions): Promise<Answer> {
     const response = await this.open(path, options);
     return { status: response.statusCode ?? 0, headers: response.headers, body: await text(response) };
   }
 }
+
+export const isCounting = ({ body }: Answer): boolean => body.includes('data-refresh="1"');
 
 /** The text that a person reads on a page. */
 export function shown({ body }: Answer): string {

@@ -11,12 +11,14 @@ import {
 } from '../../../src/index.js';
 import type { SessionKey } from '../../../src/model/keys.js';
 import { miscountedAfter } from '../../../packages/studio/src/operations/health.js';
+import { Reading } from '../../../packages/studio/src/reading.js';
+import { Recent } from '../../../packages/studio/src/recent.js';
 import { Database } from '../../../src/database/calls/database.js';
 import { appsAfter, usersAfter } from '../../../packages/studio/src/browsing.js';
 import { availableDatabases } from '../../support/servers.js';
 import { KEY, tellStory } from './conversation.js';
 import { LONGEST, fill } from './filled.js';
-import { Served, linksOf, openerForTests, query, shown, type Answer, type Site } from './served.js';
+import { Served, isCounting, linksOf, openerForTests, query, shown, type Answer, type Site } from './served.js';
 
 const OF_STORY = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
 const STORY = query('/session', OF_STORY);
@@ -51,14 +53,14 @@ describe.each(availableDatabases())('on %s', (name) => {
       { title: 'The first', labels: { team: 'red' } },
     );
     const apps = await site.get('/');
-    const toApps = linksOf(apps, '/sessions').filter((link) => !link.includes('&'));
+    const toApps = linksOf(apps, '/sessions?app=').filter((link) => !link.includes('&'));
     expect([...new Set(toApps)]).toEqual(['/sessions?app=many', '/sessions?app=support']);
     expect(linksOf(await site.get('/users?app=many'), '/sessions?app=many&')).toEqual(
       [0, 1, 2].map((i) => `/sessions?app=many&user=user+${i}`),
     );
 
     const list = await site.get('/sessions?app=support');
-    expect(shown(list)).toMatch(/Refund of order 17 refund-17 team=billing tier=gold ada 9 \d+(\.\d)? kB/);
+    expect(shown(list)).toMatch(/Refund of order 17 refund-17 team=billing tier=gold 1 waiting ada 9 \d+(\.\d)? kB/);
     const first = await site.get('/sessions?app=many');
     const [next = ''] = linksOf(first, '/sessions?app=many&after=');
     const second = await site.get(next);
@@ -71,13 +73,13 @@ describe.each(availableDatabases())('on %s', (name) => {
       linksOf(await site.get(query('/sessions', { app: 'many', ...filters })), '/session?').map((link) =>
         new URLSearchParams(link.split('?')[1]).get('session'),
       );
-    expect(await sessionsOf({ title: 'first' })).toEqual(['s1']);
+    expect(await sessionsOf({ find: 'FIRST' })).toEqual(['s1']);
     expect(await sessionsOf({ labels: 'team=red' })).toEqual(['s1']);
     expect(await sessionsOf({ labels: 'team=blue' })).toEqual([]);
     expect(await sessionsOf({ user: 'user 2' })).toHaveLength(17);
     expect(await sessionsOf({ to: '2020-01-01' })).toEqual([]);
     expect(await sessionsOf({ from: '2020-01-01', order: 'asc' })).toHaveLength(50);
-    expect(shown(await site.get('/sessions?app=many&title=nowhere'))).toContain('No session fits');
+    expect(shown(await site.get('/sessions?app=many&find=nowhere'))).toContain('No session fits');
     expect((await site.get('/sessions?app=many&labels=red')).status).toBe(400);
   });
 
@@ -114,7 +116,8 @@ describe.each(availableDatabases())('on %s', (name) => {
       [{ q: 'broken  lamp', order: 'asc' }, ['lamp']],
       [{ q: 'lamp', user: 'ada' }, ['lamp', 'remembered']],
       [{ q: 'FIND_order' }, ['fork', 'tool']],
-      [{ q: 'find_order', title: 'no' }, []],
+      [{ q: 'find_order', find: 'no' }, []],
+      [{ q: 'find_order', find: 'TOO' }, ['tool']],
       [{ q: 'no route' }, ['error']],
     ];
     for (const [filters, sessions] of searches)
@@ -160,6 +163,48 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(idsOf(await site.get(next))).toHaveLength(1);
   });
 
+  test('finds sessions of all visible apps by id, title and user, in one field', async () => {
+    const own = await open(name);
+    for (const [appName, userId, sessionId, title] of [
+      ['one', 'Ada', 'order-17', undefined],
+      ['two', 'bob', 'Order-18', undefined],
+      ['two', 'eve', 's3', 'Orders of ÄRZTE'],
+      ['three', 'eve', 's4', 'An invoice'],
+    ] as const) {
+      await own.service.createSession({ appName, userId, sessionId });
+      if (title !== undefined) await own.service.describeSession({ appName, userId, sessionId }, { title });
+    }
+    const found = async (find: string, scope = {}, more = {}) => {
+      const site = await own.studio({ authorize: () => scope });
+      const links = linksOf(await site.get(query('/sessions', { find, ...more })), '/session?');
+      return [...new Set(links.map((href) => href.split('session=')[1]))].sort();
+    };
+    const searches: [find: string, sessions: string[], scope?: object, more?: object][] = [
+      ['ORDER', ['Order-18', 'order-17', 's3']],
+      ['rder-1', ['Order-18', 'order-17']],
+      ['ÄRZTE', ['s3']],
+      ['eve', ['s3', 's4']],
+      [' ada ', ['order-17']],
+      ['%', []],
+      ['', ['Order-18', 'order-17', 's3', 's4']],
+      ['order', ['Order-18', 's3'], { appName: 'two' }],
+      ['s', ['s3', 's4'], { userId: 'eve' }],
+      ['order', ['s3'], {}, { user: 'eve' }],
+      ['order', ['order-17'], {}, { app: 'one' }],
+    ];
+    for (const [find, sessions, scope, more] of searches)
+      expect([find, scope, more, await found(find, scope, more)]).toEqual([find, scope, more, sessions]);
+    const site = await own.studio();
+    expect((await site.get('/')).body).toMatch(/action="\/sessions" role="search">.*name="find"/s);
+    expect(shown(await site.get('/sessions?find=eve'))).toMatch(/Sessions of all apps .* An invoice s4 three eve 0 /);
+    // Pages of a list of several apps miss none.
+    for (let i = 0; i < 60; i++) await own.service.createSession({ appName: `app${i % 3}`, userId: 'many' });
+    const first = await site.get('/sessions?find=many');
+    const [next = ''] = linksOf(first, '/sessions?find=many&skip=');
+    const ids = [first, await site.get(next)].flatMap((page) => linksOf(page, '/session?'));
+    expect(new Set(ids).size).toBe(60);
+  });
+
   test('lists the largest sessions of all apps that a visitor may see', async () => {
     const own = await open(name);
     for (const [appName, userId, length] of [
@@ -173,7 +218,11 @@ describe.each(availableDatabases())('on %s', (name) => {
     }
     const listed = async (scope: { appName?: string; userId?: string }) => {
       const site = await own.studio({ authorize: () => scope });
-      return [...new Set(linksOf(await site.get('/largest'), '/session?').map((href) => href.split('session=')[1]))];
+      return [
+        ...new Set(
+          linksOf(await site.get('/sessions?order=size'), '/session?').map((href) => href.split('session=')[1]),
+        ),
+      ];
     };
     expect(await listed({})).toEqual(['two-ada', 'two-bob', 'one-ada']);
     expect(await listed({ appName: 'two' })).toEqual(['two-ada', 'two-bob']);
@@ -193,7 +242,7 @@ describe.each(availableDatabases())('on %s', (name) => {
         ...Object.fromEntries(
           ['at', 'before', 'after', 'seq', 'part'].map((name) => [name, ['\0', -1, 1.5, 1e10 - 1, 2 ** 31, 'one']]),
         ),
-        title: ['\0', 'x'.repeat(2_000)],
+        find: ['\0', 'x'.repeat(2_000), '%_'],
         labels: ['\0=1', 'a=\0', 'a="\\u0000"', '=', 'a="'],
         from: ['\0', '2026-13-45', '275760-09-14'],
         to: ['\0', 'today'],
@@ -202,7 +251,7 @@ describe.each(availableDatabases())('on %s', (name) => {
         names: [
           '\0',
           '{"app":"\\u0000"}',
-          '{"title":"a\\u0000b"}',
+          '{"find":"a\\u0000b"}',
           '{"after":"\\u0000"}',
           '{"seq":9999999999}',
           '{"app":{}}',
@@ -214,7 +263,7 @@ describe.each(availableDatabases())('on %s', (name) => {
         other: ['\0'],
       };
       const paths = [...'/ /users /sessions /session /time /state /event /event.json /part /live /repair'.split(' ')];
-      paths.push('/largest', '/operations', '/operations/stats', '/operations/doctor', '/describe', '/fork', '/rewind');
+      paths.push('/operations', '/operations/stats', '/operations/doctor', '/describe', '/fork', '/rewind');
       for (const path of paths)
         for (const [name, values] of Object.entries(odd))
           for (const value of values) {
@@ -290,7 +339,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     await add({ author: 'user', content: { role: 'user', parts: [{ functionResponse }] } });
     expect(await bar()).toMatch(/s ada 1 answered, not yet run 20 tokens in, 3 out Talk/);
     expect(shown(await site.get('/'))).toMatch(
-      /Waits for a person 0 .* Answered, not yet run 1 .* ask .* asked \/ ada/,
+      /Waits for a person 0 .* Nothing waits for a person\. Answered, not yet run 1 .* ask .* asked \/ ada/,
     );
     // What was counted is kept, unless the session gets another history.
     await add({ content: { parts: [{ text: 'Yes.' }] }, usageMetadata });
@@ -922,7 +971,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(list)).toMatch(
       /ask_user \( text: "<Really>\?" \) s ada .* pay \( amount: 5 \)\? For the lamp\. s ada/,
     );
-    expect(linksOf(list, '/session?').filter((link) => link.includes('at='))).toEqual(
+    expect([...new Set(linksOf(list, '/session?').filter((link) => link.includes('at=')))]).toEqual(
       [1, 2, 3].map((at) => `${query('/session', { app, user: 'ada', session: 's', at })}#e${at}`),
     );
     expect(linksOf(list, '/answer')).toEqual([]);
@@ -939,10 +988,13 @@ describe.each(availableDatabases())('on %s', (name) => {
     };
     const onError = (error: unknown) => void failures.push(error);
     const changing = await served.studio({ allowChanges: true, onAnswer, onError });
-    const [path = '', other = '', input = ''] = linksOf(await changing.get(query('/waiting', { app })), '/answer');
+    const offered = await changing.get(query('/waiting', { app }));
+    expect(shown(offered)).toMatch(/<?Really>?.* Answer pay .* Approve or reject Which invoice\? .* Answer /);
+    const [path = '', other = '', input = ''] = new Set(linksOf(offered, '/answer'));
     expect((await site.get(path)).status).toBe(403);
-    const send = async (path: string, answer: Record<string, string>) => {
-      const asked = await changing.get(path);
+    const early = await changing.get(path);
+    const send = async (path: string, answer: Record<string, string>, opened?: Answer) => {
+      const asked = opened ?? (await changing.get(path));
       const [cookie = ''] = (asked.headers['set-cookie']?.[0] ?? '').split(';');
       const valueOf = (name: string) =>
         shown({
@@ -953,7 +1005,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       return changing.get(path, { form, headers: { cookie, origin: changing.origin } });
     };
     expect(shown(await changing.get(path))).toMatch(
-      /ask_user \( text: "<Really>\?" \) answer .* The agent gets this as what the tool has returned/,
+      /ask_user \( text: "<Really>\?" \) Asked by agent in s waiting \/ ada waits [\d.]+ m?s to be answered by a person .* answer .* The agent gets this as what the tool has returned/,
     );
     expect((await send(path, { response: '["no object"]' })).status).toBe(400);
     expect((await send(path, {})).status).toBe(400);
@@ -961,18 +1013,21 @@ describe.each(availableDatabases())('on %s', (name) => {
     const rows = () => served.orm.em.fork().find(AdkEvent, { session: { appName: app } }, { orderBy: { seq: 'asc' } });
     const answer = { functionResponse: { id: 'c"1', name: 'ask_user', response: { answer: 'yes' } } };
     expect((await rows())[3]?.data).toMatchObject({ author: 'user', content: { parts: [answer] } });
-    const second = await send(path, { response: '{"answer":"no"}' });
+    const second = await send(path, { response: '{"answer":"no"}' }, early);
     expect(second.status).toBe(409);
     expect(shown(second)).toContain('has an answer to this call already');
     expect(await rows()).toHaveLength(4);
     expect(answered).toEqual([{ appName: app, userId: 'ada', sessionId: 's' }]);
     expect(failures).toEqual([new Error('The worker is away.')]);
-    expect(shown(await changing.get(query('/waiting', { app })))).not.toContain('ask_user');
+    expect(shown(await changing.get(query('/waiting', { app })))).toMatch(
+      /pay .* Which invoice\? .* Answered, not yet run .* ask_user/,
+    );
+    expect(shown(await changing.get(query('/sessions', { app })))).toMatch(/ s 2 waiting 1 answered, not yet run ada/);
 
     // Nothing is chosen, and rejecting is as easy as approving.
     const confirmation = await changing.get(other);
     expect(shown(confirmation)).toMatch(
-      /pay \( amount: 5 \)\? For the lamp\. .*If you reject, it does not.* Approve Reject/,
+      /pay \( amount: 5 \)\? For the lamp\. .* Approve Reject .*If you reject, it does not/,
     );
     expect(confirmation.body).not.toMatch(/checked|primary|confirmed&quot;:true/);
     expect((await send(other, { confirm: '' })).status).toBe(400);
@@ -982,13 +1037,60 @@ describe.each(availableDatabases())('on %s', (name) => {
     });
 
     const fields = { 'field-invoice': '17', 'field-copies': '2', 'field-urgent': 'false' };
-    expect(shown(await changing.get(input))).toMatch(/Which invoice\? invoice copies urgent true false/);
+    expect(shown(await changing.get(input))).toMatch(/Which invoice\? .* invoice copies urgent true false/);
     expect((await send(input, { ...fields, 'field-copies': 'two' })).status).toBe(400);
     expect((await send(input, fields)).status).toBe(303);
     expect((await rows())[5]?.data).toMatchObject({
       content: { parts: [{ functionResponse: { id: 'c3', response: { invoice: '17', copies: 2, urgent: false } } }] },
     });
     expect(await rows()).toHaveLength(6);
+  });
+
+  test('whoever answers sees who asks, since when and what was said before, and then what happens next', async () => {
+    const key = { appName: 'asking', userId: 'ada', sessionId: 'mail' };
+    const { service } = served;
+    const session = await service.createSession(key);
+    await service.describeSession(key, { title: 'A deletion by mail' });
+    const add = (author: string, part: object, more: object = {}) =>
+      service.appendEvent({ session, event: createEvent({ author, content: { parts: [part] }, ...more }) });
+    const response = { error: 'The mail is unsigned.' };
+    await add('user', { text: 'Delete my account.' });
+    await add('clerk', { text: 'I should look first.', thought: true });
+    await add('clerk', { text: 'I read your mail.' });
+    await add('clerk', { functionCall: { id: 'r', name: 'read_mail', args: { id: 17 } } });
+    await add('clerk', { functionResponse: { id: 'r', name: 'read_mail', response } });
+    const args = { originalFunctionCall: { id: 'd', name: 'delete_account', args: { user: 'ada' } } };
+    const functionCall = { id: 'q', name: 'adk_request_confirmation', args };
+    await add('clerk', { functionCall }, { timestamp: Date.now() - 7_200_000, longRunningToolIds: ['q'] });
+    await add('clerk', { text: 'Please approve it.' });
+    const site = await served.studio({ allowChanges: true });
+    const path = query('/answer', { app: 'asking', user: 'ada', session: 'mail', at: 6, call: 'q' });
+    const asked = await site.get(path);
+    expect(shown(asked)).toMatch(
+      /delete_account \( user: "ada" \)\? Asked by clerk in A deletion by mail asking \/ ada waits 2 h to be answered by whoever may approve it Before it Read all user Delete my account\. clerk I read your mail\. clerk read_mail \( id: 17 \) clerk read_mail ✗ The mail is unsigned\. Note/,
+    );
+    expect(shown(asked)).not.toContain('I should look first');
+
+    const approve = async (of: Site) => {
+      const form = await of.get(path);
+      const [cookie = ''] = (form.headers['set-cookie']?.[0] ?? '').split(';');
+      const [, token = ''] = /name="token" value="([^"]*)"/.exec(form.body) ?? [];
+      const sent = { token, confirm: 'approve', note: 'She called.' };
+      return of.get(path, { form: sent, headers: { cookie, origin: of.origin } });
+    };
+    expect((await approve(site)).headers.location).toBe(path);
+    expect(shown(await site.get(path))).toMatch(
+      /Answered delete_account .* asked 2 hours ago Approved just now note: "She called\." #8 The answer is stored, and the agent has not continued yet\. The agent continues when your application runs this session next\. /,
+    );
+    const telling = await served.studio({ allowChanges: true, onAnswer: () => undefined });
+    expect(shown(await telling.get(path))).toContain('Your application learns of it at once, and can run the agent.');
+    const lease = await new SessionLeases(served.orm.em).acquire(key, { holder: 'worker 7' });
+    expect(shown(await site.get(path))).toContain('The agent runs now: worker 7 holds the session.');
+    await lease.release();
+    await add('clerk', { text: 'It is deleted.' });
+    expect(shown(await site.get(path))).toContain('The agent has continued: event #9 .');
+    expect((await (await served.studio()).get(path)).status).toBe(403);
+    await service.deleteSession(key);
   });
 
   test('a session lists the calls that its bar counts, wherever their events are', async () => {
@@ -1046,16 +1148,16 @@ describe.each(availableDatabases())('on %s', (name) => {
     const first = await site.get('/');
     const text = shown(first);
     expect(text).toMatch(
-      /Waits for a person 2 .* ask_two \( id: "old" \) A title two \/ ada a person or a service, with the result 2 h Answer ask_one .* one \/ ada/,
+      /Waits for a person 2 .* ask_two \( id: "old" \) A title two \/ ada a person or a service, with the result 2 h Answer ask_one .* one \/ ada .* Runs 1 .* Failed in/,
     );
-    expect(text).toMatch(/Runs 1 .* run two \/ ada search id: "r" [\d.]+ m?s in a turn of [\d.]+ m?s worker 7/);
+    expect(text).toMatch(/Runs 1 .* run two \/ ada search id: "r" [\d.]+ m?s in a turn of [\d.]+ m?s held by worker 7/);
     const running = shown(await site.get(query('/time', { app: 'two', user: 'ada', session: 'run' })));
     expect(running).toMatch(
       /run ada held by worker 7 for [\d.]+ m?s search [\d.]+ m?s in a turn of [\d.]+ m?s 1,200 tokens in/,
     );
     expect(text).toMatch(/Failed in 24 hours 2 in 1 session .* fetch_page id: "f" – Locked 2 times fails one \/ ada/);
     expect(text).toMatch(/Apps 1,200 tokens in, 34 out .* one .* 6 .* two .* 3 1,200 tokens in, 34 out/);
-    expect(linksOf(first, '/answer')).toHaveLength(2);
+    expect(new Set(linksOf(first, '/answer')).size).toBe(2);
     // Each number leads to what it counts. Names, the length of a day and the heading of its column are none.
     const unlinked = first.body.replace(/<a [^>]*>.*?<\/a>|<bdi>.*?<\/bdi>|<svg.*?<\/svg>|24 hours/gs, '');
     expect(shown({ ...first, body: unlinked })).not.toMatch(/\d/);
@@ -1072,9 +1174,11 @@ describe.each(availableDatabases())('on %s', (name) => {
       /Waits for an answer ask_two \( id: "old" \) #1 waits 2 h , to be answered by a person or a service, with the result npx adk-mikro-orm answer two ada b old '\{"answer":"…"\}'/,
     );
     const waits = await site.get('/?all=waits');
-    expect(shown(waits)).toMatch(/Now Waits for a person 2 .* ask_two .* ask_one .* All that happens now $/);
+    expect(shown(waits)).toMatch(
+      /Now Find a session Search Waits for a person 2 .* ask_two .* ask_one .* All that happens now $/,
+    );
     const [runs, waiting, failed] = ['/?all=runs', '/?all=waits', '/?all=failed'];
-    expect(linksOf(first, '/?all=')).toEqual([runs, waiting, waiting, failed, failed, runs, waiting, failed]);
+    expect(linksOf(first, '/?all=')).toEqual([waiting, waiting, runs, failed, failed, waiting, runs, failed]);
     // What was counted is not read again; what came since is added.
     await say(key('one', 'fails'), { errorCode: 'MODEL_OVERLOADED', errorMessage: 'Try later.' });
     expect(shown(await site.get('/'))).toMatch(
@@ -1115,7 +1219,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await site.get('/'))).toMatch(/one .* 31 0 tokens in, 1,030 out/);
     const usage = shown(await site.get('/usage'));
     expect(usage).toMatch(/Output 30 /);
-    expect(usage).toMatch(/Tokens a day .* one: 30 one/);
+    expect(usage).toMatch(/Tokens a day .* ada: 30 ada/);
     const sorted = shown(await site.get('/sessions?app=one&order=tokens'));
     expect(sorted).toMatch(/new .*ada 31 \S+ kB 30 0/);
   });
@@ -1225,9 +1329,9 @@ describe.each(availableDatabases())('on %s', (name) => {
     const prices = { costly: { input: 2, cached: 1, output: 1_000 } };
     const site = await own.studio({ prices });
     const text = async (at: string) => shown(await site.get(at));
-    const sum = 'Cost 5.02 without new Input 3,500,000 1,500,000 cached Output 21 Thoughts 9';
+    const sum = 'Cost of 30 days 5.02 without new Input 3,500,000 1,500,000 cached Output 21 Thoughts 9';
     expect(await text('/usage')).toContain(sum);
-    expect(await text('/usage')).toMatch(
+    expect(await text('/usage?by=app')).toMatch(
       /Cost a day, without new .* 2\.51 .* Tokens a day .* shop 3,500,000 1,500,000 21 9 100 %/,
     );
     expect(await text('/usage?by=user')).toMatch(
@@ -1235,22 +1339,25 @@ describe.each(availableDatabases())('on %s', (name) => {
     );
     expect(await text('/usage?by=model')).toMatch(/costly-001 .* 5\.02 new .* without new/);
     const monthAndDay = String.raw`\d\d-\d\d`;
-    expect(await text('/usage?by=user&daily=1')).toMatch(
+    // The first screen has users and days.
+    expect(await text('/usage')).toMatch(
       new RegExp(
-        `User App Cost of 30 days Today (${monthAndDay} ){6}Earlier ada shop 5\\.02 2\\.51 – 2\\.51 –.* bob shop 0\\.00 0\\.00 – .* Total 5\\.02 2\\.51 – 2\\.51`,
+        `Cost by user and day User App Cost of 30 days Today (${monthAndDay} ){6}Earlier ada shop 5\\.02 2\\.51 – 2\\.51 –.* bob shop 0\\.00 0\\.00 – .* Total 5\\.02 2\\.51 – 2\\.51`,
       ),
     );
-    expect(shown(await (await own.studio()).get('/usage?by=user&daily=1'))).toMatch(
-      /Tokens of 30 days Today .* ada shop 3,000,020 1,500,010 – 1,500,010 – .* Total 3,500,030 2,000,020/,
+    expect(shown(await (await own.studio()).get('/usage'))).toMatch(
+      /Tokens by user and day User App Tokens of 30 days Today .* ada shop 3,000,020 1,500,010 – 1,500,010 – .* Total 3,500,030 2,000,020/,
     );
-    expect(await text('/')).toMatch(/Cost today, by user 2\.51 2,000,020 tokens, without new/);
-    expect(linksOf(await site.get('/'), '/usage?by=user&daily=1')).toHaveLength(2);
+    expect(await text('/')).toMatch(/Cost today, by user and day 2\.51 2,000,020 tokens, without new/);
+    expect(linksOf(await site.get('/'), '/usage').filter((href) => !href.includes('?')).length).toBeGreaterThan(2);
     expect(await text('/usage?by=agent')).toMatch(/clerk .* helper /);
     expect(linksOf(await site.get('/usage?by=day'), '/sessions?app=shop&from=')).toHaveLength(2);
     expect(await text('/')).toMatch(/Apps 2,000,000 tokens in .* cost 2\.51, without new/);
     // What came since is added; what was counted is not read again.
     await use('bob', 'helper', 'costly', 1_000_000);
-    expect(await text('/usage?by=user&app=shop&user=bob')).toMatch(/Usage of bob in shop .* Cost 1\.51 without new/);
+    expect(await text('/usage?by=user&app=shop&user=bob')).toMatch(
+      /Usage of bob in shop .* Cost of 30 days 1\.51 without new/,
+    );
     const unpriced = await own.studio({ prices: { other: { input: 1, output: 1 } } });
     expect(shown(await unpriced.get('/usage'))).toMatch(/^ Usage of all apps (?!.*Cost a day).*Tokens a day/);
     const limited = await own.studio({ prices, authorize: () => ({ userId: 'ada' }) });
@@ -1292,6 +1399,29 @@ describe.each(availableDatabases())('on %s', (name) => {
     await release();
   });
 
+  testOfPages('the first page waits neither for what is counted nor for what is measured, and says so', async () => {
+    const own = await open(name);
+    await tellStory(own.service);
+    const site = await own.studio();
+    const never = new Promise<never>(() => undefined);
+    const counting = [
+      jest.spyOn(Recent.prototype, 'update').mockReturnValue(never),
+      jest.spyOn(Reading.prototype, 'sizes').mockReturnValue(never),
+    ];
+    const now = await site.first('/');
+    const usage = await site.first('/usage');
+    for (const each of counting) each.mockRestore();
+    expect([isCounting(now), isCounting(usage)]).toEqual([true, true]);
+    expect(shown(now)).toMatch(
+      /Failed in 24 hours … .* Largest session … Still counting the last 24 hours: these numbers grow\. Waits for a person 1 .* ask_approval/,
+    );
+    expect(shown(now)).not.toContain('has failed');
+    expect(shown(usage)).toMatch(/the numbers still grow\. .* Counting …/);
+    const counted = await (await own.studio()).get('/');
+    expect(shown(counted)).not.toContain('Still counting');
+    expect(counted.body).toContain('data-refresh="30"');
+  });
+
   testOfPages('counts the tokens of the largest sessions in pieces, so that the first page does not wait', async () => {
     const own = await open(name);
     const session = await own.service.createSession({ appName: 'one', userId: 'ada', sessionId: 's' });
@@ -1300,8 +1430,15 @@ describe.each(availableDatabases())('on %s', (name) => {
       const events = Array.from({ length: count }, () => createEvent({ author: 'agent', usageMetadata }));
       await own.service.appendEvents({ session, events });
     }
+    const reading = new Reading(own.orm.em, {});
+    const key = { appName: 'one', userId: 'ada', sessionId: 's' };
+    const pieces = [await reading.used(key, 3_000), await reading.used(key, 3_000)];
+    expect(pieces.map(({ isWhole, read }) => [isWhole, read])).toEqual([
+      [false, 3_000],
+      [true, 1],
+    ]);
     const site = await own.studio();
-    expect(shown(await site.get('/'))).toMatch(/ s one \/ ada ≈ [\d.]+ kB 3,001 3,000 or more /);
+    await site.get('/');
     expect(shown(await site.get('/'))).toMatch(/ s one \/ ada ≈ [\d.]+ kB 3,001 3,001 /);
   });
 

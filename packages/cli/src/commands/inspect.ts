@@ -129,13 +129,13 @@ type Measured = SessionSummary & { size?: number; tokens?: number };
 /** Sorts sessions as the studio does, the largest first, and notes what was looked at. */
 async function sorted(
   { em, codec, terminal, signal }: Context,
-  { limit = 50, ...request }: FindSessionsRequest,
+  { limit = 50, appName, ...request }: FindSessionsRequest,
   by: NonNullable<ListFlags['by']>,
 ): Promise<Measured[]> {
   const reading = new Reading(em, codec);
   while (by === 'tokens' && !(await reading.lastMonth.update()))
     if (signal.aborted) throw new Unfinished('Ended before all tokens were counted.');
-  const { found, lookedAt, counts, sizeOf } = await sortSessions(reading, request, { name: by });
+  const { found, lookedAt, counts, sizeOf } = await sortSessions(reading, [appName], request, { name: by });
   if (sizeOf) terminal.note('Sizes are those of events; of long sessions they are estimated from the newest events.');
   if (counts) terminal.note(`Tokens are those of ${DAYS} days; copies of forks do not count.`);
   if (lookedAt !== undefined) terminal.note(`Only of the ${number(lookedAt)} sessions that were updated last.`);

@@ -237,6 +237,12 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .block > h2 { margin-bottom: 0.6rem; } .block > h2 .dim { font-weight: 400; font-size: 0.9rem; }
 .spark { border-bottom: 1px solid var(--line); font-family: var(--mono); font-size: 0.7rem; color: var(--accent); white-space: pre; letter-spacing: -0.05em; }
 .block > p { margin: 0.4rem 0; }
+@media (min-width: 72rem) { .board { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 0 1.25rem; align-items: start; } }
+.board .list { font-size: 0.875rem; } .board .list code, .board .list .args { font-size: 0.78rem; } .board .list td { min-width: 0; } .list td a.dim, .list td a.chip { display: inline-block; line-height: 1.5rem; }
+.asks { display: block; } .list .by { display: block; font-weight: 400; font-size: 0.8125rem; } .list .by .id { display: inline; margin-right: 0.5rem; }
+.heading .search { display: flex; flex: 1; margin: 0; max-width: 30rem; padding: 0; border: 0; background: none; gap: 0.5rem; } .heading .search label { flex: 1; flex-direction: row; align-items: center; gap: 0.7rem; white-space: nowrap; }
+.before ol { border-left: 2px solid var(--line); padding-left: 0.8rem; display: grid; gap: 0.3rem; font-size: 0.875rem; } .before li { overflow-wrap: anywhere; } .before li > span { white-space: pre-line; }
+.before h2 { margin-bottom: 0.4rem; } .before h2 .dim { font-weight: 400; font-size: 0.8125rem; } .before .user .author { color: var(--dim); } .bad { color: var(--bad); } .good { color: var(--good); }
 .findings pre { margin-top: 0.4rem; }
 .chart { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.85rem 1.1rem; margin-bottom: 1rem; box-shadow: var(--shadow); }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(28rem, 100%), 1fr)); gap: 1rem; margin-bottom: 1rem; } .charts .chart { margin: 0; }
@@ -281,6 +287,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 @media (max-width: 40rem) {
   main { padding: 1.1rem 0.9rem 3rem; }
   .top { position: static; flex-wrap: wrap; gap: 0 0.6rem; padding: 0 0.9rem; height: auto; min-height: 3.5rem; } .top nav { flex-wrap: wrap; gap: 0; } .top nav a { padding-inline: 0.45rem; font-size: 0.875rem; }
+  .heading .search { order: 1; flex-basis: 100%; }
   .event.user { max-width: 94%; }
   .depth-1, .depth-2, .depth-3 { margin-left: 0.75rem; width: calc(100% - 0.75rem); }
   .timeline ol { flex-basis: 100%; order: -1; }

@@ -3,19 +3,22 @@ import {
   REQUEST_CREDENTIAL_FUNCTION_CALL_NAME as CREDENTIAL,
   REQUEST_INPUT_FUNCTION_CALL_NAME as INPUT,
 } from '@google/adk';
-import { InvalidArgumentError } from '../../../../src/index.js';
+import { InvalidArgumentError, type OpenCall, type SessionKey } from '../../../../src/index.js';
 import { field } from '../../../../src/conversation/answers.js';
 import { callsOf } from '../../../../src/conversation/calls.js';
+import { isFailedResponse } from '../../../../src/conversation/failed-response.js';
 import { decode, decodeEvent, recordOf } from '../../../../src/model/json.js';
 import { partsOf } from '../../../../src/model/turn.js';
 import { askedAbout, isConfirmation, responseIn, storeAnswer, type Asked } from '../operations/answer.js';
-import { textOrJson } from '../operations/words.js';
+import { shortened, textOrJson } from '../operations/words.js';
 import { Refusal } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import { EVENTS } from '../reading.js';
 import type { Visit } from '../visit.js';
-import { inLine } from './event-view.js';
-import { codeOf } from './layout.js';
+import type { Links } from '../links.js';
+import { reasonIn } from '../recent.js';
+import { authorOf, inLine } from './event-view.js';
+import { ago, chip, codeOf, lasting, table } from './layout.js';
 
 /** @param args undefined if they cannot be read. @returns what a call asks, as a sentence. */
 export function question(name: string, args: unknown): Html {
@@ -30,6 +33,42 @@ export function question(name: string, args: unknown): Html {
   if (name === CREDENTIAL) return html`The agent asks for a login.`;
   return args === undefined ? html`${codeOf(name)} cannot be read` : called(name, args);
 }
+
+/**
+ * Calls that wait for a person or, answered, for the agent, each with the way to answer it.
+ *
+ * @param link of a session, with its app and user.
+ */
+export function callsTable(
+  { links, mayChange }: Visit,
+  calls: readonly OpenCall[],
+  link: (key: SessionKey) => Content,
+  { areAnswered = false } = {},
+): Content {
+  const said = (call: OpenCall) => `${links.ofSession('/session', call, { at: call.seq })}#e${call.seq}`;
+  const to = (call: OpenCall, text: Content, kind = '') =>
+    html`<a class="${kind}" href="${mayChange ? answerLink(links, call, call) : said(call)}">${text}</a>`;
+  return table(
+    calls,
+    {
+      Question: (call) =>
+        html`<span class="asks">${to(call, question(call.name, call.args))}</span>
+          <span class="by">${link(call)} ${!areAnswered && answererOf(call.name)}</span>`,
+      [areAnswered ? '#Asked' : '#Waits']: (call) =>
+        html`<a class="quiet" href="${said(call)}">${areAnswered ? ago(call.timestamp) : lasting(call.timestamp)}</a>`,
+      '>Answer':
+        !areAnswered &&
+        mayChange &&
+        ((call) => to(call, isConfirmation(call) ? 'Approve or reject' : 'Answer', 'button')),
+    },
+    undefined,
+    'dense',
+  );
+}
+
+/** The page on which a call is answered, or that says how it was. */
+const answerLink = (links: Links, session: SessionKey, { seq, id }: Pick<OpenCall, 'seq' | 'id'>): string =>
+  links.ofSession('/answer', session, { at: seq, call: id });
 
 /** @returns who can answer a call. */
 export const answererOf = (name: string): string => ANSWERERS[name] ?? 'a person or a service, with the result';
@@ -57,11 +96,12 @@ interface Field {
   isRequired: boolean;
 }
 
-/** The form of an answer: what is asked, fields for the answer, and what happens next. */
-export async function answerFields(visit: Visit): Promise<Html> {
-  const { id, name, args } = await askedCall(visit);
-  const isQuestion = isConfirmation({ name });
-  const fields = await fieldsOf(visit, { id, name, args });
+/** The form of an answer: what is asked and by whom, what was said before it, fields for the answer, and what happens next. */
+export async function answerFields(visit: Visit, title: string | null): Promise<Html> {
+  const asked = await askedCall(visit);
+  const { name, args } = asked;
+  const isQuestion = isConfirmation(asked);
+  const fields = await fieldsOf(visit, asked);
   const buttons = isQuestion
     ? html`<button name="confirm" value="approve">Approve</button
         ><button name="confirm" value="reject" formnovalidate>Reject</button>`
@@ -71,9 +111,18 @@ export async function answerFields(visit: Visit): Promise<Html> {
     : name === CREDENTIAL
       ? 'A login is best answered by your application. '
       : 'The agent gets this as what the tool has returned. ';
-  return html`<p class="question" dir="auto">${question(name, args)}</p>
-    ${fields.map(fieldOf)}
+  const { timestamp } = asked;
+  const waits = html`${chip(html`waits ${timestamp !== undefined && lasting(timestamp)}`, 'warn')} to be answered by
+  ${answererOf(name)}`;
+  return html`${askedBy(visit, asked, title, waits)} ${await linesBefore(visit, asked)} ${fields.map(fieldOf)}
     ${name !== CREDENTIAL && html`<label>Note, stored with the answer<textarea name="note" rows="2"></textarea></label>`}
+    <div class="actions">
+      ${buttons}<a class="button" href="${visit.links.ofSession('/session', visit.session)}">Cancel</a>
+    </div>
+    <p class="note">
+      ${next}The answer is stored as an event of the user, and cannot be changed.
+      ${CONTINUES[`${visit.reading.tellsHost}`]}
+    </p>
     <details class="more">
       <summary>More: as JSON</summary>
       <h4>The call</h4>
@@ -85,24 +134,130 @@ export async function answerFields(visit: Visit): Promise<Html> {
           placeholder="${isQuestion ? '{"payload":{}}' : '{"answer":""}'}"
         ></textarea>
       </label>
-    </details>
-    <p class="note">
-      ${next}The answer is stored as an event of the user, and cannot be changed. The agent continues when your
-      application runs this session next; it may do so at once.
-    </p>
-    <div class="actions">
-      ${buttons}<a class="button" href="${visit.links.ofSession('/session', visit.session)}">Cancel</a>
-    </div>`;
+    </details>`;
 }
 
-/** Stores the answer of a form. @returns the page to show next. */
+/** When the agent continues, by whether the host has `onAnswer`. */
+const CONTINUES: Readonly<Record<string, string>> = {
+  true: 'Your application learns of it at once, and can run the agent.',
+  false: 'The agent continues when your application runs this session next.',
+};
+
+/** @param since since when the call waits, or what became of it. */
+function askedBy(
+  { links, session }: Visit,
+  { seq, name, args, author }: AskedCall,
+  title: string | null,
+  since: Html,
+): Html {
+  return html`<p class="question" dir="auto">${question(name, args)}</p>
+    <p class="asked">
+      Asked by <strong><bdi>${author}</bdi></strong> in
+      <a href="${links.ofSession('/session', session, { at: seq })}#e${seq}"
+        ><bdi>${title ?? session.sessionId}</bdi></a
+      >
+      <span class="id"><bdi>${session.appName}</bdi> / <bdi>${session.userId}</bdi></span>
+      ${since}
+    </p>`;
+}
+
+/** How many lines of a conversation are shown before a question, and how many characters of each. */
+const LINES = 8;
+const OF_LINE = 400;
+
+/** What was said and done just before a call, for whoever decides about it. */
+async function linesBefore({ reading, session, links }: Visit, { seq, id }: AskedCall): Promise<Html> {
+  const events = await reading.newestEvents(session, { before: seq + 1, limit: EVENTS_BEFORE });
+  const lines = events.flatMap(({ event }) =>
+    linesOf(event, id).map(
+      (line) =>
+        html`<li class="${event.author === 'user' ? 'user' : ''}">
+          <span class="author"><bdi>${event.author ?? 'unknown'}</bdi></span> <span dir="auto">${line}</span>
+        </li>`,
+    ),
+  );
+  return html`<section class="before">
+    <h2>Before it <a class="dim" href="${links.ofSession('/session', session, { at: seq })}#e${seq}">Read all</a></h2>
+    ${
+      lines.length === 0
+        ? html`<p class="dim">Nothing was said.</p>`
+        : html`<ol>
+            ${lines.slice(-LINES)}
+          </ol>`
+    }
+  </section>`;
+}
+
+/** How many events are read for these lines. */
+const EVENTS_BEFORE = 20;
+
+/** @param id of the call that is asked about, which is no line. */
+const linesOf = (event: object, id: string): Content[] =>
+  partsOf(event).flatMap(({ text, thought, functionCall, functionResponse }): Content[] => {
+    if (typeof text === 'string' && text.trim() !== '' && thought !== true) return [shortened(text, OF_LINE)];
+    const [call, answer] = [recordOf(functionCall), recordOf(functionResponse)];
+    if (functionCall && call['id'] !== id) return [question(textOrJson(call['name']), recordOf(call['args']))];
+    if (!functionResponse) return [];
+    const response = recordOf(answer['response']);
+    const mark = isFailedResponse(answer['response'])
+      ? html`<span class="bad">✗ ${reasonIn(response)}</span>`
+      : html`✓ ${inLine(response)}`;
+    return [html`${codeOf(textOrJson(answer['name']))} ${mark}`];
+  });
+
+/** @returns what became of a call that has its answer; undefined if it still waits. */
+export async function answeredPage(visit: Visit, title: string | null): Promise<Html | undefined> {
+  const { reading, session, links } = visit;
+  const asked = await askedCall(visit);
+  const { calls, next } = await reading.service.findOpenCalls({ ...session, name: asked.name, limit: MOST_OPEN });
+  if (next !== undefined || calls.some(({ id, seq }) => id === asked.id && seq === asked.seq)) return undefined;
+  const { events } = await reading.service.readEvents(session, { after: asked.seq, limit: EVENTS * 3 });
+  const given = events.find(({ event }) => event.author === 'user' && responseTo(event, asked.id));
+  const then = given && events.find(({ seq, event }) => seq > given.seq && event.author !== 'user');
+  const { lease } = await reading.busy(session);
+  const at = (seq: number, text: Content) =>
+    html`<a href="${links.ofSession('/session', session, { at: seq })}#e${seq}">${text}</a>`;
+  const response = given && recordOf(recordOf(responseTo(given.event, asked.id))['response']);
+  const { confirmed, ...others } = response ?? {};
+  const verb = !isConfirmation(asked) ? 'Answered' : confirmed === true ? 'Approved' : 'Rejected';
+  const goesOn = then
+    ? html`The agent has continued: ${at(then.seq, html`event #${then.seq}`)}.`
+    : lease?.isHeld
+      ? html`The agent runs now: <bdi>${lease.holder}</bdi> holds the session.`
+      : html`The answer is stored, and the agent has not continued yet. ${CONTINUES[`${reading.tellsHost}`]}`;
+  return html`<div id="now" class="form" data-refresh="2">
+    ${askedBy(visit, asked, title, html`asked ${ago(asked.timestamp)}`)}
+    <p>
+      ${
+        given
+          ? html`<strong class="good">${verb}</strong> ${ago(given.event.timestamp)} ${inLine(others)}
+              ${at(given.seq, `#${given.seq}`)}`
+          : 'It waits no more: it was answered, or the agent has gone on without an answer.'
+      }
+    </p>
+    <p role="status">${goesOn}</p>
+    <div class="actions">
+      <a class="button" href="${links.ofSession('/session', session)}">To the conversation</a>
+      <a class="button" href="${links.to('/', { all: 'waits' })}">What else waits</a>
+    </div>
+  </div>`;
+}
+
+/** How many open calls of a session are looked at for one. */
+const MOST_OPEN = 200;
+
+/** @returns the answer in an event to a call, or undefined. */
+const responseTo = (event: object, id: string): unknown =>
+  partsOf(event).find(({ functionResponse }) => recordOf(functionResponse)['id'] === id)?.['functionResponse'];
+
+/** Stores the answer of a form. @returns the page to show next, which says what happens. */
 export async function storeForm(visit: Visit, form: URLSearchParams): Promise<string> {
   const { reading, session, links } = visit;
   const asked = await askedCall(visit);
   const isApproved = form.get('confirm') === 'approve';
   await storeAnswer(reading.service, session, asked, { response: await responseOf(visit, asked, form), isApproved });
   reading.answered(session);
-  return links.ofSession('/session', session);
+  return answerLink(links, session, asked);
 }
 
 /** @throws InvalidArgumentError if a field does not have its type, or nothing was answered. */
@@ -180,11 +335,21 @@ function fieldFor(name: string, schema: Readonly<Record<string, unknown>>, isReq
   };
 }
 
+/** A call, and which event has asked. */
+interface AskedCall extends Asked {
+  seq: number;
+  author: string;
+  /** In ms since 1970. */
+  timestamp: number | undefined;
+}
+
 /** @returns the call that the page is about. @throws Refusal of 404 if the event has no such call. */
-async function askedCall(visit: Visit): Promise<Asked> {
+async function askedCall(visit: Visit): Promise<AskedCall> {
   const { reading, session, params } = visit;
-  const event = decodeEvent(await reading.eventJson(session, visit.number('at') ?? 0));
+  const seq = visit.number('at') ?? 0;
+  const event = decodeEvent(await reading.eventJson(session, seq));
   const found = (event ? callsOf(event) : []).find(({ id }) => id === params.get('call'));
-  if (!found) throw new Refusal(404, 'There is no such call. It was answered, or its event is gone.');
-  return { id: String(found['id']), name: textOrJson(found['name']), args: recordOf(found['args']) };
+  if (!event || !found) throw new Refusal(404, 'There is no such call. It was answered, or its event is gone.');
+  const call = { id: String(found['id']), name: textOrJson(found['name']), args: recordOf(found['args']) };
+  return { ...call, seq, author: authorOf(event), timestamp: event.timestamp };
 }

@@ -5,7 +5,7 @@ import type { StoredSession } from '../../../../src/internal.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import { eventNumber, notFound, type Visit } from '../visit.js';
-import { answerFields, storeForm } from './answer.js';
+import { answerFields, answeredPage, storeForm } from './answer.js';
 import { labelText, labelsOf } from './lists.js';
 import { page } from './layout.js';
 
@@ -16,6 +16,8 @@ interface Change {
   isOfDeleted?: boolean;
   /** Says what will happen, and has the fields of the form. */
   fields: (session: StoredSession, visit: Visit) => Content | Promise<Content>;
+  /** @returns what is shown instead of the form if the change was made already. */
+  done?: (session: StoredSession, visit: Visit) => Promise<Html | undefined>;
   /** Absent if the fields have buttons, which confirm the change. */
   button?: string;
   /** Whether it deletes something. */
@@ -54,7 +56,8 @@ const CHANGES: Readonly<Record<string, Change>> = {
   },
   '/answer': {
     title: 'Answer instead of the person',
-    fields: (_, visit) => answerFields(visit),
+    fields: ({ title }, visit) => answerFields(visit, title),
+    done: ({ title }, visit) => answeredPage(visit, title),
     apply: storeForm,
   },
   '/delete': {
@@ -145,24 +148,34 @@ export async function changed(
   }
 }
 
-async function formPage(
-  visit: Visit,
-  { title, fields, button, isDangerous }: Change,
-  session: StoredSession,
-): Promise<Response> {
+async function formPage(visit: Visit, change: Change, session: StoredSession): Promise<Response> {
+  const { title, button, isDangerous } = change;
   const { links, path } = visit;
   const { key } = session;
   const name = session.title ?? key.sessionId;
   const back = links.ofSession('/session', key);
+  const crumbs = [{ text: name, href: back }];
+  const done = await change.done?.(session, visit);
+  if (done)
+    return page(visit, {
+      title: 'Answered',
+      appName: key.appName,
+      crumbs,
+      body: html`<h1>Answered</h1>
+        ${done}`,
+    });
   const asked = { at: visit.number('at'), call: visit.params.get('call') ?? undefined };
   const body = html`<h1>${title}</h1>
     <form class="form" method="post" action="${links.ofSession(path, key, asked)}">
       ${visit.tokenField}
-      <p>
-        <strong><bdi>${name}</bdi></strong>
-        ${session.title !== null && html`<span class="id"><bdi>${key.sessionId}</bdi></span>`}
-      </p>
-      ${await fields(session, visit)}
+      ${
+        button !== undefined &&
+        html`<p>
+          <strong><bdi>${name}</bdi></strong>
+          ${session.title !== null && html`<span class="id"><bdi>${key.sessionId}</bdi></span>`}
+        </p>`
+      }
+      ${await change.fields(session, visit)}
       ${
         button !== undefined &&
         html`<label class="check"
@@ -174,7 +187,7 @@ async function formPage(
           </div>`
       }
     </form>`;
-  return page(visit, { title, appName: key.appName, crumbs: [{ text: name, href: back }], body });
+  return page(visit, { title, appName: key.appName, crumbs, body });
 }
 
 function pointField(firstSeq: number, lastSeq: number, value: number): Html {

@@ -1,11 +1,12 @@
-import { type FindSessionsRequest, type SessionSummary, InvalidArgumentError } from '../../../../src/index.js';
+import { type SessionSummary, InvalidArgumentError } from '../../../../src/index.js';
 import { decode, withoutUndefined } from '../../../../src/model/json.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
+import type { Waits } from '../browsing.js';
 import type { Finding } from '../found.js';
 import { html, type Content, type Html } from '../html.js';
 import { lasted, number } from '../operations/words.js';
 import { durationOf, isCounted, sortSessions, type Sorted } from '../ordered.js';
-import { DAYS, PAGE } from '../reading.js';
+import { DAYS, PAGE, type SessionsRequest } from '../reading.js';
 import type { Visit } from '../visit.js';
 import { ago, chip, empty, field, firstOf, labelChips, nextLink, page, searchForm, size, table } from './layout.js';
 
@@ -25,6 +26,11 @@ export async function usersPage(visit: Visit): Promise<Response> {
     ${list} ${nextLink(last && links.to('/users', { app: appName, after: last.name }))}`;
   return page(visit, { title: `Users of ${appName}`, appName, crumbs: [], body });
 }
+
+const waitChips = ({ person, agent }: Waits): Content => [
+  person && chip(`${number(person.count)} waiting`, 'warn'),
+  agent && chip(`${number(agent.count)} answered, not yet run`, 'warn'),
+];
 
 const ORDERS: Readonly<Record<string, string>> = {
   ...{ desc: 'Newest first', asc: 'Oldest first', events: 'Most events', size: 'Largest', tokens: 'Most tokens' },
@@ -54,19 +60,20 @@ interface Listed extends Pick<Sorted, 'counts' | 'sizeOf'> {
   findings?: ReadonlyMap<string, Finding> | undefined;
 }
 
-/** The sessions of an app that match the form. */
+/** The sessions that match the form, of an app or of all. */
 export async function sessionsPage(visit: Visit): Promise<Response> {
-  const { links, reading, appName, params } = visit;
+  const { links, reading, oneApp: appName, params } = visit;
   const order = params.get('order') || 'desc';
   const { name: orderName, isReverse } = orderOf(order);
   if (!Object.hasOwn(ORDERS, orderName) || /^-(asc|desc)$/.test(order))
     throw new InvalidArgumentError(`order must be one of ${Object.keys(ORDERS).join(', ')}.`);
   const { sessions, next, notes, findings, counts, ...known } = await listed(visit, order);
   const sizeOf = known.sizeOf ?? (await reading.sizes(sessions));
+  const waitsOf = await reading.waitsOf(sessions);
   const filters = Object.fromEntries(FIELDS.map((name) => [name, params.get(name) ?? undefined]));
   const isFiltered = FIELDS.some((name) => name !== 'order' && name !== 'status' && params.get(name));
   const more = next && links.to('/sessions', { app: appName, ...filters, ...next });
-  const all = html`<a href="${links.sessions(appName)}">see all sessions</a>`;
+  const all = html`<a href="${links.to('/sessions', { app: appName })}">see all sessions</a>`;
   const none = isFiltered
     ? empty('No session fits', 'Try fewer or other words, or ', all, '.')
     : empty('No sessions', 'There is nothing to show here.');
@@ -76,10 +83,16 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
       Session: ({ title, labels, deletedAt, forkedFrom, ...session }) =>
         html`<a href="${links.ofSession('/session', session)}"><bdi>${title ?? session.sessionId}</bdi></a>
           ${title !== undefined && html`<span class="id"><bdi>${session.sessionId}</bdi></span>`} ${labelChips(labels)}
+          ${waitChips(waitsOf(session))}
           ${forkedFrom && chip(html`fork of <bdi>${forkedFrom.sessionId}</bdi> at ${forkedFrom.at}`)}
           ${deletedAt !== undefined && chip(html`deleted ${ago(deletedAt)}`, 'warn')}`,
       Found: findings !== undefined && ((session) => finding(visit, session, findings.get(sessionIdentity(session)))),
-      User: ({ userId }) => html`<a class="quiet" href="${links.sessions(appName, userId)}"><bdi>${userId}</bdi></a>`,
+      App:
+        appName === undefined &&
+        ((session) =>
+          html`<a class="quiet" href="${links.sessions(session.appName)}"><bdi>${session.appName}</bdi></a>`),
+      User: ({ userId, ...session }) =>
+        html`<a class="quiet" href="${links.sessions(session.appName, userId)}"><bdi>${userId}</bdi></a>`,
       '#Events': ({ eventCount }) => number(eventCount),
       '#Size': (session) => size(sizeOf(session)),
       '#Tokens': counts !== undefined && ((session) => number(counts.get(sessionIdentity(session))?.tokens ?? 0)),
@@ -101,14 +114,18 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
       },
     },
   );
-  const of = { app: appName, user: params.get('user') ?? undefined };
+  const of = appName !== undefined && { app: appName, user: params.get('user') ?? undefined };
+  const heading = appName === undefined ? 'Sessions of all apps' : html`Sessions of <bdi>${appName}</bdi>`;
   const body = html`<div class="heading">
-      <h1>Sessions of <bdi>${appName}</bdi></h1>
-      <div class="actions">
-        <a class="button" href="${links.to('/users', { app: appName })}">Users</a>
-        <a class="button" href="${links.to('/waiting', of)}">Waiting</a>
-        <a class="button" href="${links.to('/memory', of)}">Memory</a>
-      </div>
+      <h1>${heading}</h1>
+      ${
+        of &&
+        html`<div class="actions">
+          <a class="button" href="${links.to('/users', { app: of.app })}">Users</a>
+          <a class="button" href="${links.to('/waiting', of)}">Waiting</a>
+          <a class="button" href="${links.to('/memory', of)}">Memory</a>
+        </div>`
+      }
     </div>
     ${search(visit, appName)} ${notes.some(Boolean) && html`<p class="note">${notes.filter(Boolean).join(' ')}</p>`}
     ${list}
@@ -116,17 +133,16 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
       ${(params.has('after') || params.has('skip')) && html`<a class="button" href="${links.to('/sessions', { app: appName, ...filters })}">First page</a>`}
       ${nextLink(more)}
     </div>`;
-  return page(visit, { title: `Sessions of ${appName}`, crumbs: [], body });
+  return page(visit, { title: `Sessions of ${appName ?? 'all apps'}`, crumbs: [], body });
 }
 
 /** Reads a page of the sessions that match the form: from the database, or from the last updated ones if it cannot sort so. */
 async function listed(visit: Visit, order: string): Promise<Listed> {
-  const { reading, appName, userId, params } = visit;
-  const request: FindSessionsRequest = withoutUndefined({
-    appName,
+  const { reading, oneApp: appName, scope, userId, params } = visit;
+  const request: SessionsRequest = withoutUndefined({
     userId,
     // An empty field does not filter.
-    title: params.get('title') || undefined,
+    named: params.get('find')?.trim() || undefined,
     labels: labelsOf((params.get('labels') ?? '').split(',').filter((pair) => pair.trim() !== '')),
     status: params.get('status') === 'deleted' ? 'deleted' : 'active',
     order: order === 'asc' ? 'asc' : 'desc',
@@ -134,29 +150,32 @@ async function listed(visit: Visit, order: string): Promise<Listed> {
     updatedBefore: dayOf(params.get('to'), 1),
   });
   const query = (params.get('q') ?? '').trim();
-  if (query === '' && (order === 'desc' || order === 'asc')) {
+  const isByTime = order === 'desc' || order === 'asc';
+  if (query === '' && isByTime && appName !== undefined && request.named === undefined) {
     const { sessions, next } = await reading.service.findSessions({
-      ...request,
+      ...{ ...request, appName },
       ...withoutUndefined({ after: params.get('after') || undefined }),
       limit: PAGE,
     });
     return { sessions, next: next === undefined ? undefined : { after: next }, notes: [] };
   }
-  const searched = query === '' ? undefined : await reading.find({ appName, ...withoutUndefined({ userId }) }, query);
+  const searched = query === '' ? undefined : await reading.find(withoutUndefined({ appName, userId }), query);
   const findings = searched?.found;
   const by = orderOf(order);
   const counts = isCounted(by.name);
   const isWhole = !counts || (await reading.lastMonth.update());
-  const { found, lookedAt, ...known } = await sortSessions(reading, request, by, findings);
+  const apps = appName === undefined ? await reading.allApps(scope) : [appName];
+  const { found, lookedAt, ...known } = await sortSessions(reading, apps, request, by, findings);
   const skip = visit.number('skip') ?? 0;
   const last = skip + PAGE;
+  const ofEach = appName === undefined ? ' of each app' : '';
   return {
     ...{ sessions: found.slice(skip, last), findings, ...known },
     next: found.length > last ? { skip: last } : undefined,
     notes: [
       searched !== undefined && searched.where,
       lookedAt !== undefined &&
-        `Of the ${number(lookedAt)} sessions that were updated ${order === 'asc' ? 'first' : 'last'}.`,
+        `Of the ${number(lookedAt)} sessions${ofEach} that were updated ${order === 'asc' ? 'first' : 'last'}.`,
       counts && `Tokens and failures of ${DAYS} days; copies of forks do not count.`,
       !isWhole && 'Older events are being counted: load the page again.',
     ],
@@ -175,9 +194,13 @@ function finding({ links }: Visit, session: SessionSummary, found: Finding | und
         <bdi>${text}</bdi>`;
 }
 
-const FIELDS = ['q', 'user', 'title', 'labels', 'from', 'to', 'status', 'order'] as const;
+const FIELDS = ['find', 'q', 'user', 'labels', 'from', 'to', 'status', 'order'] as const;
 
-function search(visit: Visit, appName: string): Html {
+/** Finds sessions of all apps, in one field. */
+export const findForm = (visit: Visit): Html =>
+  searchForm(visit.links.to('/sessions'), {}, field(visit, 'find', 'Find a session', 'search', 'id, title or user'));
+
+function search(visit: Visit, appName: string | undefined): Html {
   const { links, params, scope } = visit;
   const choice = (name: string, label: string, options: Readonly<Record<string, string>>) =>
     html`<label
@@ -190,9 +213,9 @@ function search(visit: Visit, appName: string): Html {
     >`;
   const { name, isReverse } = orderOf(params.get('order') ?? '');
   const turned = isReverse ? { [`-${name}`]: `Reverse: ${ORDERS[name]}` } : {};
-  return searchForm(links.to('/sessions'), { app: appName }, [
+  return searchForm(links.to('/sessions'), { ...(appName !== undefined && { app: appName }) }, [
+    field(visit, 'find', 'Id, title or user'),
     field(visit, 'q', 'Said, tool or error'),
-    field(visit, 'title', 'Title'),
     scope.userId === undefined && field(visit, 'user', 'User'),
     field(visit, 'labels', 'Labels', 'search', 'team=red'),
     field(visit, 'from', 'From (UTC)', 'date'),

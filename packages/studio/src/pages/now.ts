@@ -1,18 +1,20 @@
 import { DAY_MS, dayOf } from '../operations/days.js';
 import { sumUp, tokenSum, type Sum } from '../operations/prices.js';
 import { UsageRows } from '../operations/usage.js';
-import type { OpenCall, SessionKey } from '../../../../src/index.js';
+import type { SessionKey } from '../../../../src/index.js';
 import type { Call } from '../../../../src/conversation/calls.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
 import { counted, lasted, money, number } from '../operations/words.js';
 import { html, type Content } from '../html.js';
 import { HOURS } from '../reading.js';
 import type { Usage } from '../operations/usage.js';
+import { findForm } from './lists.js';
 import { firstOf, ago, card, codeOf, empty, lasting, nextLink, page, size, table } from './layout.js';
-import { HOW_TO_ANSWER, answererOf, question } from './answer.js';
+import { HOW_TO_ANSWER, callsTable } from './answer.js';
 import { inLine, tokensText } from './event-view.js';
 import { doingOf } from './session-head.js';
 import { largestBlock, largestNow } from './largest.js';
+import { soon } from '../patience.js';
 import type { Failure } from '../recent.js';
 import type { Visit } from '../visit.js';
 
@@ -28,13 +30,35 @@ const AT_ONCE = 10;
 /** How often the page is loaded again, in seconds: the log has no entries of leases. */
 const LEASES_S = 30;
 
+/** How long the first page waits for what is counted, in ms: it says the rest at once. */
+const PATIENCE_MS = 150;
+
+/** How often it is loaded again while something is still counted, in seconds. */
+const COUNTING_S = 1;
+
 /** The first page: what waits for a person, what runs, what failed, and the apps with what they did within a day. */
 export async function nowPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, params, prices } = visit;
   const only = params.get('all');
   const most = only === null ? MOST : MOST_OF_ONE;
   const { rows: apps, last } = firstOf(await reading.apps(scope, params.get('after') ?? ''));
-  const isWhole = await reading.lastDay.update();
+  const names = apps.map(({ name }) => name);
+  const isShown = (id: string) => only === null || only === id;
+  const limit = most + 1;
+  const waiting = isShown('waits') ? await reading.waiting(names, scope, { waitsFor: 'person', limit }) : [];
+  const answered = isShown('answered') ? await reading.waiting(names, scope, { waitsFor: 'agent', limit }) : [];
+  const leases = isShown('runs') ? await reading.heldLeases(scope, limit) : [];
+  const doing: Content[] = [];
+  for (const lease of leases.slice(0, most)) doing.push(await doingOf(visit, lease));
+  const shownCalls = [...waiting.slice(0, most), ...answered.slice(0, most)];
+  const titles = await titlesOf(visit, [...shownCalls, ...leases.slice(0, most)]);
+  // What may take seconds comes last.
+  const [isWhole = false, largest = only === null ? undefined : []] = await soon(
+    PATIENCE_MS,
+    reading.lastDay.update(),
+    only === null ? largestNow(visit) : Promise.resolve([]),
+  );
+  const isCounting = !isWhole || largest === undefined;
   const hours = new Map<string, number[]>();
   const [used, usedToday] = [new UsageRows('app'), new UsageRows('app')];
   const today = dayOf(Date.now());
@@ -47,12 +71,6 @@ export async function nowPage(visit: Visit): Promise<Response> {
   }
   const { rows } = used;
   const total = sumUp(rows, prices);
-  const names = apps.map(({ name }) => name);
-  const isShown = (id: string) => only === null || only === id;
-  const limit = most + 1;
-  const waiting = isShown('waits') ? await reading.waiting(names, scope, { waitsFor: 'person', limit }) : [];
-  const answered = isShown('answered') ? await reading.waiting(names, scope, { waitsFor: 'agent', limit }) : [];
-  const leases = isShown('runs') ? await reading.heldLeases(scope, limit) : [];
   const found = isShown('failed') ? reading.lastDay.failures(scope) : [];
   const failures: (Failure & { why: string; times: number; call: Call | undefined })[] = [];
   const gone = new Set<Failure>();
@@ -64,64 +82,52 @@ export async function nowPage(visit: Visit): Promise<Response> {
     });
     failures.push(...(await Promise.all(read)).flat());
   }
-  const titleOf = await titlesOf(visit, [
-    ...[...waiting.slice(0, most), ...answered.slice(0, most), ...leases.slice(0, most)],
-    ...failures.map(({ session }) => session),
-  ]);
+  const titlesOfFailures = await titlesOf(
+    visit,
+    failures.map(({ session }) => session),
+  );
   const link = (key: SessionKey) =>
-    html`<a href="${links.ofSession('/session', key)}"><bdi>${titleOf(key) ?? key.sessionId}</bdi></a>
+    html`<a href="${links.ofSession('/session', key)}"
+        ><bdi>${titles(key) ?? titlesOfFailures(key) ?? key.sessionId}</bdi></a
+      >
       <span class="id"><bdi>${key.appName}</bdi> / <bdi>${key.userId}</bdi></span>`;
 
   const at = (key: SessionKey, seq: number, text: Content, kind = 'quiet') =>
     html`<a class="${kind}" href="${links.ofSession('/session', key, { at: seq })}#e${seq}">${text}</a>`;
-  const calls = (found: readonly OpenCall[], areOpen: boolean) =>
-    table(
-      found.slice(0, most),
-      {
-        Question: ({ name, args, seq, ...call }) => at(call, seq, question(name, args), ''),
-        Session: link,
-        'Who answers': areOpen && (({ name }) => answererOf(name)),
-        '#Waits': ({ timestamp, seq, ...call }) => at(call, seq, lasting(timestamp)),
-        '>Answer':
-          areOpen &&
-          visit.mayChange &&
-          (({ seq, id, ...call }) =>
-            html`<a class="button" href="${links.ofSession('/answer', call, { at: seq, call: id })}">Answer</a>`),
-      },
-      none('Nothing waits for a person.'),
-    );
-  const doing: Content[] = [];
-  for (const lease of leases.slice(0, most)) doing.push(await doingOf(visit, lease));
   const runs = table(
     leases.slice(0, most).map((lease, i) => ({ ...lease, does: doing[i] })),
     {
       Session: link,
-      Does: ({ does }) => does,
-      'Held by': ({ holder }) => html`<bdi>${holder}</bdi>`,
+      Does: ({ does, holder }) => html`${does} <span class="id">held by <bdi>${holder}</bdi></span>`,
       '#For': ({ since, ...key }) =>
         html`<a class="quiet" href="${links.ofSession('/time', key)}">${lasting(since)}</a>`,
     },
     none('No session runs with a lease.'),
+    'dense',
   );
+  const argsOf = ({ call, why }: (typeof failures)[number]) =>
+    html`${call && html`${inLine(call.args)} –`} <span class="args"><bdi>${why}</bdi></span>`;
   const failed = table(
     failures,
     {
-      What: ({ session, seq, what, why, times, call }) =>
-        html`${at(session, call?.seq ?? seq, codeOf(what), '')} ${call && html`${inLine(call.args)} –`}
-          <span class="args"><bdi>${why}</bdi></span>
-          ${times > 1 && at(session, call?.seq ?? seq, `${number(times)} times`, 'chip bad')}`,
+      What: ({ times, ...failure }) => {
+        const { session, seq, what, call } = failure;
+        return html`${at(session, call?.seq ?? seq, codeOf(what), '')} ${argsOf({ ...failure, times })}
+        ${times > 1 && at(session, call?.seq ?? seq, `${number(times)} times`, 'chip bad')}`;
+      },
       Session: ({ session }) => link(session),
       '#When': ({ session, seq, call, time: failed }) => at(session, call?.seq ?? seq, ago(failed)),
     },
-    none('No tool and no model has failed.'),
+    isWhole ? none('No tool and no model has failed.') : undefined,
+    'dense',
   );
   const appsBlock = html`<section class="block" id="apps">
     <h2>Apps ${usedText(total) && html`<a class="dim" href="${links.to('/usage')}">${usedText(total)}</a>`}</h2>
-    ${appsTable(visit, apps, hours, rows)}
-    ${!isWhole && html`<p class="dim">Not all events of the last ${HOURS} hours are counted yet: load the page again.</p>`}
-    ${nextLink(last && links.to('/', { after: last.name }))}
+    ${appsTable(visit, apps, hours, rows)} ${nextLink(last && links.to('/', { after: last.name }))}
   </section>`;
-  const largest = only === null ? await largestNow(visit) : [];
+  // It is above what it is about, and in a page that is loaded again.
+  const stillCounted =
+    !isWhole && html`<p class="note">Still counting the last ${HOURS} hours: these numbers grow.</p>`;
   const shownCount = (count: number) => (count > most ? `${number(most)} or more` : number(count));
   const counts = {
     runs: [shownCount(leases.length)],
@@ -132,7 +138,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
     answered: [shownCount(answered.length)],
     failed: countOfFailures(
       found.filter((failure) => !gone.has(failure)),
-      reading.lastDay.areFailuresCut(scope),
+      reading.lastDay.areFailuresCut(scope) || !isWhole,
     ),
   };
   const section = (id: keyof typeof counts, title: string, list: Content) =>
@@ -145,56 +151,74 @@ export async function nowPage(visit: Visit): Promise<Response> {
       ${list}
     </section>`;
   const failedTitle = `Failed in ${HOURS} hours`;
-  const cardOf = (id: keyof typeof counts, title: string) => {
+  const cardOf = (id: keyof typeof counts, title: string, ...more: Content[]) => {
     const toAll = (text: string) => html`<a class="quiet" href="${links.to('/', { all: id })}">${text}</a>`;
     const [count = '', where] = counts[id];
-    return card(title, html`${toAll(count)} ${where !== undefined && html`<span class="id">${toAll(where)}</span>`}`);
+    return card(title, [
+      toAll(count),
+      where !== undefined && html` <span class="id">${toAll(where)}</span>`,
+      more.map((each) => html`<span class="id">${each}</span>`),
+    ]);
   };
   const sum = sumUp(usedToday.rows, prices);
-  const ofUsers = (text: string) =>
-    html`<a class="quiet" href="${links.to('/usage', { by: 'user', daily: 1 })}">${text}</a>`;
+  const ofUsers = (text: string) => html`<a class="quiet" href="${links.to('/usage')}">${text}</a>`;
   const tokens = number(tokenSum(sum));
-  const [first] = largest;
+  const [first] = largest ?? [];
   const summary = html`<dl class="cards">
-    ${cardOf('runs', 'Runs')} ${cardOf('waits', 'Waits for a person')} ${cardOf('failed', failedTitle)}
+    ${cardOf('waits', 'Waits for a person')} ${cardOf('runs', 'Runs')} ${cardOf('failed', failedTitle)}
     ${
       sum.cost === undefined
-        ? card('Tokens today, by user', ofUsers(tokens))
+        ? card('Tokens today, by user and day', ofUsers(tokens))
         : card(
-            'Cost today, by user',
+            'Cost today, by user and day',
             html`${ofUsers(money(sum.cost))}
               <span class="id">${ofUsers([`${tokens} tokens`, unpricedText(sum)].filter(Boolean).join(', '))}</span>`,
           )
     }
     ${
-      first &&
+      (first ?? !largest) &&
       card(
         'Largest session',
-        html`<a class="quiet" href="#largest">${size(first.size)}</a>
-          <span class="id"
-            ><a class="quiet" href="${links.ofSession('/session', first)}"
-              ><bdi>${first.title ?? first.sessionId}</bdi></a
-            ></span
-          >`,
+        first
+          ? html`<a class="quiet" href="#largest">${size(first.size)}</a>
+              <span class="id"
+                ><a class="quiet" href="${links.ofSession('/session', first)}"
+                  ><bdi>${first.title ?? first.sessionId}</bdi></a
+                ></span
+              >`
+          : '…',
       )
     }
   </dl>`;
+  const sections = [
+    html`<div>
+      ${section('waits', 'Waits for a person', [
+        callsTable(visit, waiting.slice(0, most), link) ?? none('Nothing waits for a person.'),
+        waiting.length > 0 && !visit.mayChange && HOW_TO_ANSWER,
+      ])}
+      ${
+        answered.length > 0 &&
+        section(
+          'answered',
+          'Answered, not yet run',
+          callsTable(visit, answered.slice(0, most), link, { areAnswered: true }),
+        )
+      }
+    </div>`,
+    html`<div>${section('runs', 'Runs', runs)} ${section('failed', failedTitle, failed)}</div>`,
+  ];
   const body = html`<div class="heading">
       <h1>Now</h1>
+      ${findForm(visit)}
       <p class="live" id="live" role="status" hidden></p>
     </div>
-    <div id="now" data-refresh="${LEASES_S}" data-live="${links.to('/live-now')}">
+    <div id="now" data-refresh="${isCounting ? COUNTING_S : LEASES_S}" data-live="${links.to('/live-now')}">
       ${
         !params.has('after') && [
           only === null && summary,
-          section('runs', 'Runs', runs),
-          section('waits', 'Waits for a person', [
-            calls(waiting, true),
-            waiting.length > 0 && !visit.mayChange && HOW_TO_ANSWER,
-          ]),
-          answered.length > 0 && section('answered', 'Answered, not yet run', calls(answered, false)),
-          section('failed', failedTitle, failed),
-          largestBlock(visit, largest),
+          stillCounted,
+          only === null ? html`<div class="board">${sections}</div>` : sections,
+          largestBlock(visit, largest ?? []),
         ]
       }
       ${only === null ? appsBlock : html`<p><a href="${links.to('/')}">All that happens now</a></p>`}
@@ -204,7 +228,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
 
 /** How many failures there are, and where. Of each tool and model in a session only the newest is listed. */
 function countOfFailures(found: readonly (Failure & { times: number })[], isCut: boolean): string[] {
-  if (found.length === 0) return ['0'];
+  if (found.length === 0) return [isCut ? '…' : '0'];
   const count = number(found.reduce((sum, { times }) => sum + times, 0));
   const sessions = new Set(found.map(({ session }) => sessionIdentity(session)));
   return [isCut ? `${count} or more` : count, `in ${counted(sessions.size, 'session')}`];

@@ -5,7 +5,8 @@ import { withoutUndefined } from '../../../../src/model/json.js';
 import { DAY_MS, dayOf } from '../operations/days.js';
 import { sumUp, tokenSum, type Sum } from '../operations/prices.js';
 import { UsageRows, type UsageOptions } from '../operations/usage.js';
-import { counted, lasted, money, number } from '../operations/words.js';
+import { counted, digitsOf, lasted, money, number } from '../operations/words.js';
+import { soon } from '../patience.js';
 import { DAYS, PAGE } from '../reading.js';
 import type { Visit } from '../visit.js';
 import { card, empty, page, table } from './layout.js';
@@ -29,14 +30,16 @@ type Named = Pick<Row, 'appName' | 'group'>;
 
 type Columns = Parameters<typeof table<Line>>[1];
 
+/** How long the page waits for what is counted, in ms: it says nothing else. */
+const PATIENCE_MS = 1_000;
+
 /** Tokens of the last days and what they cost, as the command `usage` counts them. */
 export async function usagePage(visit: Visit): Promise<Response> {
   const { links, reading, params, prices } = visit;
-  const [appName, userId] = [params.has('app') ? visit.appName : visit.scope.appName, visit.userId];
-  const by = params.get('by') ?? 'app';
+  const [appName, userId] = [visit.oneApp, visit.userId];
+  const by = params.get('by') ?? 'user';
   if (!isBy(by)) throw new InvalidArgumentError(`by must be one of ${Object.keys(BY).join(', ')}.`);
-  const isWhole = await reading.lastMonth.update();
-  const isDaily = by !== 'day' && params.has('daily');
+  const [isWhole = false] = await soon(PATIENCE_MS, reading.lastMonth.update());
   const used = new UsageRows(by);
   const ofDays = new UsageRows(by === 'day' ? 'app' : by, true);
   const owner = withoutUndefined({ appName, userId });
@@ -65,7 +68,7 @@ export async function usagePage(visit: Visit): Promise<Response> {
   sums.sort((one, other) => (by === 'day' && other.group.localeCompare(one.group)) || order(one.sum, other.sum));
   const shown: (Row & { sum: Sum; isGone: boolean })[] = [];
   for (const row of sums.slice(0, PAGE)) shown.push({ ...row, isGone: await isGone(row) });
-  const of = { app: appName, user: userId, daily: isDaily ? 1 : undefined };
+  const of = { app: appName, user: userId };
   const tabs = Object.entries(BY).map(
     ([each, name]) =>
       html`<a
@@ -75,15 +78,8 @@ export async function usagePage(visit: Visit): Promise<Response> {
         >${name}</a
       >`,
   );
-  const daily =
-    by !== 'day' &&
-    html`<a
-      class="button"
-      href="${links.to('/usage', { ...of, by, daily: isDaily ? undefined : 1 })}"
-      ${isDaily && html`aria-current="true"`}
-      >Each day</a
-    >`;
   const all = tokenSum(total);
+  const digits = digitsOf(total.cost ?? 0);
   const lines: Line[] = shown.map((row) => ({ row, sum: row.sum }));
   if (lines.length > 1) lines.push({ sum: total });
   const names: Columns = {
@@ -98,9 +94,7 @@ export async function usagePage(visit: Visit): Promise<Response> {
         if (!row) return undefined;
         const [app = '', ...others] = appsOf(row);
         if (others.length === 0)
-          return html`<a class="quiet" href="${links.to('/usage', { by, user: userId, app, daily: of.daily })}"
-            ><bdi>${app}</bdi></a
-          >`;
+          return html`<a class="quiet" href="${links.to('/usage', { by, user: userId, app })}"><bdi>${app}</bdi></a>`;
         const apps = `${number(others.length + 1)} apps`;
         return row.isGone
           ? apps
@@ -117,14 +111,22 @@ export async function usagePage(visit: Visit): Promise<Response> {
     '#Tools': ({ sum }) => number(sum.toolCalls),
     // Nobody knows it of events that came without the times of their appends.
     '#Model time': total.modelMs > 0 && (({ sum }) => (sum.modelMs > 0 ? lasted(sum.modelMs) : '–')),
-    '#Cost': prices !== undefined && (({ sum }) => html`${money(sum.cost ?? 0)} ${note(unpricedText(sum))}`),
+    '#Cost': prices !== undefined && (({ sum }) => html`${money(sum.cost ?? 0, digits)} ${note(unpricedText(sum))}`),
   };
-  const list = table(
-    lines,
-    { ...names, ...(isDaily ? byDay(ofDays.rows, prices) : amounts) },
-    empty('Nothing was used', `No event is of the last ${DAYS} days.`),
-    'dense',
-  );
+  const none = isWhole
+    ? empty('Nothing was used', `No event is of the last ${DAYS} days.`)
+    : html`<p class="note">Counting …</p>`;
+  const ofEachDay =
+    by !== 'day' &&
+    lines.length > 0 &&
+    html`<section class="block" id="daily">
+      <h2>${prices ? 'Cost' : 'Tokens'} by ${by} and day</h2>
+      ${table(lines, { ...names, ...byDay(ofDays.rows, prices) }, undefined, 'dense')}
+    </section>`;
+  const list = html`<section class="block">
+    ${lines.length > 0 && html`<h2>Tokens, tools and time by ${by}</h2>`}
+    ${table(lines, { ...names, ...amounts }, none, 'dense')}
+  </section>`;
   const bars = total.events > 0 && (await charts(ofDays.rows, isGone, visit, total));
   const { missing } = reading.lastMonth;
   const body = html`<h1>
@@ -140,13 +142,13 @@ export async function usagePage(visit: Visit): Promise<Response> {
         ${(appName ?? userId) !== undefined && html`<a href="${links.to('/usage', { by })}">See all</a>`}
       </p>
       <dl class="cards">
-        ${prices && card('Cost', html`${money(total.cost ?? 0)} ${note(unpricedText(total))}`)}
+        ${prices && card(`Cost of ${DAYS - missing} days`, html`${money(total.cost ?? 0)} ${note(unpricedText(total))}`)}
         ${card('Input', html`${number(total.inputTokens)} ${note(total.cachedTokens > 0 && `${number(total.cachedTokens)} cached`)}`)}
         ${card('Output', number(total.outputTokens))} ${card('Thoughts', number(total.thoughtsTokens))}
         ${card('Calls of tools', number(total.toolCalls))}
       </dl>
-      <nav class="tabs" aria-label="Usage by">${tabs} ${daily}</nav>
-      ${isDaily ? [list, bars] : [bars, list]}
+      <nav class="tabs" aria-label="Usage by">${tabs}</nav>
+      ${ofEachDay} ${bars} ${list}
       ${sums.length > PAGE && html`<p class="dim">and ${counted(sums.length - PAGE, 'more', 'more')}, in the sum above</p>`}
     </div>`;
   return page(visit, { title: 'Usage', section: 'usage', body });
@@ -168,8 +170,9 @@ function byDay(rows: readonly Row[], prices: Visit['prices']): Columns {
     const found = (row ? (ofRows.get(idOf(row)) ?? []) : rows).filter(({ day = '' }) => isOf(day));
     const sum = sumUp(found, prices);
     if (tokenSum(sum) === 0) return html`<span class="dim">–</span>`;
-    return sum.cost === undefined ? number(tokenSum(sum)) : money(sum.cost);
+    return sum.cost === undefined ? number(tokenSum(sum)) : money(sum.cost, digits);
   };
+  const digits = digitsOf(sumUp(rows, prices).cost ?? 0);
   const days = Array.from({ length: DAYS_SHOWN }, (_, i) => dayOf(Date.now() - i * DAY_MS));
   const oldest = days.at(-1) ?? '';
   return {
