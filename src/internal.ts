@@ -14,6 +14,7 @@ export { acceptOtherEngines } from './database/dialects/server-version.js';
 export { installedSqlite } from './database/drivers/installed-sqlite.js';
 export type { ChangeKind } from './database/statements/changes.js';
 export { databaseTime } from './database/statements/clock.js';
+export { supersededKeys } from './database/statements/events.js';
 export { hostKeys, type HostKey } from './database/statements/host-keys.js';
 export { currentLease, type StoredLease } from './database/statements/leases.js';
 export { loggedEvent } from './log/logged-events.js';

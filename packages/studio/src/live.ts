@@ -7,6 +7,7 @@ import { laneName } from './operations/durations.js';
 import { Pairs, authorOf, eventList } from './pages/event-view.js';
 import { Hues } from './pages/layout.js';
 import { EVENTS } from './reading.js';
+import { StateFollower } from './state-changes.js';
 import type { Visit } from './visit.js';
 
 /** How often a comment is sent, so that no proxy closes an idle connection. */
@@ -33,6 +34,7 @@ export async function liveEvents(visit: Visit): Promise<Response> {
   const entries = reading.log.session(session).watch(cursor, {}, { signal: ended.signal })[Symbol.asyncIterator]();
   let pairs: Pairs | undefined;
   let hues = new Hues([]);
+  const state = new StateFollower();
   const frame = async (entry: SessionLogEntry) => {
     const at = `id: ${JSON.stringify(entry.cursor)}`;
     if (entry.change) return text(at, 'event: reset', 'data: ');
@@ -42,9 +44,11 @@ export async function liveEvents(visit: Visit): Promise<Response> {
       const { events } = await reading.service.readEvents(session, { before: entry.seq, limit: EVENTS * 3 });
       pairs = new Pairs();
       pairs.add(events);
+      for (const { seq, event } of events) state.ofEvent(seq, event);
       hues = new Hues(events.slice(-EVENTS).map(({ event }) => authorOf(event)));
     }
-    const around = { links, session, hues, isNewest: true, mayAnswer: visit.mayChange, markdown: formatted };
+    const written = new Map([[entry.seq, state.ofEvent(entry.seq, entry.event ?? {})]]);
+    const around = { links, session, hues, isNewest: true, mayAnswer: visit.mayChange, markdown: formatted, written };
     const markup = eventList([shown], around, pairs).get(entry.seq)?.text ?? '';
     return text(at, `data: ${JSON.stringify(markup)}`);
   };

@@ -7,6 +7,7 @@ import {
   type StoredLease,
   loggedEvent,
   stateThen,
+  supersededKeys,
   nextApp,
   findSummaries,
   storedSession,
@@ -46,7 +47,7 @@ import { sessionIdentity } from '../../../src/model/keys.js';
 import { rangeIn } from '../../../src/model/pages.js';
 import { recordedState } from '../../../src/model/past-state.js';
 import { MAX_SEQ, gapsIn } from '../../../src/model/seq-ranges.js';
-import { SCOPES, prefixed, type Scope, type StateEntry } from '../../../src/model/state.js';
+import { SCOPES, prefixed, scopeOf, type Scope, type StateEntry } from '../../../src/model/state.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { miscountedAfter, type CheckedSessions } from './operations/health.js';
 import {
@@ -65,6 +66,7 @@ import {
 } from './browsing.js';
 import { SEARCHED_DAYS, findInEvents, findInMemories, type Finding } from './found.js';
 import type { StudioScope } from './guard.js';
+import { StateFollower, type StateChange } from './state-changes.js';
 import { Recent, failuresIn, type Failure } from './recent.js';
 
 const HOUR_MS = 3_600_000;
@@ -141,8 +143,13 @@ export interface Conversation {
   upTo: number;
   entries: Entry[];
   changes: TimedChange[];
+  /** What each event, by its number, and each change has changed in the state, the oldest first. */
+  written: ReadonlyMap<number | TimedChange, readonly StateChange[]>;
   state: ShownState;
 }
+
+/** Events of a session, in their order, and the range of their numbers. */
+type EntryRange = Pick<Conversation, 'from' | 'upTo' | 'entries'>;
 
 /** Which part of a conversation is read. */
 interface Part {
@@ -363,20 +370,71 @@ export class Reading {
     const session = await this.session(key);
     if (!session) return undefined;
     const { branch } = part;
-    const { from, upTo, entries } =
+    const page: EntryRange & { read?: EntryRange } =
       branch === undefined
         ? await this.#entries(session, requestOf(session, part))
         : await this.#ofBranch(session, branch, part);
-    // A change follows the event with its number. On the first page there are also changes with 0, before any event.
-    const first = from <= session.firstSeq ? 0 : from;
-    const range = { from: first, upTo, limit: CHANGES };
-    const changes = branch === undefined ? await this.#read((sql) => changesOf(sql, key, range)) : [];
+    const { from, upTo, entries, read = page } = page;
+    const { changes, written } = await this.#written(session, read, MOST_FILTERED);
     const at = session.deletedAt === undefined ? part.at : undefined;
     if (at !== undefined && (at > session.lastSeq || at < session.firstSeq - 1))
       throw new InvalidArgumentError(`The events have the numbers ${session.firstSeq} to ${session.lastSeq}.`);
     const state = await this.#state(session, scope, at);
     const others = await this.#others(key, scope);
-    return { session, others, from, upTo, entries, changes, state };
+    return { session, others, from, upTo, entries, changes: branch === undefined ? changes : [], written, state };
+  }
+
+  /** @returns the newest changes of a session's state, up to an event, the oldest first, and the number of the first event that was read. */
+  async stateChanges(
+    session: StoredSession,
+    upTo: number | undefined,
+  ): Promise<{ from: number; found: StateChange[] }> {
+    const before = upTo === undefined ? {} : { before: upTo + 1 };
+    const read = await this.#entries(session, { ...before, limit: MOST_FILTERED });
+    const { written } = await this.#written(session, read, MOST_REPLAYED);
+    return { from: read.from, found: [...written.values()].flat() };
+  }
+
+  /** @param most how many earlier events are read at most for the values before. */
+  async #written(
+    session: StoredSession,
+    { from, upTo, entries }: EntryRange,
+    most: number,
+  ): Promise<Pick<Conversation, 'changes' | 'written'>> {
+    const { key, firstSeq } = session;
+    // A change follows the event with its number. On the first page there are also changes with 0, before any event.
+    const first = from <= firstSeq ? 0 : from;
+    const changes = await this.#read((sql) => changesOf(sql, key, { from: first, upTo, limit: CHANGES }));
+    const superseded = await this.#read((sql) => supersededKeys(sql, key, { from, upTo }));
+    const steps: { at: number; source: number | TimedChange; event?: object }[] = [
+      ...entries.flatMap(({ seq, event }) => (event ? { at: seq, source: seq, event } : [])),
+      ...changes.map((change) => ({ at: change.seq + 0.5, source: change })),
+    ];
+    steps.sort((one, other) => one.at - other.at);
+    const follow = (base?: readonly StateEntry[]) => {
+      const follower = new StateFollower(base);
+      return new Map(
+        steps.map(({ source, event = {} }) => [
+          source,
+          typeof source === 'number'
+            ? follower.ofEvent(source, event, superseded.get(source))
+            : follower.ofChange(source),
+        ]),
+      );
+    };
+    const written = follow(from <= 1 ? [] : undefined);
+    const needsBase = [...written.values()].some((of) =>
+      of.some(({ isOldKnown, key: name }) => !isOldKnown && scopeOf(name).scope === 'session'),
+    );
+    if (!needsBase || from - firstSeq > most) return { changes, written };
+    const then = await this.#stateThen(session, from - 1);
+    return { changes, written: then.isWhole ? follow(then.state) : written };
+  }
+
+  #stateThen(session: StoredSession, at: number): ReturnType<typeof stateThen> {
+    return this.database.call({ operation: 'studio', key: session.key }, () =>
+      this.database.snapshot((sql) => stateThen(sql, session, at)),
+    );
   }
 
   /** Searches some apps by name, with `toolApps` only for tools and callers. None for a visitor of one app. */
@@ -396,10 +454,7 @@ export class Reading {
     return found.sort((one, other) => one.createTime - other.createTime);
   }
 
-  async #entries(
-    session: StoredSession,
-    request: ReadEventsRequest,
-  ): Promise<Pick<Conversation, 'from' | 'upTo' | 'entries'>> {
+  async #entries(session: StoredSession, request: ReadEventsRequest): Promise<EntryRange> {
     // The events of a soft-deleted session cannot be read until it is restored.
     if (session.deletedAt !== undefined) return { ...rangeIn(session, request), entries: [] };
     const page = await this.service.readEvents(session.key, request);
@@ -414,7 +469,7 @@ export class Reading {
     session: StoredSession,
     branch: string,
     { before, after, at }: Part,
-  ): Promise<Pick<Conversation, 'from' | 'upTo' | 'entries'>> {
+  ): Promise<EntryRange & { read: EntryRange }> {
     const isForward = after !== undefined;
     const request = isForward ? { after } : withoutUndefined({ before });
     const { from, upTo, entries } = await this.#entries(session, { ...request, limit: MOST_FILTERED });
@@ -433,6 +488,7 @@ export class Reading {
       return this.#ofBranch(session, branch, { after: at - 1 });
     const isWhole = shown.length === found.length;
     return {
+      read: { from, upTo, entries },
       from: isForward || isWhole ? from : first,
       upTo: isForward && !isWhole ? last : upTo,
       entries: shown,
@@ -484,13 +540,7 @@ export class Reading {
     const { key } = session;
     const isFar = at !== undefined && at < session.lastSeq && at - session.firstSeq >= MOST_REPLAYED;
     const past =
-      at === undefined
-        ? undefined
-        : isFar
-          ? { state: [], isWhole: true }
-          : await this.database.call({ operation: 'studio', key }, () =>
-              this.database.snapshot((sql) => stateThen(sql, session, at)),
-            );
+      at === undefined ? undefined : isFar ? { state: [], isWhole: true } : await this.#stateThen(session, at);
     const lacks = isFar ? 'tooMany' : past?.isWhole === false ? 'damaged' : undefined;
     const values: Record<Scope, ShownValue[]> = { session: [], user: [], app: [] };
     const more: Record<Scope, number> = { session: 0, user: 0, app: 0 };

@@ -35,6 +35,7 @@ const PAGES = [
   query('/time', OF_STORY),
   query('/time', OF_WIDE),
   query('/state', OF_STORY),
+  query('/state', { ...OF_STORY, key: 'order' }),
   query('/state', { ...OF_WIDE, at: 3 }),
   query('/files', OF_WIDE),
   '/waiting?app=support',
@@ -158,6 +159,8 @@ describeInChromium('the studio in Chromium', (browser) => {
           await event.evaluate(
             (each: { style: object }) => void Object.assign(each.style, { contentVisibility: 'visible' }),
           );
+        // Links that the bar happens to cover in part would seem small.
+        await page.evaluate('scrollTo(0, 0)');
         expect([path, await accessibilityProblems(page)]).toEqual([path, []]);
         const width = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
         expect([path, width]).toEqual([path, 0]);
@@ -236,7 +239,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       answer: [
         '.current :text("I look it up.")',
         '.current .why[open] summary bdi:text-matches("gemini-x, 1.8 s · STOP .* tokens in")',
-        '.current .why div:has(dt:has-text("State read")) .dim:text("not recorded")',
+        '.current .why .note:has-text("which state it read")',
         'aside :text("topic")',
       ],
     },
@@ -285,7 +288,18 @@ describeInChromium('the studio in Chromium', (browser) => {
     {
       question: 'What changed in the state, by which event?',
       clicks: [session('Refund of order 17')],
-      answer: ['aside div:has(> dt:has-text("step")) :text("#8")'],
+      answer: [
+        'aside div:has(> dt:has-text("step")) :text("#8")',
+        '#e8 .delta :text("not set") + :text("→")',
+        '#e8 .why[open] :text("find_order")',
+      ],
+    },
+    {
+      question: 'How did the state change?',
+      clicks: [session('Refund of order 17'), link('State')],
+      answer: [
+        '.changes tr:has-text("step"):has-text("not set →"):has-text("approval"):has-text("#8"):has-text("concierge")',
+      ],
     },
     {
       question: 'Where does the time go?',
@@ -428,7 +442,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       };
       await reach(/^Call\s+find_order\s/);
       await page.keyboard.press('Enter');
-      expect(await page.getByText('"Desk lamp"').isVisible()).toBe(true);
+      expect(await page.locator('pre').getByText('"Desk lamp"').isVisible()).toBe(true);
       await reach(/^JSON/);
       await page.keyboard.press('Enter');
       await page.waitForURL(/\/event\?/);
@@ -443,7 +457,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.getByRole('button', { name: 'Search' }).click();
       await page.getByRole('link', { name: 'Refund of order 17' }).click();
       await page.getByText('Call find_order').click();
-      expect(await page.getByText('"Desk lamp"').isVisible()).toBe(true);
+      expect(await page.locator('pre').getByText('"Desk lamp"').isVisible()).toBe(true);
       expect(await page.locator('#e3').isVisible()).toBe(false);
       await page.locator('#e2').getByRole('link', { name: '#3' }).click();
       expect(await page.locator('#e3').isVisible()).toBe(true);

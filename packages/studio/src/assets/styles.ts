@@ -112,7 +112,8 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .state dd > code { display: block; overflow-wrap: anywhere; white-space: pre-wrap; max-height: 9rem; overflow: hidden; }
 .state .by { display: block; font-size: 0.75rem; margin-top: 0.1rem; overflow-wrap: anywhere; }
 .state .current, .list .current { background: var(--accent-soft); }
-.values { table-layout: fixed; } .values thead th:first-child { width: 24%; } .values thead th:last-child { width: 32%; } .values td code { white-space: pre-wrap; overflow-wrap: anywhere; }
+.state dt a { color: inherit; text-decoration: none; } .state dt a:hover { text-decoration: underline; } .whole .state dd > code { max-height: none; }
+.changes code { white-space: pre-wrap; } .changes tbody th { min-width: 8rem; } .changes td { min-width: 5.5rem; } .changes td[data-label="Change"] { width: 55%; } .delta dt a { display: inline-block; color: inherit; line-height: 1.5rem; }
 
 .bar { position: sticky; top: 3.5rem; z-index: 2; display: flex; align-items: center; gap: 0.2rem 1rem; flex-wrap: wrap; background: var(--page); border-bottom: 1px solid var(--line); padding: 0.4rem 0; margin-bottom: 1rem; }
 .bar h1 { max-width: 26rem; max-height: 2.6em; font-size: 1.05rem; letter-spacing: 0; overflow: hidden; }

@@ -119,8 +119,11 @@ if (events && source) {
   // Only a page that was just opened is scrolled to its newest events: after "Back" the browser restores the position.
   const [navigation] = performance.getEntriesByType('navigation');
   const isFresh = !(navigation instanceof PerformanceNavigationTiming) || navigation.type === 'navigate';
-  if (isFresh && location.hash === '')
-    (document.getElementById('waiting') ?? events).scrollIntoView({ block: 'nearest' });
+  if (isFresh && location.hash === '') {
+    (document.getElementById('waiting') ?? events).scrollIntoView({ block: 'end' });
+    // The newest answer, and why it was given, are seen whole.
+    document.querySelector('.why[open]')?.closest('.event')?.scrollIntoView({ block: 'nearest' });
+  }
   listen(events, (data) => add(events, String(JSON.parse(data))));
 }
 

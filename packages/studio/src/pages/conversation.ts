@@ -1,6 +1,5 @@
 import type { OpenCall } from '../../../../src/index.js';
 import { labelsIn } from '../../../../src/model/description.js';
-import { recordedState } from '../../../../src/model/past-state.js';
 import { answerCommand, counted, number, shortened } from '../operations/words.js';
 import type { TimedChange } from '../browsing.js';
 import { html, upToSize, type Content, type Html } from '../html.js';
@@ -9,6 +8,8 @@ import { markdown, type Markdown } from '../markdown.js';
 import { notFound, type Visit } from '../visit.js';
 import { isConfirmation } from '../operations/answer.js';
 import { answererOf, question } from './answer.js';
+import type { StateChange } from '../state-changes.js';
+import { changeText } from './change-view.js';
 import { eventList, newestAnswer } from './event-view.js';
 import {
   ago,
@@ -144,7 +145,7 @@ function pager(
 
 function eventsOf(
   visit: Visit,
-  { session, entries, changes, upTo }: Conversation,
+  { session, entries, changes, written, upTo }: Conversation,
   {
     part: { at, branch },
     formatted,
@@ -163,15 +164,18 @@ function eventsOf(
     isNewest,
     explained: at ?? (isNewest ? newestAnswer(entries) : undefined),
     markdown: formatted,
+    written,
     mayAnswer: visit.mayChange,
   });
   // In the order of their numbers; a change comes after the event with its number.
   const rows: [seq: number, row: Content][] = [
     ...entries.map(({ seq }): [number, Content] => [seq, views.get(seq)]),
-    ...upToSize(changes.map(changeView), LARGEST).map((view, i): [number, Content] => [
-      (changes[i]?.seq ?? 0) + 0.5,
-      view,
-    ]),
+    ...upToSize(
+      changes.map((change) =>
+        changeView(change, written.get(change) ?? [], (name) => links.ofSession('/state', key, { key: name })),
+      ),
+      LARGEST,
+    ).map((view, i): [number, Content] => [(changes[i]?.seq ?? 0) + 0.5, view]),
   ];
   rows.sort(([one], [other]) => one - other);
   const cursor = JSON.stringify({ seq: upTo, incarnation });
@@ -233,18 +237,19 @@ const CHANGES: Readonly<Record<TimedChange['kind'], string>> = {
 /** How much markup a page has at most for changes, in bytes. */
 const LARGEST = 40_000;
 
-function changeView(change: TimedChange): Html {
-  const { kind, seq, eventSeq } = change;
-  const { set = {}, removed = [] } = recordedState(change);
-  const values = [
-    ...Object.entries(set)
-      .slice(0, 20)
-      .map(([key, value]) => definition(key, codeOf(shortened(JSON.stringify(value), SHOWN)))),
-    ...removed.slice(0, 20).map((key) => definition(key, 'removed')),
-  ];
+function changeView(
+  { kind, seq, eventSeq, time: at }: TimedChange,
+  changed: readonly StateChange[],
+  hrefOf: (key: string) => string,
+): Html {
+  const values = changed.slice(0, 40).map((each) => {
+    const key = html`<a class="quiet" href="${hrefOf(each.key)}">${each.key}</a>`;
+    // Before it was created there was nothing.
+    return definition(key, kind === 'created' ? codeOf(shortened(each.json ?? '', SHOWN)) : changeText(each, SHOWN));
+  });
   const which = kind === 'rewritten' && eventSeq !== null ? ` #${eventSeq}` : kind === 'rewound' ? ` to #${seq}` : '';
   return html`<li class="change">
-    <p>${CHANGES[kind]}${which} ${time(change.time)}</p>
+    <p>${CHANGES[kind]}${which} ${time(at)}</p>
     ${values.length > 0 && html`<dl class="delta">${values}</dl>`}
   </li>`;
 }

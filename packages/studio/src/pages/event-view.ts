@@ -13,6 +13,8 @@ import type { Links } from '../links.js';
 import type { Markdown } from '../markdown.js';
 import type { Entry } from '../reading.js';
 import { reasonIn } from '../recent.js';
+import type { StateChange } from '../state-changes.js';
+import { changeText } from './change-view.js';
 import { chip, codeOf, definition, time, type Hues } from './layout.js';
 
 /** A stored event may hold anything, whatever ADK's types promise. */
@@ -68,6 +70,8 @@ interface Surroundings {
   mayAnswer: boolean;
   /** The event whose reasons are shown at once. */
   explained?: number | undefined;
+  /** What the events of the page have changed in the state, by their numbers. */
+  written?: { get(seq: number): readonly StateChange[] | undefined };
   /** Renders texts of models; if absent, they are shown as they are. */
   markdown?: Markdown | undefined;
 }
@@ -152,6 +156,8 @@ export class Pairs {
   /** The numbers of the events with these answers. */
   readonly #answeredAt = new Map<unknown, number>();
 
+  readonly #asked: { seq: number; text: string }[] = [];
+
   /** Adds the next events, which are shown. */
   add(entries: readonly Entry[]): void {
     this.#answered = new Map();
@@ -163,6 +169,7 @@ export class Pairs {
       this.#ends.add(entry);
       const { made, responses, returned } = this.#calls.add(seq, event);
       this.#made.set(seq, made);
+      if (beginsTurn(event)) this.#asked.push({ seq, text: textIn(recordOf(event)['content']) });
       const lane = laneName(event);
       const [before, answers] = [
         this.#given.get(lane) ?? [],
@@ -216,11 +223,16 @@ export class Pairs {
   }
 
   /** @returns what tools answered just before the model made an event. */
-  answersTo(seq: number): { name: unknown; seq: number }[] {
-    return (this.#answersBefore.get(seq) ?? []).map((answer) => ({
-      name: recordOf(answer)['name'],
-      seq: this.#answeredAt.get(answer) ?? seq,
-    }));
+  answersTo(seq: number): { name: unknown; response: unknown; seq: number }[] {
+    return (this.#answersBefore.get(seq) ?? []).map((answer) => {
+      const { name, response } = recordOf(answer);
+      return { name, response, seq: this.#answeredAt.get(answer) ?? seq };
+    });
+  }
+
+  /** @returns what the user said last before an event, as far as it was added. */
+  askedBefore(seq: number): { seq: number; text: string } | undefined {
+    return this.#asked.findLast((each) => each.seq < seq);
   }
 
   /** @returns the values that tools gave to the model that made an event, in their answers just before it. */
@@ -374,15 +386,21 @@ class EventView {
       html`<ul>
         ${items.slice(0, MOST_PARTS).map((item) => html`<li>${item}</li>`)}
       </ul>`;
+    const asked = this.pairs.askedBefore(this.#seq);
     const rows: [name: string, value: Content][] = [
-      ['Model', model],
-      ['Finish reason', textOf(finishReason)],
-      ['Tokens', tokens],
+      [
+        'Asked',
+        asked && html`<bdi>${shortened(asked.text || 'a file', FEW)}</bdi> <a href="#e${asked.seq}">#${asked.seq}</a>`,
+      ],
       [
         'Answers of tools',
         list(
-          answers.map(({ name, seq }) => html`${codeOf(textOf(name) ?? 'a function')} <a href="#e${seq}">#${seq}</a>`),
-        ) || 'none before it',
+          answers.map(
+            ({ name, response, seq }) =>
+              html`${codeOf(textOf(name) ?? 'a function')} <a href="#e${seq}">#${seq}</a>
+                <span class="args"><bdi>${shortened(textOrJson(response), FEW)}</bdi></span>`,
+          ),
+        ),
       ],
       [
         'Memories loaded',
@@ -408,19 +426,25 @@ class EventView {
           // Models bill for thoughts that they do not show.
           (used.thoughtsTokens > 0 && html`<span class="dim">text not stored</span>`),
       ],
-      [
-        'State read',
-        html`${NOT_RECORDED}; <a href="${this.#link('/state', { at: this.#seq - 1 })}">all state before it</a>`,
-      ],
-      [
-        'State written',
-        Object.keys(recordOf(recordOf(event['actions'])['stateDelta']))
-          .slice(0, MOST_PARTS)
-          .join(', ') || 'none',
-      ],
+      ['Model', model],
+      ['Finish reason', textOf(finishReason)],
+      ['Tokens', tokens],
     ];
-    const view = rows.map(([name, value]) => definition(name, value || NOT_RECORDED));
-    return fold('why', line, html`<dl class="delta">${view}</dl>`, undefined, this.around.explained === this.#seq);
+    const view = rows.flatMap(([name, value]) => (value ? definition(name, value) : []));
+    const missing = rows.flatMap(([name, value]) => (value || name === 'Asked' ? [] : name.toLowerCase()));
+    // ADK stores neither which state is read nor what `preload_memory` adds.
+    const note = html`<p class="note">
+      Not recorded: ${[...missing, 'which state it read'].join(', ')}.
+      <a href="${this.#link('/state', { at: this.#seq - 1 })}">All state before it</a>
+    </p>`;
+    return fold(
+      'why',
+      line,
+      html`<dl class="delta">${view}</dl>
+        ${note}`,
+      undefined,
+      this.around.explained === this.#seq,
+    );
   }
 
   #part(part: Loose, index: number, { author }: Loose, nthCall: number): Html {
@@ -549,7 +573,6 @@ class EventView {
 
   #actions(event: Loose): Content {
     const {
-      stateDelta,
       artifactDelta,
       transferToAgent,
       escalate,
@@ -575,14 +598,15 @@ class EventView {
         chip(html`ended by <bdi>${textOf(finishReason)}</bdi>`, 'warn'),
       this.turn !== undefined && chip(`in this turn ${tokensText(this.turn)}`, 'quiet'),
     ];
-    const delta = Object.entries(recordOf(stateDelta));
-    const state = delta
-      .slice(0, MOST_PARTS)
-      .map(([key, value]) => definition(key, codeOf(cut(JSON.stringify(value) ?? '', FEW)[0])));
+    const changes = this.around.written?.get(this.#seq) ?? [];
+    const state = changes.slice(0, MOST_PARTS).map((change) => {
+      const href = this.#link('/state', { key: change.key });
+      return definition(html`<a class="quiet" href="${href}">${change.key}</a>`, changeText(change, FEW / 2));
+    });
     return [
       chips.some((each) => each !== false) && html`<p class="chips">${chips}</p>`,
-      delta.length > 0 && html`<dl class="delta" aria-label="State written">${state}</dl>`,
-      delta.length > MOST_PARTS && this.#rest(`${delta.length - MOST_PARTS} more keys of the state`),
+      changes.length > 0 && html`<dl class="delta" aria-label="State written">${state}</dl>`,
+      changes.length > MOST_PARTS && this.#rest(`${changes.length - MOST_PARTS} more keys of the state`),
     ];
   }
 
@@ -615,8 +639,6 @@ class EventView {
   }
 }
 
-const NOT_RECORDED = html`<span class="dim">not recorded</span>`;
-
 /** Whether a model made an event, or failed to: it is not the user's, and says more than what tools have answered. */
 export function isModels(event: Loose): boolean {
   const { author, usageMetadata, errorCode } = event;
@@ -624,14 +646,12 @@ export function isModels(event: Loose): boolean {
   return author !== 'user' && (isSaid || isRecord(usageMetadata) || Boolean(errorCode));
 }
 
-/** @returns the newest event in which a model said something; undefined if there is none. */
-export const newestAnswer = (entries: readonly Entry[]): number | undefined =>
-  entries.findLast(
-    ({ event }) =>
-      event &&
-      isModels(recordOf(event)) &&
-      partsOf(event).some(({ text, thought }) => textOf(text) !== undefined && thought !== true),
-  )?.seq;
+/** @returns the newest event in which a model said something; if there is none, the newest that a model made. */
+export function newestAnswer(entries: readonly Entry[]): number | undefined {
+  const made = entries.filter(({ event }) => event && isModels(recordOf(event)));
+  const isText = ({ text, thought }: Loose) => textOf(text) !== undefined && thought !== true;
+  return (made.findLast(({ event }) => event && partsOf(event).some(isText)) ?? made.at(-1))?.seq;
+}
 
 /** The arguments of a call, in the line of its name. */
 export function inLine(args: unknown, most = FEW): Content {

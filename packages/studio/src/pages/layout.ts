@@ -242,7 +242,7 @@ export const searchForm = (href: string, names: Readonly<Record<string, string>>
   </form>`;
 
 /** A name and its value in a list of definitions. */
-export const definition = (name: string, value: Content): Html =>
+export const definition = (name: Content, value: Content): Html =>
   html`<div>
     <dt><bdi>${name}</bdi></dt>
     <dd>${value}</dd>

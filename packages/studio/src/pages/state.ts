@@ -1,19 +1,22 @@
 import { decode } from '../../../../src/model/json.js';
-import { SCOPES, type Scope } from '../../../../src/model/state.js';
+import { SCOPES, scopeOf, type Scope } from '../../../../src/model/state.js';
 import { number, shortened } from '../operations/words.js';
-import { html, upToSize, type Content, type Html } from '../html.js';
+import { fieldValue, html, upToSize, type Content, type Html } from '../html.js';
 import { MOST_REPLAYED, type Conversation, type ShownState, type ShownValue } from '../reading.js';
-import { notFound, type Visit } from '../visit.js';
-import { ago, codeOf, page } from './layout.js';
+import type { StateChange } from '../state-changes.js';
+import { namesField, notFound, type Visit } from '../visit.js';
+import { changeText } from './change-view.js';
+import { ago, codeOf, empty, page, table } from './layout.js';
 import { huesOf, sessionBar, timeLine } from './session-head.js';
 
-/** How much markup the state has at most, in bytes: beside the talk, and on its own page. */
+/** How much markup the state, and the list of its changes, have at most, in bytes. */
 const LARGEST = 40_000;
-const LARGEST_ALONE = 100_000;
+const LARGEST_LIST = 60_000;
 
-/** How many characters of a value are shown. */
+/** How many characters of a value are shown: beside the talk, beside the list of changes, and in it. */
 const SHOWN = 200;
 const SHOWN_ALONE = 2_000;
+const SHOWN_CHANGED = 160;
 
 const LACKS: Readonly<Record<NonNullable<ShownState['lacks']>, string>> = {
   tooMany: `The state is not computed here: more than ${number(MOST_REPLAYED)} events come before it. forkSession computes it.`,
@@ -24,49 +27,122 @@ const SCOPE_NAMES: Readonly<Record<Scope, string>> = { session: 'Session', user:
 
 type Key = Conversation['session']['key'];
 
-/** The state of a session, its user and its app: each key with its value, and the event that wrote it. */
+/** What changed in the state of a session, by which event, beside the state of the session, its user and its app. */
 export async function statePage(visit: Visit): Promise<Response> {
   const { links, reading, scope, session: key } = visit;
   const at = visit.number('at');
   const conversation = await reading.conversation(key, scope, { at });
   if (!conversation) throw notFound();
-  const { session, state } = conversation;
-  const groups = SCOPES.map((each) => {
-    const { shown, count, more } = upTo(state, each, LARGEST_ALONE, (value) => row(visit, key, value, at));
-    return html`<section class="block">
-      <h2>${SCOPE_NAMES[each]} <span class="dim">${number(count)}</span></h2>
-      ${
-        count === 0
-          ? html`<p class="dim">Nothing is set.</p>`
-          : html`<table class="list values">
-              <thead>
-                <tr>
-                  <th scope="col">Key</th>
-                  <th scope="col">Value</th>
-                  <th scope="col">Written</th>
-                </tr>
-              </thead>
-              <tbody>
-                ${shown}
-              </tbody>
-            </table>`
-      }
-      ${more}
-    </section>`;
-  });
+  const { session } = conversation;
   const hues = huesOf(conversation);
   const body = html`${await sessionBar(visit, session, '/state')} ${timeLine(visit, conversation, { at, hues })}
-    <div id="state">${asOf(visit, key, state, at)} ${groups}</div>`;
+    <div class="columns">
+      <section aria-label="Changes">${await changeList(visit, conversation, at)}</section>
+      <aside id="state" class="whole" aria-label="State">${statePanel(visit, conversation, at, SHOWN_ALONE)}</aside>
+    </div>`;
   const crumbs = [{ text: key.userId, href: links.sessions(key.appName, key.userId) }];
   const title = `State of ${session.title ?? key.sessionId}`;
   return page(visit, { title, appName: key.appName, crumbs, body });
 }
 
-/** The state, to stand beside the talk. */
-export function statePanel(visit: Visit, { session, state }: Conversation, at: number | undefined): Html {
+/** What each event changed, the newest first. */
+async function changeList(visit: Visit, { session, state }: Conversation, at: number | undefined): Promise<Html> {
+  const { links, reading } = visit;
+  const { key, firstSeq, deletedAt } = session;
+  const before = visit.number('before');
+  const name = visit.params.get('key') || undefined;
+  const upTo = before === undefined ? at : Math.max(0, before - 1);
+  const { from, found } =
+    deletedAt === undefined ? await reading.stateChanges(session, upTo) : { from: firstSeq, found: [] };
+  const all = found.filter((change) => name === undefined || change.key === name).reverse();
+  const columns = {
+    Key: ({ key: each }: StateChange) =>
+      html`<a href="${links.ofSession('/state', key, { key: each })}"
+        ><code><bdi>${each}</bdi></code></a
+      >`,
+    Change: (change: StateChange) => changeText(change, SHOWN_CHANGED),
+    Event: ({ seq, author }: StateChange) =>
+      author === undefined
+        ? 'the application'
+        : html`<a href="${links.ofSession('/session', key, { at: seq })}#e${seq}">#${seq}</a>
+            <bdi>${shortened(author, SHOWN_CHANGED / 4)}</bdi>`,
+    When: ({ time }: StateChange) => ago(time),
+  };
+  const { rows, next } = firstRows(all, (change) => Object.values(columns).map((of) => of(change)));
+  const earlier = next ?? (from > firstSeq ? from : undefined);
+  const names = new Set([
+    ...found.map((change) => change.key),
+    ...SCOPES.flatMap((each) => state.values[each].map((value) => value.key)),
+  ]);
+  const isShared = [...names].some((each) => scopeOf(each).scope !== 'session');
+  const kept = {
+    app: key.appName,
+    user: key.userId,
+    session: key.sessionId,
+    ...(at !== undefined && { at: String(at) }),
+  };
+  return html`<div class="heading">
+      <h2>
+        ${name === undefined ? 'Changes' : html`Changes of <code><bdi>${name}</bdi></code>`}
+        <span class="dim">${number(all.length)}${from > firstSeq && ' or more'}, the newest first</span>
+      </h2>
+      <form class="actions" action="${links.to('/state')}">
+        ${namesField(kept)}
+        <label
+          ><span class="hidden">Key</span
+          ><input name="key" list="keys" placeholder="Key" size="16" value="${fieldValue(name ?? '')}"
+        /></label>
+        <datalist id="keys">
+          ${upToSize(
+            [...names].map((each) => html`<option value="${each}"></option>`),
+            LARGEST / 8,
+          )}
+        </datalist>
+        <button>Filter</button>
+        ${name !== undefined && html`<a class="button" href="${links.ofSession('/state', key, { at })}">All keys</a>`}
+      </form>
+    </div>
+    ${table(rows, columns, empty('No changes', 'Nothing was written to the state in the events that were read.'), 'dense changes')}
+    ${
+      earlier !== undefined &&
+      html`<p class="pager">
+        <a class="button" href="${links.ofSession('/state', key, { key: name, before: earlier })}" rel="next"
+          >Earlier changes</a
+        >
+      </p>`
+    }
+    ${isShared && html`<p class="note">Other sessions also write <code>user:</code> and <code>app:</code> keys. Their changes are not listed, and a value before this session’s first one is not known (?).</p>`}`;
+}
+
+/** How many changes a page has. */
+const MOST_CHANGES = 100;
+
+/** @returns the first changes, those of one event together, and before which event the next ones are. */
+function firstRows(
+  all: readonly StateChange[],
+  view: (change: StateChange) => Content,
+): { rows: readonly StateChange[]; next: number | undefined } {
+  const count = upToSize(
+    all.slice(0, MOST_CHANGES).map((change) => html`${view(change)}`),
+    LARGEST_LIST,
+  ).length;
+  const following = all[count];
+  if (!following) return { rows: all, next: undefined };
+  const rows = all.slice(0, count);
+  const whole = rows.filter(({ seq }) => seq !== following.seq);
+  return whole.length > 0 ? { rows: whole, next: following.seq + 1 } : { rows, next: following.seq };
+}
+
+/** The state, to stand beside something else. @param length how many characters of a value are shown. */
+export function statePanel(
+  visit: Visit,
+  { session, state }: Conversation,
+  at: number | undefined,
+  length = SHOWN,
+): Html {
   const { key } = session;
   const groups = SCOPES.map((each) => {
-    const { shown, count, more } = upTo(state, each, LARGEST, (value) => entry(visit, key, value, at));
+    const { shown, count, more } = upTo(state, each, (value) => entry(visit, key, value, { at, length }));
     return html`<h3>${SCOPE_NAMES[each]} <span class="dim">${number(count)}</span></h3>
       ${count === 0 && html`<p class="dim">Nothing is set.</p>`}
       <dl class="state">${shown}</dl>
@@ -89,26 +165,25 @@ const asOf = ({ links, path }: Visit, key: Key, { lacks }: ShownState, at: numbe
 ];
 
 /** The first values of a scope that are small enough together. */
-function upTo(state: ShownState, scope: Scope, largest: number, view: (value: ShownValue) => Html) {
+function upTo(state: ShownState, scope: Scope, view: (value: ShownValue) => Html) {
   const values = state.values[scope];
-  const shown = upToSize(values.map(view), largest / SCOPES.length);
+  const shown = upToSize(values.map(view), LARGEST / SCOPES.length);
   const count = values.length + state.more[scope];
   const more = count > shown.length && html`<p class="dim">and ${number(count - shown.length)} more</p>`;
   return { shown, count, more };
 }
 
-function row(visit: Visit, key: Key, value: ShownValue, at: number | undefined): Html {
-  return html`<tr class="${isOf(value, key, at) && 'current'}">
-    <th scope="row">${codeOf(value.key)}</th>
-    <td data-label="Value">${valueOf(visit, key, value, SHOWN_ALONE)}</td>
-    <td data-label="Written">${writtenBy(visit, key, value)}</td>
-  </tr>`;
-}
-
-const entry = (visit: Visit, key: Key, value: ShownValue, at: number | undefined): Html =>
+const entry = (
+  visit: Visit,
+  key: Key,
+  value: ShownValue,
+  { at, length }: { at: number | undefined; length: number },
+): Html =>
   html`<div class="${isOf(value, key, at) && 'current'}">
-    <dt><bdi>${value.key}</bdi></dt>
-    <dd>${valueOf(visit, key, value, SHOWN)}<span class="by">${writtenBy(visit, key, value)}</span></dd>
+    <dt>
+      <a class="quiet" href="${visit.links.ofSession('/state', key, { key: value.key })}"><bdi>${value.key}</bdi></a>
+    </dt>
+    <dd>${valueOf(visit, key, value, length)}<span class="by">${writtenBy(visit, key, value)}</span></dd>
   </div>`;
 
 const valueOf = ({ links }: Visit, key: Key, { json }: ShownValue, length: number): Html =>
