@@ -216,7 +216,7 @@ pre.raw { max-height: none; background: var(--card); border: 1px solid var(--lin
 figure img { display: block; max-width: min(100%, 24rem); max-height: 20rem; border-radius: 7px; border: 1px solid var(--line); background: repeating-conic-gradient(var(--soft) 0 25%, var(--card) 0 50%) 0 / 16px 16px; }
 figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: anywhere; }
 .delta { border-left: 2px solid var(--line); padding-left: 0.7rem; font-size: 0.8125rem; display: grid; gap: 0.1rem; }
-.delta > div { display: flex; flex-wrap: wrap; gap: 0 0.6rem; }
+.delta > div { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 0.6rem; }
 .delta dt { font-family: var(--mono); font-weight: 600; overflow-wrap: anywhere; }
 .delta dd { min-width: 0; overflow-wrap: anywhere; }
 .change { align-self: stretch; font-size: 0.8125rem; color: var(--dim); padding: 0 0.25rem; }
@@ -289,7 +289,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   main { padding: 1.1rem 0.9rem 3rem; }
   .top { position: static; flex-wrap: wrap; gap: 0 0.6rem; padding: 0 0.9rem; height: auto; min-height: 3.5rem; } .top nav { flex-wrap: wrap; gap: 0; } .top nav a { padding-inline: 0.45rem; font-size: 0.875rem; }
   .heading .search { order: 1; flex-basis: 100%; }
-  .event.user { max-width: 94%; }
+  .event.user { max-width: 94%; } .why .delta dt { width: 100%; } .why .delta dd { flex-basis: 100%; }
   .depth-1, .depth-2, .depth-3 { margin-left: 0.75rem; width: calc(100% - 0.75rem); }
   .timeline ol { flex-basis: 100%; order: -1; }
   .bar { position: static; } .bar .live[data-state="off"] { position: fixed; top: 0.6rem; right: 0.9rem; z-index: 3; } .bar nav { margin-left: 0; } .bar h1 { max-width: 100%; max-height: none; }
