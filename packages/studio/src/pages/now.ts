@@ -31,7 +31,7 @@ const AT_ONCE = 10;
 const LEASES_S = 30;
 
 /** How long the first page waits for what is counted, in ms: it says the rest at once. */
-const PATIENCE_MS = 150;
+const PATIENCE_MS = 100;
 
 /** How often it is loaded again while something is still counted, in seconds. */
 const COUNTING_S = 1;
@@ -163,18 +163,15 @@ export async function nowPage(visit: Visit): Promise<Response> {
   const sum = sumUp(usedToday.rows, prices);
   const ofUsers = (text: string) => html`<a class="quiet" href="${links.to('/usage')}">${text}</a>`;
   const tokens = number(tokenSum(sum));
+  const isUnknown = total.events === 0 && !isWhole;
   const [first] = largest ?? [];
   const summary = html`<dl class="cards">
     ${cardOf('waits', 'Waits for a person')} ${cardOf('runs', 'Runs')} ${cardOf('failed', failedTitle)}
-    ${
-      sum.cost === undefined
-        ? card('Tokens today, by user and day', ofUsers(tokens))
-        : card(
-            'Cost today, by user and day',
-            html`${ofUsers(money(sum.cost))}
-              <span class="id">${ofUsers([`${tokens} tokens`, unpricedText(sum)].filter(Boolean).join(', '))}</span>`,
-          )
-    }
+    ${card(
+      `${prices ? 'Cost' : 'Tokens'} today, by user and day`,
+      html`${ofUsers(isUnknown ? '…' : sum.cost === undefined ? tokens : money(sum.cost))}
+      ${!isUnknown && sum.cost !== undefined && html`<span class="id">${ofUsers([`${tokens} tokens`, unpricedText(sum)].filter(Boolean).join(', '))}</span>`}`,
+    )}
     ${
       (first ?? !largest) &&
       card(
