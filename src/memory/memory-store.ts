@@ -311,10 +311,8 @@ export function dropForgotten(sql: Sql, memories: readonly NewMemory[]): void {
 
 /** Lets memories be added again. */
 export function removeMarks(sql: Sql, memories: readonly MemoryKey[]): void {
-  for (const key of memories) {
-    const [where, values] = marksOf([key]);
-    sql.later(`delete from ${sql.tables.forgottenMemories} where ${where}`, values);
-  }
+  for (const key of memories)
+    sql.later(...bound(`delete from ${sql.tables.forgottenMemories} where ${IN_MARKS}`, keyedMemory(key)));
 }
 
 /** Marks memories as forgotten, and deletes them. @returns how many were deleted. */

@@ -73,10 +73,10 @@ export const IN_MEMORY = `${IN_SESSION} and memory_id = :memory` as const;
 export const IN_MARKS = `app_name = :app and user_id = :user and session_id in (:session, '') and memory_id = :memory`;
 
 const [boundMemory, boundMarks] = [named(IN_MEMORY), named(IN_MARKS)];
-/** The condition that finds one memory. */
+/** The condition that finds any of these memories. */
 export const ofMemories = (keys: readonly MemoryKey[]): Bound =>
   anyOf(keys.map((key) => boundMemory(keyedMemory(key))));
-/** The condition that finds the marks of memories, of their sessions and of all. */
+/** The condition that finds the marks of any of these memories: those of one session, and those of all sessions. */
 export const marksOf = (keys: readonly MemoryKey[]): Bound => anyOf(keys.map((key) => boundMarks(keyedMemory(key))));
 
 /** @throws InvalidKeyError if a name or an id cannot be a key on every database. */
