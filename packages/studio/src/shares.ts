@@ -75,7 +75,7 @@ export function sharesOf(turns: readonly Turn[]): Share[] {
   return [...shares.values()].filter(({ ms }) => ms > 0).sort((one, other) => other.ms - one.ms);
 }
 
-/** @returns whole percents that are 100 together: what rounding leaves is added where it is missed most. */
+/** @returns whole percents whose sum is 100. Rounding down loses some: the largest fractions get one each. */
 export function percentsOf(values: readonly number[]): number[] {
   const sum = values.reduce((total, value) => total + value, 0);
   const exact = values.map((value) => (sum > 0 ? (100 * value) / sum : 0));

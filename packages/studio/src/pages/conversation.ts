@@ -29,9 +29,8 @@ import { statePanel } from './state.js';
 
 export async function conversationPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, session: key } = visit;
-  const part: Shown = { before: visit.number('before'), after: visit.number('after'), at: visit.number('at') };
   const branch = visit.params.get('branch') || undefined;
-  part.branch = branch;
+  const part: Shown = { before: visit.number('before'), after: visit.number('after'), at: visit.number('at'), branch };
   const conversation = await reading.conversation(key, scope, part);
   if (!conversation) throw notFound();
   const { session } = conversation;
@@ -60,7 +59,7 @@ interface Shown {
   before: number | undefined;
   after: number | undefined;
   at: number | undefined;
-  branch?: string | undefined;
+  branch: string | undefined;
 }
 
 function heading(visit: Visit, { session, others }: Conversation, part: Shown): Html {

@@ -348,7 +348,7 @@ function someOf(calls: readonly Block[], failed: readonly Block[]): Block[] {
   return [...some].slice(0, MOST_CALLS).sort((one, other) => one.start - other.start);
 }
 
-/** How many characters are shown of a message, of the name of an agent or a tool, and of what a tool has answered. */
+/** After how many characters the text of a message, a name, or the response of a tool is cut. */
 const SHOWN = 100;
 const SHOWN_OF_NAME = 40;
 const SHOWN_OF_RESULT = 60;
