@@ -33,6 +33,7 @@ export {
 export { EventLog, type CompleteEventLog, type EventLogOptions, type SessionLog } from './log/event-log.js';
 export type { LogFilter, SessionLogFilter } from './log/filters.js';
 export type { CompleteLogEntry, LogChange, LogEntry, SessionLogEntry, SessionLogCursor } from './log/entries.js';
+export type { ImportOptions } from './model/import-options.js';
 export type { LogCursor } from './model/log-history.js';
 export { SessionProjection, type SessionProjectionOptions } from './log/session-projection.js';
 export type { ToolCall } from './conversation/calls.js';
@@ -41,7 +42,6 @@ export type { RepairedSession } from './maintenance/repair.js';
 export type {
   BatchOptions,
   EraseUserOptions,
-  ImportOptions,
   MaintenanceOptions,
   OwnerOptions,
   PruneOptions,

@@ -22,7 +22,6 @@ export { stateThen } from './sessions/past.js';
 export { storedSession, type StoredSession } from './database/statements/stored-session.js';
 export { writtenState } from './database/statements/state.js';
 export { nextApp } from './database/statements/walk.js';
-export { IMPORT_OPTIONS } from './maintenance/options.js';
 export { countProjected } from './memory/memory-projection.js';
 export { findSummaries } from './sessions/stored-summaries.js';
 export { Import } from './transfer/import.js';

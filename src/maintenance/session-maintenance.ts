@@ -5,6 +5,7 @@ import { onceOnRows } from '../database/calls/once.js';
 import type { SqlRunner } from '../database/dialects/dialect.js';
 import type { OwnedRows } from '../owned/owned-rows.js';
 import { beginEpoch } from '../log/log-head.js';
+import type { ImportOptions } from '../model/import-options.js';
 import { checkedSessionKey, partialKey, type SessionKey } from '../model/keys.js';
 import type { LogCursor } from '../model/log-history.js';
 import type { ErrorContext } from '../model/options.js';
@@ -28,7 +29,6 @@ import {
   checkStats,
   checkTrim,
   type EraseUserOptions,
-  type ImportOptions,
   type MaintenanceOptions,
   type PruneOptions,
   type ReencodeOptions,

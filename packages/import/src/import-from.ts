@@ -1,5 +1,5 @@
 import type { EntityManager } from '@mikro-orm/core';
-import { CallInParts, Database, Import, IMPORT_OPTIONS, type ExportRecord } from '../../../src/internal.js';
+import { CallInParts, Database, Import, type ExportRecord } from '../../../src/internal.js';
 import { aBoolean, aFunction, anything, keyConditions, object } from '../../../src/model/arguments.js';
 import {
   InvalidArgumentError,
@@ -8,6 +8,7 @@ import {
   type SessionMaintenance,
 } from '../../../src/index.js';
 import { callHost } from '../../../src/model/host-callbacks.js';
+import { IMPORT_OPTIONS } from '../../../src/model/import-options.js';
 import { COMMON_OPTIONS } from '../../../src/model/options.js';
 import { ForeignStore } from './foreign-store.js';
 import { writeForeign } from './import-foreign.js';
