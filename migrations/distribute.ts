@@ -5,7 +5,7 @@ import { forgetDistribution } from '../src/database/calls/connections.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
 import { hasCitus, spread, placementOf, sizeOf, type FoundPlacement, type Placement } from './citus-layout.js';
 import type { Sql } from '../src/database/dialects/dialect.js';
-import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection.js';
+import { emOf, ormConnectionOf } from '../src/database/orm/orm-connection.js';
 import { aBoolean, aCount, object, oneOf } from '../src/model/arguments.js';
 import { InvalidArgumentError, SchemaError } from '../src/model/errors.js';
 import { adkTables, findingsOf, locationIn, refuseMissing, type TableLocation } from './tables.js';
@@ -70,8 +70,7 @@ export async function distribute(orm: MikroORM, options: DistributeOptions = {})
   const { by = 'user', shards, move = false } = checkOptions(options, 'options');
   if (by === 'schema' && shards !== undefined)
     throw new InvalidArgumentError('shards is for by: user. By schema all rows are on one node.');
-  const { em } = orm;
-  refuseOther(em);
+  const em = emOf(orm, 'distribute');
   refuseInside(em);
   const dialect = supportedDialect(em.getPlatform());
   if (dialect !== 'postgresql')

@@ -1,10 +1,10 @@
 import { Utils, type Connection, type MikroORM } from '@mikro-orm/core';
 import type { Migration } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
-import { refuseOther } from '../src/database/orm/orm-connection.js';
+import { emOf } from '../src/database/orm/orm-connection.js';
 import { changedValues } from '../src/database/sql/values.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
-import { InvalidArgumentError, SchemaError, isMissingModule } from '../src/model/errors.js';
+import { SchemaError, isMissingModule } from '../src/model/errors.js';
 import { PendingMigrations, patiently } from './pending.js';
 import { isObject } from '../src/model/json.js';
 
@@ -23,9 +23,7 @@ import { isObject } from '../src/model/json.js';
  * @throws InsideTransactionError inside a transaction of the same ORM.
  */
 export async function migrate(orm: MikroORM): Promise<void> {
-  refuseOthers(orm);
-  const { em } = orm;
-  refuseOther(em);
+  const em = emOf(orm, 'migrate');
   const dialect = supportedDialect(em.getPlatform());
   refuseInside(em);
   const { MigrationStorage, adkMigrations, refuseDroppingConfig, tables } = await loadMigrations();
@@ -66,12 +64,6 @@ async function refuseChangedRows(connection: Connection): Promise<void> {
   const [row] = (await connection.execute(`select '${TEXT}' as text`)) as unknown[];
   const text: unknown = isObject(row) && 'text' in row ? row.text : undefined;
   if (text !== TEXT) throw changedValues('the text that was selected', text);
-}
-
-/** @throws InvalidArgumentError for anything but an ORM, such as an `EntityManager` or a promise. */
-function refuseOthers(orm: unknown): void {
-  const isOrm = isObject(orm) && 'em' in orm && 'config' in orm;
-  if (!isOrm) throw new InvalidArgumentError('migrate needs your MikroORM itself: await migrate(orm), not orm.em.');
 }
 
 /** Imports on demand, since hosts that migrate in another way do not need `@mikro-orm/migrations`. */

@@ -8,7 +8,7 @@ import { lockStoredSession, storedSession, type StoredSession } from '../databas
 import { nextApp, walkedSessions, type Walk } from '../database/statements/walk.js';
 import { DatabaseError } from '../model/errors.js';
 import { FAILURES } from '../model/failures.js';
-import { partialKey, sessionIdentity, type SessionKey } from '../model/keys.js';
+import { partialKey, sessionIdentity, type PartialKey } from '../model/keys.js';
 import { batchSizeOf, eachName, pagesOf } from '../model/pages.js';
 import type { Counts, DeleteRule } from '../model/results.js';
 import { Batches } from './batches.js';
@@ -50,9 +50,6 @@ export interface Deletion {
   deleteLarge(task: Task): Promise<void>;
 }
 
-/** The app, the user or the session to which a call may be restricted. */
-type SessionOwner = { readonly [K in keyof SessionKey]?: string | undefined };
-
 /** The rules with which a row that refers to another one keeps it. */
 const KEEPING = new Set<DeleteRule>(['restrict', 'no action']);
 
@@ -77,7 +74,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   constructor(
     database: Database,
     operation: string,
-    options: BatchOptions & SessionOwner,
+    options: BatchOptions & PartialKey,
     kinds: readonly Kind[],
     readonly toolApps?: readonly string[],
   ) {
@@ -93,7 +90,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
 
   /** The requested app, or all apps, until the call must end. */
   #apps(
-    { appName, userId }: Pick<SessionOwner, 'appName' | 'userId'>,
+    { appName, userId }: Pick<PartialKey, 'appName' | 'userId'>,
     next: OwnedRows['nextApp'],
   ): AsyncGenerator<string> {
     return eachName(appName, async (after) =>
@@ -121,7 +118,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   /** Deletes the rows of one kind that an owner has, or counts them. */
   async deleteRows(
     { name, rows, isCounted = false, nextApp }: OwnedRows,
-    { appName, ...owner }: Omit<RowSelection, 'appName'> & Pick<SessionOwner, 'appName'>,
+    { appName, ...owner }: Omit<RowSelection, 'appName'> & Pick<PartialKey, 'appName'>,
   ): Promise<void> {
     const { batches } = this;
     if (!rows || (batches.isDryRun && !isCounted)) return;
@@ -140,7 +137,7 @@ export class DeletionRun<Kind extends string = never> extends CallInParts {
   /** Applies a deletion to the sessions of a walk, in one app or in all. */
   async walk(
     deletion: Deletion,
-    { appName, ...way }: Omit<Walk, 'appName'> & Pick<SessionOwner, 'appName'>,
+    { appName, ...way }: Omit<Walk, 'appName'> & Pick<PartialKey, 'appName'>,
   ): Promise<void> {
     for await (const app of this.#apps({ appName }, (sql, after) => nextApp(sql, after, 'sessions'))) {
       const walk = { appName: app, ...way };

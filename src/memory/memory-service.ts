@@ -64,6 +64,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   readonly #em: EntityManager;
   readonly #database: Database;
   readonly #options: MikroOrmMemoryServiceOptions;
+  readonly #embedder: Embedder | undefined;
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
@@ -78,15 +79,13 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     this.#em = em;
     this.#options = checkOptions(options, 'The options of MikroOrmMemoryService');
     this.#database = database ?? new Database(em, this.#options);
+    const { embed } = this.#options;
+    this.#embedder =
+      embed && new Embedder(embed, this.#database, (error, context) => this.#embedFailed(error, context));
   }
 
   get #reader() {
     return { database: this.#database, options: this.#options, embedder: this.#embedder };
-  }
-
-  get #embedder(): Embedder | undefined {
-    const { embed } = this.#options;
-    return embed && new Embedder(embed, this.#database, (error, context) => this.#embedFailed(error, context));
   }
 
   /**

@@ -28,7 +28,7 @@ export function partialKey({ appName, userId, sessionId }: PartialKey): Partial<
   return withoutUndefined({ appName, userId, sessionId });
 }
 
-type PartialKey = { readonly [K in keyof SessionKey]?: string | undefined };
+export type PartialKey = { readonly [K in keyof SessionKey]?: string | undefined };
 
 /** The longest keys, in characters: as `utf8mb4`, they just fit into the 3,072 bytes of an InnoDB index (contract D7). */
 export const KEY_LENGTHS = {

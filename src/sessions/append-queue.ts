@@ -1,6 +1,7 @@
+import type { Session } from '@google/adk';
 import { setImmediate } from '../model/clock.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
-import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from '../database/dialects/dialect.js';
+import type { AppendBatch, Dialect, DialectAppends, Sql } from '../database/dialects/dialect.js';
 import { perTables, processWidePerTables } from '../database/sql/values.js';
 import { appendBatch, appendsOf } from '../database/statements/events.js';
 import { Deadline, type AttemptConnection } from '../database/calls/connection.js';
@@ -9,19 +10,27 @@ import type { Database } from '../database/calls/database.js';
 import { isOwn } from '../database/calls/public-error.js';
 import type { Attempt, AttemptOptions } from '../database/calls/retry.js';
 import type { StatementBuffer } from '../database/calls/sql.js';
+import type { ObservedCall } from '../telemetry/telemetry.js';
+import type { PendingEvent } from './pending-event.js';
 
 export type NonEmpty<T> = readonly [T, ...T[]];
 
-/** A call that appends to a session. */
-interface QueuedAppend {
+/** A call that appends events to a handle. */
+export interface Append {
+  readonly handle: Session;
+  /** The session that the handle named when the call was made. */
   readonly key: SessionKey;
-  readonly pending: readonly { readonly stored: StoredEvent }[];
-  /** Its turn has come. */
+  readonly pending: readonly PendingEvent[];
+  /** Whether it makes or answers a long-running call. */
+  readonly concernsCalls: boolean;
+  /** The call, if calls are observed. */
+  readonly observed: ObservedCall | undefined;
+  /** Ends the measurement of its wait for a turn. */
   readonly waited: (() => void) | undefined;
 }
 
 /** What writes the appends of one service. */
-interface AppendWriter<Append> {
+interface AppendWriter {
   /** Whether an append can be written in one batch with another one before it. */
   canJoin(first: Append, append: Append): boolean;
   /**
@@ -43,9 +52,9 @@ type Proceed = (shared?: SharedWrite) => void;
 
 /** A call that waits for its turn. */
 interface QueuedCall {
-  readonly append?: QueuedAppend;
+  readonly append?: Append;
   /** The writer of the append. */
-  readonly by?: object;
+  readonly by?: AppendWriter;
   readonly proceed: Proceed;
 }
 
@@ -92,7 +101,7 @@ export class AppendQueue {
   }
 
   /** Writes an append after all earlier writes to the session, or in one batch with earlier appends. */
-  async append<Append extends QueuedAppend>(by: AppendWriter<Append>, append: Append): Promise<void> {
+  async append(by: AppendWriter, append: Append): Promise<void> {
     const identity = sessionIdentity(append.key);
     let line = this.#lines.get(identity);
     if (line) {
@@ -131,7 +140,7 @@ export class AppendQueue {
 }
 
 /** Removes from a line the appends that can be written together with the first one. */
-function takeOthers<Append extends QueuedAppend>(line: QueuedCall[], by: AppendWriter<Append>, first: Append) {
+function takeOthers(line: QueuedCall[], by: AppendWriter, first: Append) {
   const others: { append: Append; proceed: QueuedCall['proceed'] }[] = [];
   let events = first.pending.length;
   let length = storedLength(first);
@@ -139,10 +148,8 @@ function takeOthers<Append extends QueuedAppend>(line: QueuedCall[], by: AppendW
     if (!append || writer !== by) break;
     events += append.pending.length;
     length += storedLength(append);
-    // It has the same writer, so it has this type.
-    const other = append as Append;
-    if (events > MOST_EVENTS || length > MOST_LENGTH || !by.canJoin(first, other)) break;
-    others.push({ append: other, proceed });
+    if (events > MOST_EVENTS || length > MOST_LENGTH || !by.canJoin(first, append)) break;
+    others.push({ append, proceed });
   }
   line.splice(0, others.length);
   return others;
@@ -348,7 +355,7 @@ function noteSent(sent: readonly SentBatch[]): void {
   for (const { attempt } of sent) attempt.isSent = true;
 }
 
-function storedLength({ pending }: QueuedAppend): number {
+function storedLength({ pending }: Append): number {
   return pending.reduce((sum, { stored }) => sum + stored.json.length, 0);
 }
 

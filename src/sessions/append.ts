@@ -1,6 +1,6 @@
 import type { EventContent } from '../database/sql/values.js';
 import type { Event, Session } from '@google/adk';
-import type { NonEmpty } from './append-queue.js';
+import type { Append, NonEmpty } from './append-queue.js';
 import type { Database } from '../database/calls/database.js';
 import { isDuplicate } from '../database/calls/failure-of.js';
 import type { Outcome } from '../database/calls/retry.js';
@@ -12,9 +12,8 @@ import { sessionHead } from '../database/statements/sessions.js';
 import { InsideTransactionError, SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/json.js';
 import { passingOf } from '../model/failures.js';
-import type { SessionKey } from '../model/keys.js';
 import { byScope, setOwn, type StateEntry } from '../model/state.js';
-import type { ObservedCall, Telemetry } from '../telemetry/telemetry.js';
+import type { Telemetry } from '../telemetry/telemetry.js';
 import { applyDelta, forgetWrites, winningKeys } from './delta.js';
 import {
   hasOnlyReadEvents,
@@ -35,20 +34,6 @@ import { LockedAppend, type Appended, type EventWrite } from './locked-append.js
 import { pendingEvent, type PendingEvent } from './pending-event.js';
 import { eventsOf, readableEvents, readableState } from './read.js';
 import type { SessionCalls } from './session-calls.js';
-
-/** A call that appends events to a handle. */
-interface Append {
-  readonly handle: Session;
-  /** The session that the handle named when the call was made. */
-  readonly key: SessionKey;
-  readonly pending: readonly PendingEvent[];
-  /** Whether it makes or answers a long-running call. */
-  readonly concernsCalls: boolean;
-  /** The call, if calls are observed. */
-  readonly observed: ObservedCall | undefined;
-  /** Ends the measurement of its wait for a turn. */
-  readonly waited: (() => void) | undefined;
-}
 
 type Target = Pick<Append, 'handle' | 'key'>;
 

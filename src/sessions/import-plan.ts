@@ -7,27 +7,28 @@ import type { ImportRules } from '../owned/record-writer.js';
 const NUMBERS = ['createTime', 'lastUpdateTime', 'firstSeq', 'lastSeq'] as const;
 
 /** What the import needs to know of a session that is here. */
-export interface ExistingSession extends Pick<StoredSession, 'status' | 'isLeased' | (typeof NUMBERS)[number]> {
-  /** Whether its newest change is its import. */
-  isAsImported: boolean;
-}
+export type ExistingSession = Pick<StoredSession, 'status' | 'isLeased' | (typeof NUMBERS)[number]>;
 
 /** Writes the session; first deletes what is here; or leaves what is here. */
 export type ImportPlan = 'write' | 'replace' | 'keep';
 
-/** @throws AlreadyExistsError if the session is here, and that is an error. */
-export function planOf(
+/**
+ * @param isAsImported finds out whether the newest change of the session is its import.
+ * @throws AlreadyExistsError if the session is here, and that is an error.
+ */
+export async function planOf(
   record: SessionRecord,
   existing: ExistingSession | undefined,
   { onExisting, force, isForeign }: ImportRules,
-): ImportPlan {
+  isAsImported: () => Promise<boolean>,
+): Promise<ImportPlan> {
   if (!existing) return 'write';
   // Nobody sees it: an import was interrupted, or a deletion has begun.
   if (!isWhole(existing)) return 'replace';
   if (onExisting === 'error')
     throw new AlreadyExistsError(record.sessionId, 'It was not imported: leave or replace such sessions instead.');
   if (onExisting === 'skip') return 'keep';
-  if (!force && (existing.isLeased || !existing.isAsImported)) return 'keep';
+  if (!force && (existing.isLeased || !(await isAsImported()))) return 'keep';
   const isUnchanged = NUMBERS.every((name) => record[name] === existing[name]);
   return isForeign && isUnchanged ? 'keep' : 'replace';
 }

@@ -6,7 +6,7 @@ import { sumOfBytes, type OwnedRows } from '../owned/owned-rows.js';
 import { nextApp } from '../database/statements/walk.js';
 import { ofEvent } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
-import { encodedState } from './owned-state.js';
+import { textsOfState } from './owned-state.js';
 import { sessionRecords } from './session-records.js';
 import { SessionWriter } from './session-writer.js';
 
@@ -38,7 +38,7 @@ export const ownedSessions: OwnedRows = {
       rest: async (sql, key) => (await readParts(sql, ...eventOf(key), { isLocked: sql.isInTransaction })) ?? null,
       replaceRest: (sql, key, text) => replaceParts(sql, ...eventOf(key), text),
     }),
-    encodedState('session'),
+    textsOfState('session'),
   ],
 };
 

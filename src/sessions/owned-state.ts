@@ -19,7 +19,7 @@ import { stateRecords } from './session-records.js';
 import { stateWriter } from './state-writer.js';
 
 /** The values of one scope. */
-export const encodedState = (scope: Scope): EncodedRows =>
+export const textsOfState = (scope: Scope): EncodedRows =>
   encodedTable({
     ...(scope === 'app' && { areOfApp: true }),
     of: ({ tables }) => ({
@@ -45,7 +45,7 @@ export const ownedState: OwnedRows = {
     ],
   }),
   rows: ownedTable({ table: ({ tables }) => tables.userStates, key: ['state_key'] }),
-  texts: [encodedState('user'), encodedState('app')],
+  texts: [textsOfState('user'), textsOfState('app')],
   records: { read: recordsOfState, writer: stateWriter },
 };
 

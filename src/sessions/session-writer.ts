@@ -143,11 +143,10 @@ export class SessionWriter implements RecordWriter {
     if (session.plan !== 'keep') this.#run.count('events', events.length);
   }
 
-  async #planOf(sql: Sql, { record }: IncomingSession, row: StoredSession | undefined): Promise<ImportPlan> {
-    const { onExisting, force, isForeign } = this.#run.rules;
-    const mustKnow = row && onExisting === 'replace' && !force;
-    const isAsBefore = mustKnow ? await isAsImported(sql, row, { isNamedAnew: isForeign }) : false;
-    return planOf(record, row && { ...row, isAsImported: isAsBefore }, this.#run.rules);
+  #planOf(sql: Sql, { record }: IncomingSession, row: StoredSession | undefined): Promise<ImportPlan> {
+    const { rules } = this.#run;
+    const isNamedAnew = rules.isForeign;
+    return planOf(record, row, rules, async () => row !== undefined && isAsImported(sql, row, { isNamedAnew }));
   }
 
   async #writeBatch(

@@ -4,7 +4,9 @@ import type { ImportRules } from '../../src/owned/record-writer.js';
 
 const numbers = { createTime: 1, lastUpdateTime: 2, firstSeq: 1, lastSeq: 5 };
 const record = { type: 'session', appName: 'app', userId: 'ada', sessionId: 's', ...numbers, state: [] } as const;
-const here: ExistingSession = { status: 'active', ...numbers, isLeased: false, isAsImported: true };
+const here: ExistingSession = { status: 'active', ...numbers, isLeased: false };
+const isAsImported = () => Promise.resolve(true);
+const isChanged = () => Promise.resolve(false);
 const rules = (part: Partial<ImportRules> = {}): ImportRules => ({
   sharedState: 'overwrite',
   onExisting: 'replace',
@@ -13,32 +15,37 @@ const rules = (part: Partial<ImportRules> = {}): ImportRules => ({
   ...part,
 });
 
-test('L1 what is not here, or what nobody sees, is written', () => {
+test('L1 what is not here, or what nobody sees, is written', async () => {
   for (const onExisting of ['skip', 'replace', 'error'] as const) {
-    expect(planOf(record, undefined, rules({ onExisting }))).toBe('write');
+    expect(await planOf(record, undefined, rules({ onExisting }), isChanged)).toBe('write');
     for (const status of ['importing', 'ending'] as const)
-      expect(planOf(record, { ...here, status, isAsImported: false }, rules({ onExisting }))).toBe('replace');
+      expect(await planOf(record, { ...here, status }, rules({ onExisting }), isChanged)).toBe('replace');
   }
 });
 
-test('L1 what is here is kept, replaced or refused as a whole', () => {
+test('L1 what is here is kept, replaced or refused as a whole', async () => {
   for (const status of ['active', 'deleted'] as const) {
-    expect(planOf(record, { ...here, status }, rules({ onExisting: 'skip', force: true }))).toBe('keep');
-    expect(planOf(record, { ...here, status }, rules())).toBe('replace');
-    expect(() => planOf(record, { ...here, status }, rules({ onExisting: 'error' }))).toThrow(AlreadyExistsError);
+    const existing = { ...here, status };
+    expect(await planOf(record, existing, rules({ onExisting: 'skip', force: true }), isAsImported)).toBe('keep');
+    expect(await planOf(record, existing, rules(), isAsImported)).toBe('replace');
+    const refused = planOf(record, existing, rules({ onExisting: 'error' }), isAsImported);
+    await expect(refused).rejects.toThrow(AlreadyExistsError);
   }
 });
 
-test('L1 what somebody has written to, or works on, is replaced only by force', () => {
-  for (const part of [{ isAsImported: false }, { isLeased: true }]) {
-    expect(planOf(record, { ...here, ...part }, rules())).toBe('keep');
-    expect(planOf(record, { ...here, ...part }, rules({ force: true }))).toBe('replace');
+test('L1 what somebody has written to, or works on, is replaced only by force', async () => {
+  for (const [existing, isSame] of [
+    [here, isChanged],
+    [{ ...here, isLeased: true }, isAsImported],
+  ] as const) {
+    expect(await planOf(record, existing, rules(), isSame)).toBe('keep');
+    expect(await planOf(record, existing, rules({ force: true }), isSame)).toBe('replace');
   }
 });
 
-test('L2 a session that has not changed in another store is kept', () => {
+test('L2 a session that has not changed in another store is kept', async () => {
   const isForeign = true;
-  expect(planOf(record, here, rules({ isForeign }))).toBe('keep');
+  expect(await planOf(record, here, rules({ isForeign }), isAsImported)).toBe('keep');
   for (const name of ['createTime', 'lastUpdateTime', 'firstSeq', 'lastSeq'] as const)
-    expect(planOf({ ...record, [name]: 9 }, here, rules({ isForeign }))).toBe('replace');
+    expect(await planOf({ ...record, [name]: 9 }, here, rules({ isForeign }), isAsImported)).toBe('replace');
 });

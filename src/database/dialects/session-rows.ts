@@ -63,7 +63,10 @@ export function leaseIsFree({ now }: DialectSql): string {
 /** A condition on a session's row, if an append may write without its lock. */
 export const TAKES_APPENDS = `status = 'active' and not has_pending_calls`;
 
-/** The condition for an append to a session: its incarnation, numbers and lease are as the batch says. */
+/**
+ * The condition for an append to a session: its incarnation, numbers and lease are as the batch says. On PostgreSQL `takeSeveral` has it
+ * for several batches at once, and `LockedAppend` finds out under the lock which part did not hold: all three know each part.
+ */
 function appendCondition({ expectedSeq, expectedChange, lease }: AppendBatch, sql: DialectSql): string {
   let where = `${IN_SESSION} and incarnation = :incarnation and ${TAKES_APPENDS}`;
   if (expectedSeq !== undefined) where += ' and last_seq = :expectedSeq';

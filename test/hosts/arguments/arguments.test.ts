@@ -1,7 +1,7 @@
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { isDeepStrictEqual } from 'node:util';
-import { adkMigrations } from '../../../migrations/index.js';
+import { adkMigrations, distribute } from '../../../migrations/index.js';
 import { compression } from '../../../src/codecs/index.js';
 import {
   AdkMikroOrmError,
@@ -593,11 +593,11 @@ describe('a value that is not an EntityManager or an ORM', () => {
     expect(() => new Class({} as never)).toThrow('orm.em');
   });
 
-  test('migrate says migrate(orm)', async () => {
+  test.each([migrate, distribute])('$name says $name(orm)', async (call) => {
     for (const wrong of [orm.em, undefined, {}, Promise.resolve(orm)]) {
-      const error: unknown = await migrate(wrong as never).catch((reason: unknown) => reason);
+      const error: unknown = await call(wrong as never).catch((reason: unknown) => reason);
       expect(error).toBeInstanceOf(InvalidArgumentError);
-      expect(error).toHaveProperty('message', expect.stringContaining('migrate(orm)'));
+      expect(error).toHaveProperty('message', expect.stringContaining(`${call.name}(orm)`));
     }
   });
 
