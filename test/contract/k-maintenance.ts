@@ -1132,14 +1132,16 @@ maintenanceSuite.own(
     const { plan } = harness;
     await query(plan.analyze);
     const maintenance = maintain(store);
+    // What a call waits for between transactions changes no statement.
+    const pauseMs = 0;
     const statements = await recorded(async () => {
-      await maintenance.prune({ appName: 'app 1', idleFor: 60 * DAY, batchSize: 30, maxBatches: 1 });
-      await maintenance.prune({ appName: 'app 1', sessionsOlderThan: DAY });
-      await maintenance.prune({ deletedFor: DAY, maxBatches: 1 });
-      await maintenance.prune({ userId: 'user 3', idleFor: DAY, dryRun: true });
-      await maintenance.trim({ appName: 'app 2', keepLast: 5, batchSize: 40, maxBatches: 2 });
-      await maintenance.trim({ appName: 'app 2', eventsOlderThan: DAY, batchSize: 40, maxBatches: 2 });
-      await maintenance.eraseUser({ userId: 'user 3' });
+      await maintenance.prune({ pauseMs, appName: 'app 1', idleFor: 60 * DAY, batchSize: 30, maxBatches: 1 });
+      await maintenance.prune({ pauseMs, appName: 'app 1', sessionsOlderThan: DAY });
+      await maintenance.prune({ pauseMs, deletedFor: DAY, maxBatches: 1 });
+      await maintenance.prune({ pauseMs, userId: 'user 3', idleFor: DAY, dryRun: true });
+      await maintenance.trim({ pauseMs, appName: 'app 2', keepLast: 5, batchSize: 40, maxBatches: 2 });
+      await maintenance.trim({ pauseMs, appName: 'app 2', eventsOlderThan: DAY, batchSize: 40, maxBatches: 2 });
+      await maintenance.eraseUser({ pauseMs, userId: 'user 3' });
       await maintenance.stats({ appName: 'app 4' });
       await maintenance.repair({ appName: 'app 4', userId: 'user 4', sessionId: 's64' });
     });
