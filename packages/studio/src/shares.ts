@@ -1,4 +1,4 @@
-import { isLost, type Block, type Turn } from './waterfall.js';
+import type { Block, Turn } from './waterfall.js';
 
 /** What took a part of the time of turns: all models, one tool, waiting for a person, or nothing that was recorded. */
 export interface Share {
@@ -39,7 +39,7 @@ function* piecesOf(spans: readonly Span[], start: number, end: number): Generato
 }
 
 /** How long a turn has lasted: until its last event, or until now if something runs or waits. */
-export const lengthOfTurn = ({ start, lastedUntil }: Turn): number => lastedUntil - start;
+export const lengthOfTurn = ({ start, end }: Turn): number => end - start;
 
 /**
  * Divides the time of turns, so that the parts are the whole: what ran at one moment shares it equally, a wait has what is left, and
@@ -62,10 +62,10 @@ export function sharesOf(turns: readonly Turn[]): Share[] {
     const blocks = turn.lanes.flatMap((lane) => lane.blocks);
     const spans = blocks.map((block): Span => {
       const { key, share } = shareOf(block);
-      share.count++;
-      return { key, start: block.start, end: isLost(block) ? block.start : block.end };
+      if (!block.isLost) share.count++;
+      return { key, start: block.start, end: block.end };
     });
-    for (const [ms, keys] of piecesOf(spans, turn.start, turn.lastedUntil)) {
+    for (const [ms, keys] of piecesOf(spans, turn.start, turn.end)) {
       const running = keys.filter((key) => key !== wait.key);
       const of = running.length > 0 ? running : keys;
       if (of.length === 0) between.ms += ms;
@@ -87,11 +87,11 @@ export function percentsOf(values: readonly number[]): number[] {
 }
 
 /** @returns how long several branches of a turn worked at the same time. */
-export function parallelMs({ lanes, start, lastedUntil }: Turn): number {
+export function parallelMs({ lanes, start, end }: Turn): number {
   const spans = lanes.flatMap(({ name, blocks }) =>
     blocks
-      .filter((block) => block.kind !== 'wait' && !isLost(block))
+      .filter(({ kind }) => kind !== 'wait')
       .map((block): Span => ({ key: name, start: block.start, end: block.end })),
   );
-  return [...piecesOf(spans, start, lastedUntil)].reduce((sum, [ms, keys]) => (keys.length > 1 ? sum + ms : sum), 0);
+  return [...piecesOf(spans, start, end)].reduce((sum, [ms, keys]) => (keys.length > 1 ? sum + ms : sum), 0);
 }

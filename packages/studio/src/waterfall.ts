@@ -23,19 +23,24 @@ export interface Block {
   hasFailed: boolean;
   /** Whether it has not ended. */
   isOpen: boolean;
+  /** Whether it is a tool that has not answered for so long that it never will. It has no length: nobody knows when it ended. */
+  isLost: boolean;
   /** The arguments of a call. */
   args?: unknown;
   /** What answered a call, or why a model failed. */
   response?: unknown;
 }
 
-/** Whether a tool has run for so long that it will not answer. */
-export const isLost = ({ kind, isOpen, start, end }: Block): boolean =>
-  kind === 'tool' && isOpen && end - start >= LONGEST_MS;
+/** Whether nobody knows how long it took: a model takes some time. Its event may have come without the time of its append. */
+export const isUnknown = ({ kind, start, end }: Block): boolean => kind === 'model' && start === end;
+
+export const lengthIn = (blocks: readonly Block[]): number =>
+  blocks.reduce((total, { start, end }) => total + end - start, 0);
 
 /** What an agent, or a branch, did in a turn. */
 export interface Lane {
   name: string;
+  isBranch: boolean;
   blocks: Block[];
   tokens: TokenCounts;
   /** The last text that its model said, and the number of that event. */
@@ -48,8 +53,6 @@ export interface Turn {
   lanes: Lane[];
   start: number;
   end: number;
-  /** Like `end`, but without tools that will not answer. */
-  lastedUntil: number;
   /** Where its picture ends: before `end` if something waits for much longer than all else took. */
   shownUntil: number;
 }
@@ -69,17 +72,14 @@ export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
     let turn = turns.at(-1);
     if (!turn || beginsTurn(event)) {
       const timestamp = stampOf(event);
-      const ends = { end: timestamp, lastedUntil: timestamp, shownUntil: timestamp };
-      turn = { first: numbered, lanes: [], start: timestamp, ...ends };
+      turn = { first: numbered, lanes: [], start: timestamp, end: timestamp, shownUntil: timestamp };
       turns.push(turn);
     }
     for (const block of blocksOf(numbered, pairs, now)) {
       // A response may come in a later turn: a wait reaches into it.
-      const lane = laneOf(turn, laneName(event));
-      lane.blocks.push(block);
+      laneOf(turn, event).blocks.push(block);
       turn.start = Math.min(turn.start, block.start);
       turn.end = Math.max(turn.end, block.end);
-      if (!isLost(block)) turn.lastedUntil = Math.max(turn.lastedUntil, block.end);
     }
     const lane = turn.lanes.find(({ name }) => name === laneName(event));
     if (lane) {
@@ -90,22 +90,23 @@ export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
       if (typeof text === 'string' && text.trim() !== '') lane.said = { seq, text };
     }
     turn.end = Math.max(turn.end, pairs.endOf(seq) ?? 0);
-    turn.lastedUntil = Math.max(turn.lastedUntil, pairs.endOf(seq) ?? 0);
   }
   for (const turn of turns) turn.shownUntil = shownUntil(turn);
   return turns;
 }
 
 function shownUntil({ lanes, start, end }: Turn): number {
-  const shown = lanes.flatMap(({ blocks }) => blocks).filter((block) => block.kind !== 'wait' && !isLost(block));
+  const shown = lanes.flatMap(({ blocks }) => blocks).filter(({ kind }) => kind !== 'wait');
   const last = shown.reduce((latest, block) => Math.max(latest, block.end), start);
   return last > start ? Math.min(end, last + (last - start) / 4) : end;
 }
 
-function laneOf({ lanes }: Turn, name: string): Lane {
+function laneOf({ lanes }: Turn, event: object): Lane {
+  const name = laneName(event);
   const known = lanes.find((lane) => lane.name === name);
   if (known) return known;
-  const lane: Lane = { name, blocks: [], tokens: { ...NO_TOKENS }, said: undefined };
+  const isBranch = name === recordOf(event)['branch'];
+  const lane: Lane = { name, isBranch, blocks: [], tokens: { ...NO_TOKENS }, said: undefined };
   lanes.push(lane);
   return lane;
 }
@@ -120,15 +121,27 @@ function blocksOf({ seq, event }: NumberedEvent, pairs: Pairs, now: number): Blo
   const end = pairs.endOf(seq) ?? start;
   const hasFailed = Boolean(errorCode);
   const response = hasFailed ? { error: errorMessage ?? errorCode } : undefined;
-  const model: Block = { kind: 'model', seq, name: nameOf(author), start, end, hasFailed, isOpen: false, response };
+  const model: Block = {
+    kind: 'model',
+    seq,
+    name: nameOf(author),
+    start,
+    end,
+    hasFailed,
+    isOpen: false,
+    isLost: false,
+    response,
+  };
   const calls = parts.filter((part) => part['functionCall'] !== undefined);
   const tools = calls.map(({ functionCall }, nth): Block => {
     const call = pairs.call(seq, nth);
     const answer = pairs.responsesTo(call).at(-1);
     const open = call === undefined || (call.isLongRunning ? isOpen(call) : answer === undefined);
-    const until = open ? now : answer ? (pairs.endOf(answer.seq) ?? end) : end;
+    const kind = call?.isLongRunning === true ? 'wait' : 'tool';
+    const isLost = kind === 'tool' && open && now - end >= LONGEST_MS;
+    const until = isLost ? end : open ? now : answer ? (pairs.endOf(answer.seq) ?? end) : end;
     return {
-      kind: call?.isLongRunning === true ? 'wait' : 'tool',
+      kind,
       seq,
       answer: open ? undefined : answer?.seq,
       name: nameOf(recordOf(functionCall)['name']),
@@ -136,6 +149,7 @@ function blocksOf({ seq, event }: NumberedEvent, pairs: Pairs, now: number): Blo
       end: Math.max(end, until),
       hasFailed: !open && isFailedResponse(answer?.response),
       isOpen: open,
+      isLost,
       args: recordOf(functionCall)['args'],
       response: answer?.response,
     };

@@ -125,7 +125,7 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 
 .went { margin-bottom: 0.9rem; overflow-wrap: anywhere; } .most { font-size: 1.15rem; }
 .shares { display: flex; flex-wrap: wrap; gap: 0.2rem 1.1rem; margin-top: 0.4rem; } .turn .shares { margin: 0; } .shares .legend, .turn .facts .legend { margin: 0; white-space: normal; }
-.sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(19rem, 100%), 1fr)); gap: 0.8rem; margin-bottom: 0.8rem; }
+.sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(16rem, 100%), 1fr)); gap: 0.8rem; margin-bottom: 0.8rem; }
 .side { border: 1px solid var(--line); border-top: 3px solid var(--hue); border-radius: 8px; padding: 0.5rem 0.75rem 0.65rem; min-width: 0; overflow-wrap: anywhere; }
 .side h4 { margin: 0; font-size: 0.9375rem; } .side h4 a, .lane > a { color: var(--hue-text); } .side li { margin-top: 0.25rem; font-size: 0.875rem; } .side > p { font-size: 0.8125rem; margin-top: 0.3rem; }
 .list + .charts { margin-top: 1rem; }

@@ -1,16 +1,11 @@
-import type { SessionKey } from '../../../../src/index.js';
-import { withoutUndefined, recordOf } from '../../../../src/model/json.js';
+import { withoutUndefined } from '../../../../src/model/json.js';
 import { rangeIn } from '../../../../src/model/pages.js';
-import { partsOf } from '../../../../src/model/turn.js';
-import { counted, lasted, number, shortened, textOrJson } from '../operations/words.js';
+import { counted, lasted, number, shortened } from '../operations/words.js';
 import { Html, html, type Content } from '../html.js';
-import type { Links } from '../links.js';
-import { tokenSum } from '../operations/prices.js';
-import { reasonIn } from '../recent.js';
-import { lengthOfTurn, parallelMs, percentsOf, sharesOf, type Share } from '../shares.js';
+import { lengthOfTurn, percentsOf, sharesOf, type Share } from '../shares.js';
 import { namesField, notFound, type Visit } from '../visit.js';
-import { isLost, turnsOf, type Block, type Lane, type Turn } from '../waterfall.js';
-import { inLine } from './event-view.js';
+import { isUnknown, lengthIn, turnsOf, type Block, type Lane, type Turn } from '../waterfall.js';
+import { SHOWN_OF_NAME, agentOf, branchCards, branchHref, branchesText, saidIn } from './branches.js';
 import { Hues, chip, empty, lasting, page, time } from './layout.js';
 import { sessionBar } from './session-head.js';
 
@@ -19,6 +14,9 @@ const MOST_EVENTS = 2_100;
 
 /** How many bytes of markup the turns of a page have at most; then their blocks are not listed. */
 const LARGEST = 130_000;
+
+/** How many bytes of markup the list of a turn's blocks has at most. The conversation has the others. */
+const LARGEST_LIST = 25_000;
 
 /** How many blocks of a turn say what they are when one points at them. More are drawn as one path. */
 const MOST_NAMED = 150;
@@ -44,15 +42,20 @@ export async function timePage(visit: Visit): Promise<Response> {
   const withBranches = turns.find(({ lanes }) => lanes.length > 1);
   for (const [i, turn] of turns.entries()) {
     const isOpen = (i < 3 && bytes < LARGEST / 2) || turn === withBranches || turn === longest;
-    const branches = turn.lanes.length > 1 && branchCards(visit, turn, hues, turn === withBranches && 'branches');
-    const shares = longest && html`<span class="shares">${sharesLine([turn])}</span>`;
+    const branches =
+      turn.lanes.length > 1 &&
+      html`<h3 ${turn === withBranches && html`id="branches"`}>${branchesText(turn)}</h3>
+        ${branchCards(visit, turn, hues)}`;
+    const shares = longest && html`<span class="shares">${sharesLine([turn], sharesOf([turn]))}</span>`;
     const view = turnView(visit, turn, hues, { isOpen, room: LARGEST - bytes, hrefAfter, branches, shares });
     bytes += view.bytes;
     if (bytes > LARGEST) break;
     views.push(view);
   }
   const oldest = turns[views.length - 1]?.first.seq ?? from;
-  const hasUnknown = turns.some(({ lanes }) => lanes.some(({ blocks }) => blocks.some(isUnknown)));
+  const hasUnknown = turns.some(({ lanes }) =>
+    lanes.some(({ blocks }) => blocks.some((block) => kindOf(block) === 'unknown')),
+  );
   const body = html`${await sessionBar(visit, session, '/time')}
     <form class="turns" action="${links.to('/session')}">
       ${namesField({ app: key.appName, user: key.userId, session: key.sessionId })}
@@ -89,9 +92,6 @@ export async function timePage(visit: Visit): Promise<Response> {
   return page(visit, { title: `Time of ${session.title ?? key.sessionId}`, appName: key.appName, crumbs, body });
 }
 
-/** A branch ends with the name of its agent, which has the same color in the conversation. */
-const agentOf = (lane: string) => lane.split('.').at(-1) ?? lane;
-
 const HATCH = new Html(
   '<svg class="hidden" aria-hidden="true"><defs><pattern id="hatch" width="8" height="8" patternUnits="userSpaceOnUse"><path class="wait" d="M0 8L8 0" /></pattern></defs></svg>',
 );
@@ -125,14 +125,6 @@ function turnView(
   </details>`;
 }
 
-/** What the user said at the beginning of a turn. */
-function saidIn({ first }: Turn): string {
-  const [said] = partsOf(first.event).flatMap(({ text }) => (typeof text === 'string' ? text : []));
-  return shortened(said ?? `from event #${first.seq}`, SHOWN);
-}
-
-const lengthIn = (blocks: readonly Block[]) => blocks.reduce((total, { start, end }) => total + end - start, 0);
-
 /** @returns the turn that lasted longest, if there are several. */
 function longestOf(turns: readonly Turn[]): Turn | undefined {
   const worked = turns.filter(({ lanes }) => lanes.length > 0);
@@ -143,8 +135,7 @@ function longestOf(turns: readonly Turn[]): Turn | undefined {
 const MOST_SHARES = 5;
 
 /** The shares of the time of turns, the largest first, and in how many requests or calls. */
-function sharesLine(turns: readonly Turn[]): Content {
-  const shares = sharesOf(turns);
+function sharesLine(turns: readonly Turn[], shares: readonly Share[]): Content {
   const percents = percentsOf(shares.map(({ ms }) => ms));
   const unknown = turns.flatMap(({ lanes }) => lanes.flatMap(({ blocks }) => blocks.filter(isUnknown))).length;
   const named = shares.slice(0, MOST_SHARES).map(
@@ -215,24 +206,23 @@ function whereTimeWent(
           %: <a href="${hrefOf(longest)}"><bdi>${saidIn(longest)}</bdi></a>`
       }
     </p>
-    <p class="shares">${sharesLine(turns)}</p>
+    <p class="shares">${sharesLine(turns, shares)}</p>
     ${stepsLine(visit, turns)}
   </section>`;
 }
 
 const wentTo = (share: Share) => html`${share.kind !== 'between' && 'to '}<bdi>${nameOf(share)}</bdi>`;
 
-/** The longest step that has ended, and what has not: waits are no steps. */
+/** The longest step, and what has not ended: waits are no steps. */
 function stepsLine({ links, session }: Visit, turns: readonly Turn[]): Content {
   const blocks = turns.flatMap(({ lanes }) => lanes.flatMap((lane) => lane.blocks));
   const to = (block: Block, text: string) =>
     html`<a href="${links.ofSession('/session', session, { at: block.seq })}#e${block.seq}"><bdi>${text}</bdi></a>`;
-  const ended = blocks.filter(({ kind, isOpen, start, end }) => kind !== 'wait' && !isOpen && end > start);
-  const [longest] = ended.toSorted((one, other) => lengthIn([other]) - lengthIn([one]));
-  const ties = longest
-    ? ended.filter((block) => lasted(lengthIn([block])) === lasted(lengthIn([longest]))).length - 1
-    : 0;
-  const open = blocks.filter(({ isOpen }) => isOpen);
+  const steps = blocks.filter(({ kind, start, end }) => kind !== 'wait' && end > start);
+  const [longest] = steps.toSorted((one, other) => lengthIn([other]) - lengthIn([one]));
+  const isAsLong = (block: Block) => longest && lasted(lengthIn([block])) === lasted(lengthIn([longest]));
+  const ties = longest?.isOpen ? 0 : steps.filter((block) => !block.isOpen && isAsLong(block)).length - 1;
+  const open = blocks.filter((block) => block.isOpen && block !== longest);
   const notEnded = (of: readonly Block[], what: string) => {
     const [oldest] = of.toSorted((one, other) => one.start - other.start);
     return (
@@ -249,7 +239,7 @@ function stepsLine({ links, session }: Visit, turns: readonly Turn[]): Content {
       html`<span
         >Longest step${blocks.some(({ kind }) => kind === 'wait') && ', waits not counted'}:
         ${to(longest, `${stepName(longest)} #${longest.seq}`)}
-        ${lasted(lengthIn([longest]))}${ties > 0 && `; ${number(ties)} more took as long`}</span
+        ${longest.isOpen ? html`${lasting(longest.start)}, still running` : lasted(lengthIn([longest]))}${ties > 0 && `; ${number(ties)} more took as long`}</span
       >`
     }
     ${notEnded(
@@ -257,101 +247,16 @@ function stepsLine({ links, session }: Visit, turns: readonly Turn[]): Content {
       'Still waits:',
     )}
     ${notEnded(
-      open.filter((block) => block.kind === 'tool' && !isLost(block)),
-      'Still runs:',
+      open.filter(({ kind, isLost }) => kind === 'tool' && !isLost),
+      longest?.isOpen ? 'Still runs, too:' : 'Still runs:',
     )}
-    ${notEnded(open.filter(isLost), 'Never answered, not counted:')}
+    ${notEnded(
+      open.filter(({ isLost }) => isLost),
+      'Never answered, not counted:',
+    )}
   </p>`;
 }
 
-/** How many branches have a card, and how many calls and failures one shows. */
-const MOST_BRANCHES = 12;
-const MOST_CALLS = 4;
-
-/** The events of a branch from the beginning of a turn on. */
-const branchHref = (links: Links, session: SessionKey, { first }: Turn, { name }: Lane) =>
-  links.ofSession('/session', session, { branch: name, after: first.seq - 1 });
-
-/** What each branch of a turn did, side by side. @param id of the heading. */
-function branchCards({ links, session }: Visit, turn: Turn, hues: Hues, id: string | false): Html {
-  const { lanes, start: turnStart } = turn;
-  const to = (seq: number, text: Content, kind = 'quiet') =>
-    html`<a class="${kind}" href="${links.ofSession('/session', session, { at: seq })}#e${seq}">${text}</a>`;
-  const sum = (blocks: readonly Block[], what: string) => {
-    const ms = lengthIn(blocks);
-    return blocks.length > 0 && html`<span>${counted(blocks.length, what)}${ms > 0 && ` ${lasted(ms)}`}</span>`;
-  };
-  const took = ({ blocks }: Lane) => {
-    const open = blocks.findLast(({ isOpen }) => isOpen);
-    if (open) return html`${open.kind === 'wait' ? 'waits' : 'runs'} ${lasting(open.start)}`;
-    const [begin, end] = [Math.min(...blocks.map(({ start }) => start)), Math.max(...blocks.map((each) => each.end))];
-    return html`<strong>${lasted(end - begin)}</strong>, from ${lasted(begin - turnStart)} to ${lasted(end - turnStart)}`;
-  };
-  const line = (block: Block) => {
-    const { kind, seq, name, args, response, hasFailed, isOpen } = block;
-    const length = isUnknown(block) ? '' : ` ${lasted(block.end - block.start)}`;
-    const mark = isOpen
-      ? chip(kind === 'wait' ? `waits${length}` : 'no answer yet', 'warn')
-      : chip(`${hasFailed ? '✗' : '✓'}${length}`, hasFailed ? 'bad' : 'good');
-    const result = hasFailed ? reasonIn(recordOf(response)) : textOrJson(response);
-    return html`<li>
-      ${to(seq, html`<code><bdi>${kind === 'model' ? 'model' : shortened(name, SHOWN_OF_NAME)}</bdi></code>`)}
-      ${inLine(args, SHOWN_OF_NAME)} ${mark}
-      ${!isOpen && response !== undefined && html`<span class="args"><bdi>${shortened(result, SHOWN_OF_RESULT)}</bdi></span>`}
-    </li>`;
-  };
-  const card = (lane: Lane) => {
-    const { name, blocks, tokens, said } = lane;
-    const models = blocks.filter(({ kind }) => kind === 'model');
-    const calls = blocks.filter(({ kind, hasFailed }) => kind !== 'model' || hasFailed);
-    const failed = calls.filter(({ hasFailed }) => hasFailed);
-    const [firstFailed] = failed;
-    const lines = someOf(calls, failed);
-    const href = branchHref(links, session, turn, lane);
-    return html`<section class="side ${hues.of(agentOf(name))}">
-      <h4>
-        <a href="${href}"><bdi>${shortened(name, SHOWN_OF_NAME)}</bdi></a>
-      </h4>
-      <p class="facts">
-        <span>${took(lane)}</span> ${sum(models, 'model call')}
-        ${sum(
-          blocks.filter(({ kind }) => kind === 'tool'),
-          'tool call',
-        )}
-        ${sum(
-          blocks.filter(({ kind }) => kind === 'wait'),
-          'wait',
-        )}
-        <span>${tokenSum(tokens) > 0 ? `${number(tokenSum(tokens))} tokens` : 'tokens not recorded'}</span>
-        ${firstFailed && to(firstFailed.seq, `${number(failed.length)} failed`, 'chip bad')}
-      </p>
-      <ul>
-        ${lines.map(line)}
-        ${lines.length < calls.length && html`<li><a href="${href}">${number(calls.length - lines.length)} more</a></li>`}
-      </ul>
-      ${said && html`<p>${to(said.seq, html`“<bdi>${shortened(said.text, SHOWN)}</bdi>”`)}</p>`}
-    </section>`;
-  };
-  const ms = parallelMs(turn);
-  return html`<h3 ${id !== false && html`id="${id}"`}>
-      ${counted(lanes.length, 'branch', 'branches')},
-      ${ms > 0 ? `${lasted(ms)} of it in parallel` : 'one after the other'}
-    </h3>
-    <div class="sides">${lanes.slice(0, MOST_BRANCHES).map(card)}</div>
-    ${lanes.length > MOST_BRANCHES && html`<p class="dim">and ${number(lanes.length - MOST_BRANCHES)} more, below</p>`}`;
-}
-
-/** @returns a few calls that say what a branch did: failures, the first ones and the last one, in their order. */
-function someOf(calls: readonly Block[], failed: readonly Block[]): Block[] {
-  if (calls.length <= MOST_CALLS + 1) return [...calls];
-  const some = new Set([...failed.slice(0, 2), ...calls.slice(0, 1), ...calls.slice(-1), ...calls.slice(1)]);
-  return [...some].slice(0, MOST_CALLS).sort((one, other) => one.start - other.start);
-}
-
-/** After how many characters the text of a message, a name, or the response of a tool is cut. */
-const SHOWN = 100;
-const SHOWN_OF_NAME = 40;
-const SHOWN_OF_RESULT = 60;
 /** The markup around the pieces of a line, in bytes. */
 const BYTES_OF_LINE = 20;
 
@@ -407,17 +312,16 @@ function picture({ lanes, start, shownUntil }: Turn, hues: Hues, hrefOf: (lane: 
 /** How many rows a lane has at most. */
 const MOST_ROWS = 8;
 
-/** Whether nobody knows how long it took: a model takes some time. Its event may have come without the time of its append. */
-const isUnknown = ({ kind, start, end }: Block) => kind === 'model' && start === end;
+const lengthOf = (block: Block) =>
+  block.isLost ? 'never answered' : isUnknown(block) ? 'of unknown length' : lasted(block.end - block.start);
 
-const lengthOf = (block: Block) => (isUnknown(block) ? 'of unknown length' : lasted(block.end - block.start));
-
-const kindOf = (block: Block) => (block.hasFailed ? 'failed' : isUnknown(block) ? 'unknown' : block.kind);
+const kindOf = (block: Block) =>
+  block.hasFailed ? 'failed' : block.isLost || isUnknown(block) ? 'unknown' : block.kind;
 
 const stepName = ({ kind, name }: Block) => `${kind === 'model' ? 'model of ' : ''}${shortened(name, SHOWN_OF_NAME)}`;
 
 const titleOf = (block: Block) =>
-  `${stepName(block)} ${lengthOf(block)}${block.hasFailed ? ', failed' : ''}${block.isOpen ? ', no answer yet' : ''}`;
+  `${stepName(block)} ${lengthOf(block)}${block.hasFailed ? ', failed' : ''}${block.isOpen && !block.isLost ? ', no answer yet' : ''}`;
 
 /** The blocks as text, in brief markup: a session may have thousands. */
 function blockList(
@@ -440,7 +344,7 @@ function blockList(
       ? html`, ${shortened(name, SHOWN_OF_NAME)} ${mark}${took}${answer !== undefined && ` #${answer}`}`
       : html`<button name="at" value=${seq}>#${seq}</button> ${shortened(name, SHOWN_OF_NAME)}${took}`;
     length += piece.bytes + BYTES_OF_LINE;
-    if (length > room / 2) break;
+    if (length > Math.min(room / 2, LARGEST_LIST)) break;
     if (line) line.pieces.push(piece);
     else lines.push({ of: seq, lane, pieces: [piece] });
     left--;
