@@ -29,12 +29,13 @@ export async function liveEvents(visit: Visit): Promise<Response> {
   const { session, reading, links } = visit;
   const cursor = cursorOf(visit) as SessionLogCursor;
   const formatted = visit.isRaw ? undefined : await markdown();
+  const base = await reading.stateAfter(session, cursor.seq);
   const ended = new AbortController();
   // Before the response begins, so that an invalid cursor is answered with 400.
   const entries = reading.log.session(session).watch(cursor, {}, { signal: ended.signal })[Symbol.asyncIterator]();
   let pairs: Pairs | undefined;
   let hues = new Hues([]);
-  const state = new StateFollower();
+  const state = new StateFollower(base);
   const frame = async (entry: SessionLogEntry) => {
     const at = `id: ${JSON.stringify(entry.cursor)}`;
     if (entry.change) return text(at, 'event: reset', 'data: ');
@@ -44,7 +45,7 @@ export async function liveEvents(visit: Visit): Promise<Response> {
       const { events } = await reading.service.readEvents(session, { before: entry.seq, limit: EVENTS * 3 });
       pairs = new Pairs();
       pairs.add(events);
-      for (const { seq, event } of events) state.ofEvent(seq, event);
+      if (!base) for (const { seq, event } of events) state.ofEvent(seq, event);
       hues = new Hues(events.slice(-EVENTS).map(({ event }) => authorOf(event)));
     }
     const written = new Map([[entry.seq, state.ofEvent(entry.seq, entry.event ?? {})]]);
@@ -59,7 +60,9 @@ export async function liveEvents(visit: Visit): Promise<Response> {
     for (;;) {
       const result = await entries.next();
       if (result.done === true) return undefined;
+      const { seq, event } = result.value;
       if (isShown(result.value)) return frame(result.value);
+      if (event) state.ofEvent(seq, event);
     }
   };
   // If nobody is waiting for the next entry, the signal alone would leave the watcher open for ever.

@@ -431,6 +431,21 @@ export class Reading {
     return { changes, written: then.isWhole ? follow(then.state) : written };
   }
 
+  /** @returns the state of a session, its user and its app as it is after an event; undefined if others have come since. */
+  stateAfter(key: SessionKey, seq: number): Promise<StateEntry[] | undefined> {
+    return this.database.call({ operation: 'studio', key }, () =>
+      this.database.snapshot(async (sql) => {
+        const session = await storedSession(sql, key);
+        if (session?.lastSeq !== seq) return undefined;
+        const state: StateEntry[] = [];
+        for (const scope of SCOPES)
+          for (const entry of await writtenState(sql, key, scope))
+            state.push({ ...entry, key: prefixed(scope, entry.key) });
+        return state;
+      }),
+    );
+  }
+
   #stateThen(session: StoredSession, at: number): ReturnType<typeof stateThen> {
     return this.database.call({ operation: 'studio', key: session.key }, () =>
       this.database.snapshot((sql) => stateThen(sql, session, at)),

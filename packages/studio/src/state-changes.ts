@@ -28,7 +28,7 @@ export interface StateChange {
 export class StateFollower {
   readonly #values = new Map<string, string | undefined>();
 
-  /** @param base the session's own state before the first event; undefined if that is not known. */
+  /** @param base all of the session's own state before the first event, and maybe others'; undefined if that is not known. */
   constructor(readonly base?: readonly Pick<StateEntry, 'key' | 'json'>[]) {
     for (const { key, json } of base ?? []) this.#values.set(key, json);
   }

@@ -922,6 +922,44 @@ describe.each(availableDatabases())('on %s', (name) => {
       for (let left = events; left > 0; left -= 500) {
         const piece = Array.from({ length: Math.min(left, 500) }, () =>
           createEvent({ author: 'agent', content: { parts: [{ text }] } }),
+  test('sends with a change of the state the value before, however long ago that was written', async () => {
+    const own = await open(name);
+    const key = { appName: 'one', userId: 'ada', sessionId: 's' };
+    const session = await own.service.createSession({ ...key, state: { mood: 'fine', 'user:language': 'English' } });
+    const write = (stateDelta: Record<string, unknown>, branch = 'fan.a') => {
+      const event = createEvent({ author: 'agent', branch });
+      Object.assign(event.actions.stateDelta, stateDelta);
+      return event;
+    };
+    await own.service.appendEvents({ session, events: Array.from({ length: 130 }, () => write({})) });
+    const site = await own.studio();
+    const of = { app: 'one', user: 'ada', session: 's' };
+    const page = await site.get(query('/session', of));
+    const [, cursor = ''] = /data-cursor="([^"]*)"/.exec(page.body) ?? [];
+    const live = query('/live', { ...of, branch: 'fan.a', cursor: cursor.replaceAll('&quot;', '"') });
+    const response = await site.open(live);
+    const events = [
+      write({ mood: 'better', 'user:language': 'Polish' }),
+      // Of a branch that the page does not show.
+      write({ mood: 'bad' }, 'fan.b'),
+      write({ mood: 'well', topic: 'lamps' }),
+    ];
+    for (const event of events) await own.service.appendEvent({ session, event });
+    let body = '';
+    for await (const chunk of response.setEncoding('utf8')) {
+      body += String(chunk);
+      if (body.includes('lamps')) break;
+    }
+    const text = shown({
+      status: 200,
+      headers: {},
+      body: `<main>${body.replaceAll('\\"', '"').replaceAll('\\n', ' ')}</main>`,
+    });
+    expect(text).toMatch(
+      / mood "fine" → "better" user:language "English" → "Polish" .* mood "bad" → "well" topic not set → "lamps" /,
+    );
+  });
+
         );
         await served.service.appendEvents({ session, events: piece });
       }
