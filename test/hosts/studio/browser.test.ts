@@ -361,6 +361,27 @@ describeInChromium('the studio in Chromium', (browser) => {
     await visit({ viewport: { width: 1_440, height: 900 } }, async (page) => {
       await page.goto(site.origin + query('/time', OF_LONGEST));
       const sides = await Promise.all((await page.locator('.side').all()).map((side) => side.boundingBox()));
+  test.each([1_024, 1_280, 1_440])('the tabs of a session that runs stay in their place at %i px', async (width) => {
+    const tabs = (page: Page) =>
+      page.evaluate<{ x: number; y: number }[]>(
+        '[...document.querySelectorAll(".bar nav a")].map((each) => each.getBoundingClientRect().toJSON())',
+      );
+    await visit({ viewport: { width, height: 900 } }, async (page) => {
+      await page.clock.install();
+      const running = { app: 'research', user: 'linus', session: 'session-1213' };
+      await page.goto(site.origin + query('/session', running));
+      await page.locator('.bar').getByText('held by').waitFor();
+      const bar = (await page.locator('.bar').boundingBox())!;
+      const places = await tabs(page);
+      expect(new Set(places.map(({ y }) => y)).size).toBe(1);
+      expect(bar.height).toBeLessThan(90);
+      for (const passed of [7_000, 50_000, 600_000, 7_200_000]) {
+        await page.clock.fastForward(passed);
+        expect(await tabs(page)).toEqual(places);
+      }
+    });
+  });
+
       expect(new Set(sides.map((side) => side?.y)).size).toBe(1);
       expect(sides).toHaveLength(3);
       await page.locator('.side').getByRole('link', { name: 'fan.worker_1' }).click();

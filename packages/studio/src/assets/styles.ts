@@ -15,7 +15,7 @@ export const STYLES_TEXT = `
   }
 }
 *, ::before, ::after { box-sizing: border-box; }
-html { -webkit-text-size-adjust: 100%; scroll-padding-top: 7rem; }
+html { -webkit-text-size-adjust: 100%; scroll-padding-top: 8.2rem; }
 body { margin: 0; background: var(--page); color: var(--text); font: 0.9375rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif; }
 h1, h2, h3, h4, p, ol, ul, dl, dd, figure, pre { margin: 0; }
 h1 { font-size: 1.5rem; line-height: 1.25; letter-spacing: -0.015em; overflow-wrap: anywhere; }
@@ -102,7 +102,7 @@ label input, label select, label textarea { font-weight: 400; font-size: 0.9rem;
 .empty p { color: var(--dim); margin: 0.5rem auto 0; max-width: 34rem; }
 
 .columns { display: grid; grid-template-columns: minmax(0, 1fr) 20.5rem; gap: 1.5rem; align-items: start; }
-aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y: auto; }
+aside { position: sticky; top: 8.2rem; max-height: calc(100vh - 9.2rem); overflow-y: auto; }
 .panel, .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.85rem 1.1rem 1.1rem; box-shadow: var(--shadow); }
 .panel > summary { cursor: pointer; }
 .panel > summary h2 { display: inline; }
@@ -115,10 +115,11 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .state dt a { color: inherit; text-decoration: none; } .state dt a:hover { text-decoration: underline; } .whole .state dd > code { max-height: none; }
 .changes code { white-space: pre-wrap; } .changes tbody th { min-width: 8rem; } .changes td { min-width: 5.5rem; } .changes td[data-label="Change"] { width: 55%; } .delta dt a { display: inline-block; color: inherit; line-height: 1.5rem; }
 
-.bar { position: sticky; top: 3.5rem; z-index: 2; display: flex; align-items: center; gap: 0.2rem 1rem; flex-wrap: wrap; background: var(--page); border-bottom: 1px solid var(--line); padding: 0.4rem 0; margin-bottom: 1rem; }
+.bar { position: sticky; top: 3.5rem; z-index: 2; display: grid; grid-template-columns: minmax(0, 1fr) auto; align-items: start; gap: 0.2rem 1rem; background: var(--page); border-bottom: 1px solid var(--line); padding: 0.4rem 0; margin-bottom: 1rem; }
 .bar h1 { max-width: 26rem; max-height: 2.6em; font-size: 1.05rem; letter-spacing: 0; overflow: hidden; }
-.bar .facts { margin: 0; }
-.bar nav { display: flex; gap: 0.25rem; margin-left: auto; }
+.bar .facts { margin: 0; } .about { display: flex; flex-wrap: wrap; align-items: center; align-content: center; gap: 0.2rem 1rem; min-height: 2rem; }
+.bar nav { display: flex; gap: 0.25rem; }
+.facts, .side { font-variant-numeric: tabular-nums; } .bar [data-lasted] { display: inline-block; min-width: 3.4em; text-decoration: inherit; }
 .bar nav a { color: var(--dim); text-decoration: none; padding: 0.2rem 0.7rem; border-radius: 6px; }
 .bar nav a:hover { background: var(--soft); }
 .bar nav a[aria-current] { background: var(--accent-soft); color: var(--text); font-weight: 550; }
@@ -127,7 +128,8 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .shares { display: flex; flex-wrap: wrap; gap: 0.2rem 1.1rem; margin-top: 0.4rem; } .turn .shares { margin: 0; } .shares .legend, .turn .facts .legend { margin: 0; white-space: normal; }
 .sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(16rem, 100%), 1fr)); gap: 0.8rem; margin-bottom: 0.8rem; }
 .side { border: 1px solid var(--line); border-top: 3px solid var(--hue); border-radius: 8px; padding: 0.5rem 0.75rem 0.65rem; min-width: 0; overflow-wrap: anywhere; }
-.side h4 { margin: 0; font-size: 0.9375rem; } .side h4 a, .lane > a { color: var(--hue-text); } .side li { margin-top: 0.25rem; font-size: 0.875rem; } .side > p { font-size: 0.8125rem; margin-top: 0.3rem; }
+.side h4 { margin: 0; font-size: 0.9375rem; } .side h4 a, .lane > a { color: var(--hue-text); } .side li { margin-top: 0.25rem; font-size: 0.875rem; } .side > p { font-size: 0.8125rem; margin-top: 0.3rem; } .side .facts { gap: 0 0.7rem; } .panel h2 .dim { font-weight: 400; font-size: 0.875rem; }
+#branches { margin-top: 0.8rem; } #branches .sides { margin: 0.6rem 0; }
 .list + .charts { margin-top: 1rem; }
 .turn { margin-bottom: 0.9rem; } .turn > summary strong { overflow-wrap: anywhere; }
 .lanes { margin-top: 0.6rem; } .lane { display: grid; grid-template-columns: 11rem minmax(0, 1fr); gap: 0.8rem; align-items: start; border-top: 1px solid var(--line); padding: 0.15rem 0; }
@@ -158,7 +160,8 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .pager { display: flex; align-items: center; justify-content: center; flex-wrap: wrap; gap: 0.6rem; padding: 0.6rem 0; font-size: 0.8125rem; }
 
 .events { display: flex; flex-direction: column; gap: 0.8rem; }
-.event { background: var(--card); border: 1px solid var(--line); border-left: 3px solid var(--hue); border-radius: 10px; padding: 0.65rem 1rem 0.8rem; width: 100%; max-width: 46rem; box-shadow: var(--shadow); content-visibility: auto; contain-intrinsic-size: auto 7rem; scroll-margin-top: 4.5rem; }
+.event { background: var(--card); border: 1px solid var(--line); border-left: 3px solid var(--hue); border-radius: 10px; padding: 0.65rem 1rem 0.8rem; width: 100%; max-width: 46rem; box-shadow: var(--shadow); content-visibility: auto; contain-intrinsic-size: auto 7rem; scroll-margin-top: 0.5rem; }
+.event:nth-last-child(-n + 12) { content-visibility: visible; }
 .event.user { align-self: flex-end; width: fit-content; min-width: min(22rem, 100%); max-width: 40rem; background: var(--accent-soft); border-color: transparent; border-left-color: transparent; }
 .event.current, .event:target { outline: 2px solid var(--accent); outline-offset: 1px; }
 .event.damaged { border-color: var(--bad); color: var(--bad); }
@@ -197,8 +200,8 @@ aside { position: sticky; top: 7rem; max-height: calc(100vh - 8rem); overflow-y:
 .fold > summary code { font-weight: 600; }
 .fold[open] > summary { border-bottom: 1px solid var(--line); }
 .fold > div { padding: 0.4rem 0.75rem 0.7rem; }
-.fold .what { color: var(--dim); } .why:not([open]) { border-color: transparent; background: none; } .why > summary { color: var(--dim); font-size: 0.8125rem; min-height: 1.6rem; } .why:not([open]) > summary { padding: 0.15rem 0; } .why .what { color: var(--text); font-weight: 650; }
-.why .delta { border: 0; padding: 0; gap: 0.2rem; } .why .delta dt { width: 9rem; font-family: inherit; } .why .delta dd { flex: 1; }
+.fold .what { color: var(--dim); } .why[open] .brief { display: none; } .why:not([open]) { border-color: transparent; background: none; } .why > summary { color: var(--dim); font-size: 0.8125rem; min-height: 1.6rem; } .why:not([open]) > summary { padding: 0.15rem 0; } .why .what { color: var(--text); font-weight: 650; }
+.why .note { margin-top: 0.3rem; } .why .delta { border: 0; padding: 0; gap: 0.2rem; } .why .delta dt { width: 9rem; font-family: inherit; } .why .delta dd { flex: 1; }
 .args { font-family: var(--mono); font-size: 0.8125rem; color: var(--dim); overflow-wrap: anywhere; }
 .waiting .args { color: inherit; }
 .waiting a:not(.button) { color: inherit; font-size: 0.8125rem; }
@@ -271,6 +274,9 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   .hue-4 { --hue: #38bdf8; --hue-text: #7dd3fc; } .hue-5 { --hue: #a78bfa; --hue-text: #c4b5fd; }
   .hue-6 { --hue: #a3e635; --hue-text: #bef264; } .hue-7 { --hue: #facc15; --hue-text: #fde047; }
 }
+@media (max-width: 80rem) {
+  .bar { display: flex; flex-wrap: wrap; align-items: center; } .about { display: contents; } .bar h1 { flex: 1 1 calc(100% - 20rem); max-width: none; } .bar .facts, .bar .filter, .bar .live { order: 1; }
+}
 @media (max-width: 60rem) {
   .columns { grid-template-columns: minmax(0, 1fr); }
   aside { position: static; max-height: none; }
@@ -292,7 +298,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   .event.user { max-width: 94%; } .why .delta dt { width: 100%; } .why .delta dd { flex-basis: 100%; }
   .depth-1, .depth-2, .depth-3 { margin-left: 0.75rem; width: calc(100% - 0.75rem); }
   .timeline ol { flex-basis: 100%; order: -1; }
-  .bar { position: static; } .bar .live[data-state="off"] { position: fixed; top: 0.6rem; right: 0.9rem; z-index: 3; } .bar nav { margin-left: 0; } .bar h1 { max-width: 100%; max-height: none; }
+  .bar { position: static; } .bar .live[data-state="off"] { position: fixed; top: 0.6rem; right: 0.9rem; z-index: 3; } .bar h1 { flex-basis: 100%; max-width: 100%; max-height: none; }
   .lane { grid-template-columns: minmax(0, 1fr); gap: 0.1rem; } .axis { margin-left: 0; }
   .cards { grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); } .chart text { font-size: 22px; }
 }

@@ -43,27 +43,29 @@ export async function sessionBar(
     ([to, text]) => html`<a href="${links.ofSession(to, key)}" ${to === path && html`aria-current="page"`}>${text}</a>`,
   );
   return html`<div class="bar">
-    <h1 title="${title ?? key.sessionId}"><bdi>${title ?? key.sessionId}</bdi></h1>
-    <span class="facts" id="busy"
-      ><bdi>${key.userId}</bdi> ${
-        lease?.isHeld && [
-          chip(html`held by <bdi>${lease.holder}</bdi> for ${lasting(lease.since)}`, 'good'),
-          html`<span>${await doingOf(visit, key, { isBrief: true })}</span>`,
-        ]
+    <div class="about">
+      <h1 title="${title ?? key.sessionId}"><bdi>${title ?? key.sessionId}</bdi></h1>
+      <span class="facts" id="busy"
+        ><bdi>${key.userId}</bdi> ${
+          lease?.isHeld && [
+            chip(html`held by <bdi>${lease.holder}</bdi> for ${lasting(lease.since)}`, 'good'),
+            html`<span>${await doingOf(visit, key, { isBrief: true })}</span>`,
+          ]
+        }
+        ${waiting(waits.person, 'waiting')} ${waiting(waits.agent, 'answered, not yet run')}
+        ${tokensText(tokens) !== '' && html`<span>${tokensText(tokens)}${!isWhole && ', and more'}</span>`}
+        ${branches > 0 && html`<a href="${links.ofSession('/time', key)}#branches">${counted(branches, 'branch', 'branches')}</a>`}
+        ${deletedAt !== undefined && chip('deleted', 'warn')}</span
+      >
+      ${
+        branch !== undefined &&
+        html`<span class="chip filter"
+          >Only <bdi>${shortened(branch, MOST_NAME)}</bdi>
+          <a href="${links.ofSession('/session', key)}">Show all</a></span
+        >`
       }
-      ${waiting(waits.person, 'waiting')} ${waiting(waits.agent, 'answered, not yet run')}
-      ${tokensText(tokens) !== '' && html`<span>${tokensText(tokens)}${!isWhole && ', and more'}</span>`}
-      ${branches > 0 && html`<a href="${links.ofSession('/time', key)}#branches">${counted(branches, 'branch', 'branches')}</a>`}
-      ${deletedAt !== undefined && chip('deleted', 'warn')}</span
-    >
-    ${
-      branch !== undefined &&
-      html`<span class="chip filter"
-        >Only <bdi>${shortened(branch, MOST_NAME)}</bdi>
-        <a href="${links.ofSession('/session', key)}">Show all</a></span
-      >`
-    }
-    ${isLive && html`<p class="live" id="live" role="status" hidden></p>`}
+      ${isLive && html`<p class="live" id="live" role="status" hidden></p>`}
+    </div>
     <nav aria-label="Session">${tabs}</nav>
   </div>`;
 }
