@@ -102,7 +102,7 @@ const NEWEST = 30;
 const BEFORE_ANSWER = 10;
 
 /** An event with its number, and when the database stored it. */
-type ReadEvent = EventPage['events'][number];
+export type ReadEvent = EventPage['events'][number];
 
 /** How many keys of the state are shown for each scope. */
 const KEYS = 200;

@@ -238,9 +238,18 @@ describeInChromium('the studio in Chromium', (browser) => {
       clicks: [(page) => page.locator('#failed').getByRole('link', { name: 'read_invoice' }).first()],
       answer: [
         '.current :text("I look it up.")',
-        '.current .why[open] summary bdi:text-matches("gemini-x, 1.8 s · STOP .* tokens in")',
+        '.current .why[open] div:has(> dt:has-text("Question")) a',
+        '.current .why[open] div:has(> dt:has-text("Model")) bdi:text-matches("gemini-x, 1.8 s · STOP · .* tokens in")',
         '.current .why .note:has-text("which state it read")',
         'aside :text("topic")',
+      ],
+    },
+    {
+      question: 'Why did it fail?',
+      clicks: [(page) => page.locator('#failed').getByRole('link', { name: 'clerk' }).first()],
+      answer: [
+        '.event .error:has-text("You exceeded your quota.")',
+        '.event:has(.error) .why[open] div:has(> dt:has-text("Answers of tools")):has-text("id: 207 ✗ The server did not answer.")',
       ],
     },
     {
@@ -291,7 +300,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       answer: [
         'aside div:has(> dt:has-text("step")) :text("#8")',
         '#e8 .delta :text("not set") + :text("→")',
-        '#e8 .why[open] :text("find_order")',
+        '#e8 .why[open] dd:has-text("find_order")',
       ],
     },
     {
@@ -316,6 +325,18 @@ describeInChromium('the studio in Chromium', (browser) => {
     },
     {
       question: 'What did two branches do in parallel?',
+      clicks: [session('Translate the handbook')],
+      answer: [
+        '#branches h2:has-text("3 branches worked at the same time for "):has-text("Translate the handbook.")',
+        '#branches .side:has-text("fan.worker_0"):has-text("334 model calls 1.7 min")',
+        '#branches .side:has-text("fan.worker_1") li:has-text("page: 1000"):has-text("✓")',
+        '#branches .side:has-text("fan.worker_2") li:has-text("page: 8"):has-text("The page is empty.")',
+        '#branches .side:has-text("fan.worker_2") .bad:text("12 failed")',
+        '.why[open] div:has(> dt:has-text("Question")):has-text("Translate the handbook.")',
+      ],
+    },
+    {
+      question: 'When did each branch work?',
       clicks: [session('Translate the handbook'), link('3 branches')],
       answer: [
         'h3:has-text("3 branches worked at the same time for ")',
@@ -336,6 +357,27 @@ describeInChromium('the studio in Chromium', (browser) => {
         await found.waitFor();
         const { y, height } = (await found.boundingBox())!;
         expect([each, y >= 0 && y + height <= 900]).toEqual([each, true]);
+      }
+    });
+  });
+
+  test.each([1_024, 1_280, 1_440])('the tabs of a session that runs stay in their place at %i px', async (width) => {
+    const tabs = (page: Page) =>
+      page.evaluate<{ x: number; y: number }[]>(
+        '[...document.querySelectorAll(".bar nav a")].map((each) => each.getBoundingClientRect().toJSON())',
+      );
+    await visit({ viewport: { width, height: 900 } }, async (page) => {
+      await page.clock.install();
+      const running = { app: 'research', user: 'linus', session: 'session-1213' };
+      await page.goto(site.origin + query('/session', running));
+      await page.locator('.bar').getByText('held by').waitFor();
+      const bar = (await page.locator('.bar').boundingBox())!;
+      const places = await tabs(page);
+      expect(new Set(places.map(({ y }) => y)).size).toBe(1);
+      expect(bar.height).toBeLessThan(90);
+      for (const passed of [7_000, 50_000, 600_000, 7_200_000]) {
+        await page.clock.fastForward(passed);
+        expect(await tabs(page)).toEqual(places);
       }
     });
   });
@@ -361,27 +403,6 @@ describeInChromium('the studio in Chromium', (browser) => {
     await visit({ viewport: { width: 1_440, height: 900 } }, async (page) => {
       await page.goto(site.origin + query('/time', OF_LONGEST));
       const sides = await Promise.all((await page.locator('.side').all()).map((side) => side.boundingBox()));
-  test.each([1_024, 1_280, 1_440])('the tabs of a session that runs stay in their place at %i px', async (width) => {
-    const tabs = (page: Page) =>
-      page.evaluate<{ x: number; y: number }[]>(
-        '[...document.querySelectorAll(".bar nav a")].map((each) => each.getBoundingClientRect().toJSON())',
-      );
-    await visit({ viewport: { width, height: 900 } }, async (page) => {
-      await page.clock.install();
-      const running = { app: 'research', user: 'linus', session: 'session-1213' };
-      await page.goto(site.origin + query('/session', running));
-      await page.locator('.bar').getByText('held by').waitFor();
-      const bar = (await page.locator('.bar').boundingBox())!;
-      const places = await tabs(page);
-      expect(new Set(places.map(({ y }) => y)).size).toBe(1);
-      expect(bar.height).toBeLessThan(90);
-      for (const passed of [7_000, 50_000, 600_000, 7_200_000]) {
-        await page.clock.fastForward(passed);
-        expect(await tabs(page)).toEqual(places);
-      }
-    });
-  });
-
       expect(new Set(sides.map((side) => side?.y)).size).toBe(1);
       expect(sides).toHaveLength(3);
       await page.locator('.side').getByRole('link', { name: 'fan.worker_1' }).click();

@@ -426,11 +426,11 @@ describe.each(availableDatabases())('on %s', (name) => {
     const site = await own.studio();
     const text = shown(await site.get(query('/session', { app: 'one', user: 'ada', session: 's' })));
     expect(text).toMatch(
-      /said Why gemini-x, \d(\.\d+)? s · STOP · 0 tokens in, 1 out Model gemini-x, \d[^]* Finish reason STOP/,
+      /said Why gemini-x, \d(\.\d+)? s · STOP · 0 tokens in, 1 out Model gemini-x, \d(\.\d+)? s · STOP · 0 tokens in, 1 out None: /,
     );
     // Stored two days after it was made: no model takes so long.
     expect(text).toMatch(
-      /said ended by MAX_TOKENS Why gemini-x · MAX_TOKENS · 0 tokens in, 2 out Model gemini-x Finish/,
+      /said ended by MAX_TOKENS Why gemini-x · MAX_TOKENS · 0 tokens in, 2 out Model gemini-x · MAX_TOKENS · 0 tokens/,
     );
     expect(shown(await site.get('/usage?by=model'))).toMatch(/gemini-x one 0 0 3 0 100 % 0 \d(\.\d+)? s/);
     const time = shown(await site.get(query('/time', { app: 'one', user: 'ada', session: 's' })));
@@ -456,7 +456,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     const site = await own.studio();
     const answered = await site.get(query('/session', { app: 'one', user: 'ada', session: 's' }));
     expect(shown(answered)).toMatch(
-      /#3 JSON of event 3 You like lamps\. Why model not recorded · after 2 answers of load_memory, load_artifacts · 2 memories · 1 file Answers of tools load_memory #2 \{"memories":.* load_artifacts #2 \{"artifact_names":\["report\.pdf"\],"status":""\} Memories loaded Has a desk lamp\. clerk Likes lamps\. Files loaded report\.pdf Not recorded: thoughts, model, finish reason, tokens, which state it read\. All state before it clerk/,
+      /#3 JSON of event 3 You like lamps\. Why model not recorded · after 2 answers of load_memory, load_artifacts · 2 memories · 1 file Answers of tools load_memory → \{"memories":.* #2 load_artifacts → \{"artifact_names":\["report\.pdf"\],"status":""\} #2 Memories Has a desk lamp\. clerk Likes lamps\. Files report\.pdf Not recorded: thoughts, model, finish reason, tokens, preloaded memories, which state it read\. All state before it clerk/,
     );
     expect(shown(answered).match(/2 memories/g)).toHaveLength(1);
     expect(linksOf(answered, '/files?')).toContain(
@@ -481,7 +481,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(page).match(/Refund of order 17/g)).toHaveLength(1);
     expect(page.body.match(/<h1/g)).toHaveLength(1);
     expect(shown(page)).toMatch(
-      /Why model not recorded · 1,380 tokens in \(1,024 cached\), 32 out · 1 thought Asked Hello! The lamp .* #1 Thoughts The person wants a refund\. .* Tokens 1,380 .* Not recorded: answers of tools, memories loaded, files loaded, model, finish reason, which state it read\./,
+      /Why model not recorded · 1,380 tokens in \(1,024 cached\), 32 out · 1 thought Question Hello! The lamp .* #1 Thoughts The person wants a refund\. .* Model 1,380 tokens in \(1,024 cached\), 32 out None: answers of tools, memories, files\. Not recorded: model, finish reason, preloaded memories, which state it read\./,
     );
     // The newest answer says it at once; so does one that a link leads to.
     const open = (answer: Answer) =>
@@ -491,14 +491,78 @@ describe.each(availableDatabases())('on %s', (name) => {
         .map((each) => /id="e(\d+)"/.exec(each)?.[1]);
     expect(open(page)).toEqual(['8']);
     expect(open(await site.get(`${STORY}&at=2`))).toEqual(['2']);
-    // If a page has only calls, its newest one.
-    const key = { ...KEY, sessionId: 'only calls' };
+    // So does the newest call or failure, beside the last answer to the same question.
+    const key = { ...KEY, sessionId: 'explained' };
     const session = await served.service.createSession(key);
-    const parts = [{ functionCall: { id: 'c', name: 'look_up', args: {} } }];
-    for (let i = 0; i < 2; i++)
-      await served.service.appendEvent({ session, event: createEvent({ author: 'agent', content: { parts } }) });
-    expect(open(await site.get(query('/session', { ...OF_STORY, session: 'only calls' })))).toEqual(['2']);
+    const asked = { author: 'user', content: { role: 'user', parts: [{ text: 'Where is it?' }] } };
+    const called = { content: { parts: [{ functionCall: { id: 'c', name: 'look_up', args: { order: 7 } } }] } };
+    const answered = {
+      content: { parts: [{ functionResponse: { id: 'c', name: 'look_up', response: { at: 'sea' } } }] },
+    };
+    const said = { content: { parts: [{ text: 'One moment.' }] } };
+    const failed = { errorCode: '429', errorMessage: 'Too many requests.' };
+    const explained: string[][] = [];
+    for (const event of [asked, called, answered, said, failed, asked, called]) {
+      await served.service.appendEvent({ session, event: createEvent({ author: 'agent', ...event }) });
+      explained.push(open(await site.get(query('/session', { ...OF_STORY, session: 'explained' }))) as string[]);
+    }
+    expect(explained).toEqual([[], ['2'], ['2'], ['4'], ['4', '5'], ['4', '5'], ['7']]);
+    expect(shown(await site.get(query('/session', { ...OF_STORY, session: 'explained' })))).toMatch(
+      /One moment\. Why .* Question Where is it\? #1 Answers of tools look_up order: 7 → \{"at":"sea"\} #3 None: memories, files\. Not recorded: thoughts, model, /,
+    );
     await served.service.deleteSession(key);
+  });
+
+  test('says of a long turn what was asked, and what all its branches did, though its page has only its newest events', async () => {
+    const own = await open(name);
+    const key = { appName: 'one', userId: 'ada', sessionId: 's' };
+    const of = { app: 'one', user: 'ada', session: 's' };
+    const session = await own.service.createSession(key);
+    const begin = Date.now() - 200_000;
+    const work = (i: number) => {
+      const worker = i % 2 === 0 ? 'fr' : 'pl';
+      const tool = { id: `c${i}`, name: 'translate' };
+      const about = { author: worker, branch: `fan.${worker}`, timestamp: begin + i * 1_000 };
+      return [
+        createEvent({ ...about, content: { parts: [{ functionCall: { ...tool, args: { page: i } } }] } }),
+        createEvent({
+          ...{ ...about, timestamp: about.timestamp + 1_500 },
+          content: { parts: [{ functionResponse: { ...tool, response: { success: i !== 4 } } }] },
+        }),
+      ];
+    };
+    const question = createEvent({ author: 'user', timestamp: begin, content: { parts: [{ text: 'Translate it.' }] } });
+    const pages = Array.from({ length: 40 }, (_, i) => work(i)).flat();
+    await own.service.appendEvents({ session, events: [question, ...pages] });
+    await own.orm.em.getConnection().execute('update adk_events set append_time = timestamp');
+    const site = await own.studio();
+    const talk = async () => {
+      const { body } = await site.get(query('/session', of));
+      const [branches = ''] = /<div id="branches">.*?<\/details>/s.exec(body) ?? [];
+      return {
+        isOpen: /<details [^>]* open>/.test(branches),
+        text: shown({ status: 0, headers: {}, body: `<main>${branches}</main>` }),
+        body,
+      };
+    };
+    const { body, ...first } = await talk();
+    expect(shown({ status: 0, headers: {}, body })).toMatch(
+      / Question Translate it\. #1 Answers of tools translate page: 37 → /,
+    );
+    expect(first.isOpen).toBe(true);
+    expect(first.text).toMatch(
+      /2 branches worked at the same time for 19 s of 40 s Translate it\. fan\.fr 39 s , from 0 ms to 39 s 20 model calls 20 tool calls 30 s tokens not recorded 1 failed translate page: 0 ✓ 1\.5 s .* translate page: 4 ✗ 1\.5 s .* 18 more fan\.pl 39 s , from 1 s to 40 s /,
+    );
+    // After an answer to another question they are no news.
+    const later = createEvent({ author: 'user', content: { parts: [{ text: 'Thank you!' }] } });
+    await own.service.appendEvent({ session, event: later });
+    expect((await talk()).isOpen).toBe(true);
+    const answer = createEvent({ author: 'agent', content: { parts: [{ text: 'Gladly.' }] } });
+    await own.service.appendEvent({ session, event: answer });
+    expect(await talk()).toMatchObject({
+      isOpen: false,
+      text: expect.stringMatching('at the same time .* from event #44 ') as string,
+    });
   });
 
   test('says side by side what each branch of a turn did, and in one sentence where the time went', async () => {
@@ -540,6 +604,14 @@ describe.each(availableDatabases())('on %s', (name) => {
     );
     expect(toBranches).toBe(`${query('/time', of)}#branches`);
     expect(time.body).toMatch(/id="branches"/);
+    // A fork copies calls that nobody will answer: nothing counts the time since.
+    const clock = jest.spyOn(Date, 'now').mockReturnValue(Date.now() + 3_600_000);
+    const late = await site.get(query('/time', of));
+    clock.mockRestore();
+    expect(shown(late)).toMatch(
+      /Longest step: find_page #1 7 s Never answered, not counted: find_page #2 1 h .* 2 branches worked at the same time for 2 s of 12 s fan\.fr 12 s , from 0 ms to 12 s .* fan\.pl 2 s , from 1 s to 3 s 1 model call 2 s 1 tool call tokens not recorded find_page q: "dwa" never answered fan\.fr .* #2 pl 2 s, find_page … never answered/,
+    );
+    expect(late.body).toMatch(/<title>find_page never answered<\/title>/);
   });
 
   test('divides the time of a session, so that all shares are 100 %, and names the longest turn and step', async () => {
@@ -604,14 +676,6 @@ describe.each(availableDatabases())('on %s', (name) => {
     const ofBranch = Array.from({ length: 30 }, (_, i) => [6 * i + 3, 6 * i + 4]).flat();
     const newest = await site.get(branch);
     expect(eventsOf(newest)).toEqual(ofBranch.slice(-40));
-    // A fork copies calls that nobody will answer: nothing counts the time since.
-    const clock = jest.spyOn(Date, 'now').mockReturnValue(Date.now() + 3_600_000);
-    const late = await site.get(query('/time', of));
-    clock.mockRestore();
-    expect(shown(late)).toMatch(
-      /Longest step: find_page #1 7 s Never answered, not counted: find_page #2 1 h .* 2 branches worked at the same time for 2 s of 12 s fan\.fr 12 s , from 0 ms to 12 s .* fan\.pl 2 s , from 1 s to 3 s 1 model call 2 s 1 tool call tokens not recorded find_page q: "dwa" never answered fan\.fr .* #2 pl 2 s, find_page … never answered/,
-    );
-    expect(late.body).toMatch(/<title>find_page never answered<\/title>/);
     expect(shown(newest)).toMatch(/Only fan\.1 Show all .* Call look_up i: 88 ✓ [\d.]+ \w+ #178 /);
     expect(linksOf(newest, query('/session', of))).toContain(query('/session', of));
     const [older = ''] = linksOf(newest, `${branch}&before=`);
@@ -858,6 +922,44 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect((await site.get(`${path.split('&cursor')[0]}&cursor=nonsense`)).status).toBe(400);
   });
 
+  test('sends with a change of the state the value before, however long ago that was written', async () => {
+    const own = await open(name);
+    const key = { appName: 'one', userId: 'ada', sessionId: 's' };
+    const session = await own.service.createSession({ ...key, state: { mood: 'fine', 'user:language': 'English' } });
+    const write = (stateDelta: Record<string, unknown>, branch = 'fan.a') => {
+      const event = createEvent({ author: 'agent', branch });
+      Object.assign(event.actions.stateDelta, stateDelta);
+      return event;
+    };
+    await own.service.appendEvents({ session, events: Array.from({ length: 130 }, () => write({})) });
+    const site = await own.studio();
+    const of = { app: 'one', user: 'ada', session: 's' };
+    const page = await site.get(query('/session', of));
+    const [, cursor = ''] = /data-cursor="([^"]*)"/.exec(page.body) ?? [];
+    const live = query('/live', { ...of, branch: 'fan.a', cursor: cursor.replaceAll('&quot;', '"') });
+    const response = await site.open(live);
+    const events = [
+      write({ mood: 'better', 'user:language': 'Polish' }),
+      // Of a branch that the page does not show.
+      write({ mood: 'bad' }, 'fan.b'),
+      write({ mood: 'well', topic: 'lamps' }),
+    ];
+    for (const event of events) await own.service.appendEvent({ session, event });
+    let body = '';
+    for await (const chunk of response.setEncoding('utf8')) {
+      body += String(chunk);
+      if (body.includes('lamps')) break;
+    }
+    const text = shown({
+      status: 200,
+      headers: {},
+      body: `<main>${body.replaceAll('\\"', '"').replaceAll('\\n', ' ')}</main>`,
+    });
+    expect(text).toMatch(
+      / mood "fine" → "better" user:language "English" → "Polish" .* mood "bad" → "well" topic not set → "lamps" /,
+    );
+  });
+
   test('shows leases, readers of the log, statistics, and what is damaged', async () => {
     const { orm, service } = served;
     const lease = await new SessionLeases(orm.em).acquire(KEY, { holder: 'worker 7' });
@@ -922,44 +1024,6 @@ describe.each(availableDatabases())('on %s', (name) => {
       for (let left = events; left > 0; left -= 500) {
         const piece = Array.from({ length: Math.min(left, 500) }, () =>
           createEvent({ author: 'agent', content: { parts: [{ text }] } }),
-  test('sends with a change of the state the value before, however long ago that was written', async () => {
-    const own = await open(name);
-    const key = { appName: 'one', userId: 'ada', sessionId: 's' };
-    const session = await own.service.createSession({ ...key, state: { mood: 'fine', 'user:language': 'English' } });
-    const write = (stateDelta: Record<string, unknown>, branch = 'fan.a') => {
-      const event = createEvent({ author: 'agent', branch });
-      Object.assign(event.actions.stateDelta, stateDelta);
-      return event;
-    };
-    await own.service.appendEvents({ session, events: Array.from({ length: 130 }, () => write({})) });
-    const site = await own.studio();
-    const of = { app: 'one', user: 'ada', session: 's' };
-    const page = await site.get(query('/session', of));
-    const [, cursor = ''] = /data-cursor="([^"]*)"/.exec(page.body) ?? [];
-    const live = query('/live', { ...of, branch: 'fan.a', cursor: cursor.replaceAll('&quot;', '"') });
-    const response = await site.open(live);
-    const events = [
-      write({ mood: 'better', 'user:language': 'Polish' }),
-      // Of a branch that the page does not show.
-      write({ mood: 'bad' }, 'fan.b'),
-      write({ mood: 'well', topic: 'lamps' }),
-    ];
-    for (const event of events) await own.service.appendEvent({ session, event });
-    let body = '';
-    for await (const chunk of response.setEncoding('utf8')) {
-      body += String(chunk);
-      if (body.includes('lamps')) break;
-    }
-    const text = shown({
-      status: 200,
-      headers: {},
-      body: `<main>${body.replaceAll('\\"', '"').replaceAll('\\n', ' ')}</main>`,
-    });
-    expect(text).toMatch(
-      / mood "fine" → "better" user:language "English" → "Polish" .* mood "bad" → "well" topic not set → "lamps" /,
-    );
-  });
-
         );
         await served.service.appendEvents({ session, events: piece });
       }

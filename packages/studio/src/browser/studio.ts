@@ -15,7 +15,11 @@ function show(state: 'on' | 'off', text: string): void {
   if (status.textContent !== text) status.textContent = text;
 }
 
-const isAtEnd = () => innerHeight + scrollY >= document.documentElement.scrollHeight - 120;
+/** Whether the newest event is seen. */
+const isAtEnd = (list: HTMLElement) => list.getBoundingClientRect().bottom <= innerHeight + 120;
+
+/** Shows the newest events, with what the page says below them. */
+const toEnd = (list: HTMLElement) => (document.getElementById('waiting') ?? list).scrollIntoView({ block: 'end' });
 
 /** Moves the answers of an event into the calls that they answer. */
 function fold(item: Element): void {
@@ -35,7 +39,7 @@ async function refresh(): Promise<void> {
   const response = await fetch(location.href, { headers: { accept: 'text/html' } }).catch(() => undefined);
   if (!response?.ok) return;
   const page = new DOMParser().parseFromString(await response.text(), 'text/html');
-  for (const id of ['state', 'facts', 'waiting', 'now', 'busy']) {
+  for (const id of ['state', 'facts', 'branches', 'waiting', 'now', 'busy']) {
     const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
     // Replacing the part that has the focus would interrupt its reader.
     if (!old || !fresh || old.contains(document.activeElement)) continue;
@@ -60,7 +64,7 @@ function refreshSoon(): void {
 }
 
 function add(list: HTMLElement, markup: string): void {
-  const follows = isAtEnd();
+  const follows = isAtEnd(list);
   const holder = document.createElement('template');
   holder.innerHTML = markup;
   for (const item of [...holder.content.children]) {
@@ -74,7 +78,7 @@ function add(list: HTMLElement, markup: string): void {
   if (none?.classList.contains('empty')) none.remove();
   // A document that keeps growing becomes slow; a link leads to what is removed here.
   while (list.children.length > Number(list.dataset['most'])) list.firstElementChild?.remove();
-  if (follows) list.lastElementChild?.scrollIntoView({ block: 'end' });
+  if (follows) toEnd(list);
   refreshSoon();
 }
 
@@ -120,9 +124,11 @@ if (events && source) {
   const [navigation] = performance.getEntriesByType('navigation');
   const isFresh = !(navigation instanceof PerformanceNavigationTiming) || navigation.type === 'navigate';
   if (isFresh && location.hash === '') {
-    (document.getElementById('waiting') ?? events).scrollIntoView({ block: 'end' });
+    toEnd(events);
     // The newest answer, and why it was given, are seen whole.
-    document.querySelector('.why[open]')?.closest('.event')?.scrollIntoView({ block: 'nearest' });
+    const why = [...document.querySelectorAll('.why[open]')].at(-1);
+    why?.closest('.event')?.scrollIntoView({ block: 'nearest' });
+    why?.scrollIntoView({ block: 'nearest' });
   }
   listen(events, (data) => add(events, String(JSON.parse(data))));
 }

@@ -1,16 +1,20 @@
 import type { OpenCall } from '../../../../src/index.js';
 import { labelsIn } from '../../../../src/model/description.js';
+import { beginsTurn } from '../../../../src/model/turn.js';
 import { answerCommand, counted, number, shortened } from '../operations/words.js';
 import type { TimedChange } from '../browsing.js';
 import { html, upToSize, type Content, type Html } from '../html.js';
-import { EVENTS, type Conversation } from '../reading.js';
+import { EVENTS, type Conversation, type ReadEvent } from '../reading.js';
 import { markdown, type Markdown } from '../markdown.js';
 import { notFound, type Visit } from '../visit.js';
 import { isConfirmation } from '../operations/answer.js';
 import { answererOf, question } from './answer.js';
+import { parallelMs } from '../shares.js';
 import type { StateChange } from '../state-changes.js';
+import { turnsOf } from '../waterfall.js';
 import { changeText } from './change-view.js';
-import { eventList, newestAnswer } from './event-view.js';
+import { branchCards, branchesText, saidIn } from './branches.js';
+import { Pairs, eventList, newestOfModels } from './event-view.js';
 import {
   ago,
   chip,
@@ -40,12 +44,15 @@ export async function conversationPage(visit: Visit): Promise<Response> {
   const isNewest = conversation.upTo >= session.lastSeq;
   const waits = isNewest && branch === undefined ? await reading.service.findOpenCalls(key) : undefined;
   const isLive = isNewest && part.at === undefined && session.deletedAt === undefined;
+  const explained = part.at !== undefined ? [part.at] : isNewest ? newestOfModels(conversation.entries) : [];
+  const earlier = await earlierOfTurn(visit, conversation, explained[0]);
   const body = html`${await sessionBar(visit, session, '/session', { isLive, branch })}
     ${heading(visit, conversation, part)}
     <div class="columns">
       <section class="conversation" aria-label="Conversation">
         ${timeLine(visit, conversation, { at: part.at, hues, branch })} ${pager(visit, conversation, 'older', branch)}
-        ${eventsOf(visit, conversation, { part, formatted, hues, isLive })}
+        ${eventsOf(visit, conversation, { part, formatted, hues, isLive, explained, earlier })}
+        ${isNewest && html`<div id="branches">${branch === undefined && branchesOf(visit, conversation, earlier, hues)}</div>`}
         ${waits && html`<div id="waiting">${waitingCalls(visit, conversation, waits)}</div>`}
         ${pager(visit, conversation, 'newer', branch)}
       </section>
@@ -55,11 +62,53 @@ export async function conversationPage(visit: Visit): Promise<Response> {
   return page(visit, { title: name, appName: key.appName, crumbs, body });
 }
 
+/** How many events before a page are read at most for the turn in which it begins. */
+const MOST_EARLIER = 2_100;
+
 interface Shown {
   before: number | undefined;
   after: number | undefined;
   at: number | undefined;
   branch: string | undefined;
+}
+
+/**
+ * @param explained an event whose reasons are shown.
+ * @returns the events before the page of the turn in which it is: its question, and what its branches did before.
+ */
+async function earlierOfTurn(
+  { reading, session }: Visit,
+  { session: { firstSeq }, entries }: Conversation,
+  explained: number | undefined,
+): Promise<readonly ReadEvent[]> {
+  const [first] = entries;
+  const isAsked = entries.some(({ seq, event }) => seq <= (explained ?? 0) && event && beginsTurn(event));
+  if (explained === undefined || isAsked || !first || first.seq <= firstSeq) return [];
+  const events = await reading.newestEvents(session, { before: first.seq, limit: MOST_EARLIER });
+  return events.slice(
+    Math.max(
+      0,
+      events.findLastIndex(({ event }) => beginsTurn(event)),
+    ),
+  );
+}
+
+/** What the branches of the newest turn that has some did, side by side; open if they worked at the same time, and nothing came after. */
+function branchesOf(visit: Visit, { entries }: Conversation, earlier: readonly ReadEvent[], hues: Hues): Content {
+  const events = [...earlier, ...entries.filter((entry): entry is ReadEvent => entry.event !== undefined)];
+  const turns = turnsOf(events, Date.now()).filter(({ lanes }) => lanes.length > 0);
+  const turn = turns.findLast(({ lanes }) => lanes.length > 1);
+  if (!turn) return undefined;
+  const isOpen = turn === turns.at(-1) && parallelMs(turn) > 0;
+  return html`<details class="panel" ${isOpen && html`open`}>
+    <summary>
+      <h2>
+        ${branchesText(turn)} <span class="dim"><bdi>${saidIn(turn)}</bdi></span>
+      </h2>
+    </summary>
+    ${branchCards(visit, turn, hues, { branches: 6, calls: 2 })}
+    <a href="${visit.links.ofSession('/time', visit.session)}#t${turn.first.seq}">Where their time went</a>
+  </details>`;
 }
 
 function heading(visit: Visit, { session, others }: Conversation, part: Shown): Html {
@@ -150,22 +199,24 @@ function eventsOf(
     formatted,
     hues,
     isLive,
-  }: { part: Shown; formatted: Markdown | undefined; hues: Hues; isLive: boolean },
+    explained,
+    earlier,
+  }: {
+    part: Shown;
+    formatted: Markdown | undefined;
+    hues: Hues;
+    isLive: boolean;
+    explained: readonly number[];
+    earlier: readonly ReadEvent[];
+  },
 ): Html {
   const { links } = visit;
   const { key, lastSeq, incarnation, deletedAt } = session;
   const isNewest = upTo >= lastSeq;
-  const views = eventList(entries, {
-    links,
-    session: key,
-    hues,
-    at,
-    isNewest,
-    explained: at ?? (isNewest ? newestAnswer(entries) : undefined),
-    markdown: formatted,
-    written,
-    mayAnswer: visit.mayChange,
-  });
+  const pairs = new Pairs();
+  pairs.add(earlier);
+  const around = { links, session: key, hues, at, isNewest, explained, markdown: formatted, written };
+  const views = eventList(entries, { ...around, mayAnswer: visit.mayChange }, pairs);
   // In the order of their numbers; a change comes after the event with its number.
   const rows: [seq: number, row: Content][] = [
     ...entries.map(({ seq }): [number, Content] => [seq, views.get(seq)]),

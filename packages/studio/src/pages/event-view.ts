@@ -68,8 +68,8 @@ interface Surroundings {
   isNewest: boolean;
   /** Whether the visitor may answer calls that wait. */
   mayAnswer: boolean;
-  /** The event whose reasons are shown at once. */
-  explained?: number | undefined;
+  /** The events whose reasons are shown at once. */
+  explained?: readonly number[];
   /** What the events of the page have changed in the state, by their numbers. */
   written?: { get(seq: number): readonly StateChange[] | undefined };
   /** Renders texts of models; if absent, they are shown as they are. */
@@ -91,7 +91,7 @@ export function eventList(
   let [length, made] = [0, 0];
   const views = new Map<number, Html>();
   for (const entry of entries) {
-    const isBrief = length > LARGE_PAGE || made > MOST_MADE;
+    const isBrief = (length > LARGE_PAGE || made > MOST_MADE) && !surroundings.explained?.includes(entry.seq);
     const around = new EventView(surroundings, pairs, isBrief, turns.get(entry.seq));
     const whole = around.view(entry);
     made += whole.bytes;
@@ -153,8 +153,8 @@ export class Pairs {
   /** What tools have answered since the last model's event, by agent or branch. */
   readonly #given = new Map<string, readonly unknown[]>();
   readonly #answersBefore = new Map<number, readonly unknown[]>();
-  /** The numbers of the events with these answers. */
-  readonly #answeredAt = new Map<unknown, number>();
+  /** The numbers of the events with these answers, and the calls. */
+  readonly #answeredAt = new Map<unknown, { seq: number; call: Call | undefined }>();
 
   readonly #asked: { seq: number; text: string }[] = [];
 
@@ -175,7 +175,7 @@ export class Pairs {
         this.#given.get(lane) ?? [],
         partsOf(event).flatMap((part) => part['functionResponse'] ?? []),
       ];
-      for (const each of answers) this.#answeredAt.set(each, seq);
+      for (const each of answers) this.#answeredAt.set(each, { seq, call: responses.get(each) });
       this.#given.set(lane, answers.length > 0 ? [...before, ...answers] : []);
       if (answers.length === 0 && before.length > 0) this.#answersBefore.set(seq, before);
       if (returned) {
@@ -223,10 +223,11 @@ export class Pairs {
   }
 
   /** @returns what tools answered just before the model made an event. */
-  answersTo(seq: number): { name: unknown; response: unknown; seq: number }[] {
+  answersTo(seq: number): { name: unknown; args: unknown; response: unknown; seq: number }[] {
     return (this.#answersBefore.get(seq) ?? []).map((answer) => {
       const { name, response } = recordOf(answer);
-      return { name, response, seq: this.#answeredAt.get(answer) ?? seq };
+      const { call, seq: at = seq } = this.#answeredAt.get(answer) ?? {};
+      return { name, args: call?.args, response, seq: at };
     });
   }
 
@@ -360,8 +361,10 @@ class EventView {
   #why(event: Loose): Html {
     const { modelVersion, finishReason } = event;
     const model = [textOf(modelVersion), this.#took(event)].filter(Boolean).join(', ');
-    const used = tokensOf(event) ?? NO_TOKENS;
+    const counts = tokensOf(event);
+    const used = counts ?? NO_TOKENS;
     const tokens = tokensText(used);
+    const facts = [model, textOf(finishReason), tokens].filter(Boolean).join(' · ');
     const answers = this.pairs.answersTo(this.#seq);
     const memories = this.pairs.givenTo(this.#seq, 'load_memory', 'memories').map(recordOf);
     const files = this.pairs
@@ -378,7 +381,7 @@ class EventView {
       files.length > 0 && counted(files.length, 'file'),
       thoughts.length > 0 && counted(thoughts.length, 'thought'),
     ];
-    const line = html`<span class="what">Why</span> <bdi>${summary.filter(Boolean).join(' · ')}</bdi>`;
+    const line = html`<span class="what">Why</span> <bdi class="brief">${summary.filter(Boolean).join(' · ')}</bdi>`;
     if (this.isBrief) return html`<p class="note">${line}</p>`;
     const said = ({ content }: Loose) => textOf(content) ?? textIn(content);
     const list = (items: readonly Content[]) =>
@@ -387,23 +390,30 @@ class EventView {
         ${items.slice(0, MOST_PARTS).map((item) => html`<li>${item}</li>`)}
       </ul>`;
     const asked = this.pairs.askedBefore(this.#seq);
+    const isThoughtless = thoughts.length === 0 && used.thoughtsTokens === 0;
     const rows: [name: string, value: Content][] = [
       [
-        'Asked',
+        'Question',
         asked && html`<bdi>${shortened(asked.text || 'a file', FEW)}</bdi> <a href="#e${asked.seq}">#${asked.seq}</a>`,
       ],
       [
         'Answers of tools',
         list(
           answers.map(
-            ({ name, response, seq }) =>
-              html`${codeOf(textOf(name) ?? 'a function')} <a href="#e${seq}">#${seq}</a>
-                <span class="args"><bdi>${shortened(textOrJson(response), FEW)}</bdi></span>`,
+            ({ name, args, response, seq }) =>
+              html`${codeOf(textOf(name) ?? 'a function')} ${inLine(args, FEW / 2)}
+                ${isFailedResponse(response) ? chip('✗', 'bad') : '→'}
+                <span class="args"
+                  ><bdi
+                    >${shortened(isFailedResponse(response) ? reasonIn(recordOf(response)) : textOrJson(response), FEW)}</bdi
+                  ></span
+                >
+                <a href="#e${seq}">#${seq}</a>`,
           ),
         ),
       ],
       [
-        'Memories loaded',
+        'Memories',
         list(
           memories.map(
             (each) =>
@@ -413,7 +423,7 @@ class EventView {
         ),
       ],
       [
-        'Files loaded',
+        'Files',
         list(
           files.map(
             (name) => html`<a href="${this.#link('/files', { file: name })}"><bdi>${shortened(name, FEW)}</bdi></a>`,
@@ -426,15 +436,26 @@ class EventView {
           // Models bill for thoughts that they do not show.
           (used.thoughtsTokens > 0 && html`<span class="dim">text not stored</span>`),
       ],
-      ['Model', model],
-      ['Finish reason', textOf(finishReason)],
-      ['Tokens', tokens],
+      ['Model', facts && html`<bdi>${facts}</bdi>`],
     ];
     const view = rows.flatMap(([name, value]) => (value ? definition(name, value) : []));
-    const missing = rows.flatMap(([name, value]) => (value || name === 'Asked' ? [] : name.toLowerCase()));
+    const none = [
+      answers.length === 0 && 'answers of tools',
+      memories.length === 0 && 'memories',
+      files.length === 0 && 'files',
+      isThoughtless && counts && 'thoughts',
+    ].filter(Boolean);
     // ADK stores neither which state is read nor what `preload_memory` adds.
+    const missing = [
+      isThoughtless && !counts && 'thoughts',
+      !model && 'model',
+      !textOf(finishReason) && 'finish reason',
+      !tokens && 'tokens',
+      'preloaded memories',
+      'which state it read',
+    ].filter(Boolean);
     const note = html`<p class="note">
-      Not recorded: ${[...missing, 'which state it read'].join(', ')}.
+      ${none.length > 0 && `None: ${none.join(', ')}.`} Not recorded: ${missing.join(', ')}.
       <a href="${this.#link('/state', { at: this.#seq - 1 })}">All state before it</a>
     </p>`;
     return fold(
@@ -443,7 +464,7 @@ class EventView {
       html`<dl class="delta">${view}</dl>
         ${note}`,
       undefined,
-      this.around.explained === this.#seq,
+      this.around.explained?.includes(this.#seq),
     );
   }
 
@@ -646,11 +667,15 @@ export function isModels(event: Loose): boolean {
   return author !== 'user' && (isSaid || isRecord(usageMetadata) || Boolean(errorCode));
 }
 
-/** @returns the newest event in which a model said something; if there is none, the newest that a model made. */
-export function newestAnswer(entries: readonly Entry[]): number | undefined {
+/** @returns the newest event that a model made, and the newest one since the last question in which it said something. */
+export function newestOfModels(entries: readonly Entry[]): number[] {
   const made = entries.filter(({ event }) => event && isModels(recordOf(event)));
+  const newest = made.at(-1);
+  if (!newest) return [];
+  const asked = entries.findLast(({ seq, event }) => seq < newest.seq && event && beginsTurn(event))?.seq ?? 0;
   const isText = ({ text, thought }: Loose) => textOf(text) !== undefined && thought !== true;
-  return (made.findLast(({ event }) => event && partsOf(event).some(isText)) ?? made.at(-1))?.seq;
+  const said = made.findLast(({ seq, event }) => seq > asked && event && partsOf(event).some(isText));
+  return [...new Set([said?.seq ?? newest.seq, newest.seq])];
 }
 
 /** The arguments of a call, in the line of its name. */
