@@ -331,6 +331,7 @@ describeInChromium('the studio in Chromium', (browser) => {
         '#branches .side:has-text("fan.worker_0"):has-text("334 model calls 1.7 min")',
         '#branches .side:has-text("fan.worker_1") li:has-text("page: 1000"):has-text("✓")',
         '#branches .side:has-text("fan.worker_2") li:has-text("page: 8"):has-text("The page is empty.")',
+        '#branches .side:has-text("fan.worker_2") li:has-text("page: 1001"):has-text("✓")',
         '#branches .side:has-text("fan.worker_2") .bad:text("12 failed")',
         '.why[open] div:has(> dt:has-text("Question")):has-text("Translate the handbook.")',
       ],
@@ -549,6 +550,35 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.locator('#state').getByText('mood').waitFor();
       expect(await page.locator('.event').count()).toBe(3);
     }).finally(() => other.close(true));
+  });
+
+  test('shows what branches do at the same time while they do it, below the newest event', async () => {
+    const session = await served.service.createSession({ ...KEY, sessionId: 'parallel' });
+    const say = (author: string, parts: object[]) => {
+      const branch = author === 'user' ? {} : { branch: `fan.${author}` };
+      return served.service.appendEvent({ session, event: createEvent({ author, ...branch, content: { parts } }) });
+    };
+    const call = (page: number) => ({ functionCall: { id: `c${page}`, name: 'translate', args: { page } } });
+    await visit({ viewport: { width: 1_440, height: 900 } }, async (page) => {
+      await page.goto(site.origin + query('/session', { ...OF_STORY, session: 'parallel' }));
+      await page.getByText('Live', { exact: true }).waitFor();
+      await say('user', [{ text: 'Translate it.' }]);
+      await say('fr', [call(1)]);
+      await say('pl', [call(2)]);
+      const branches = page.locator('#branches');
+      await branches.getByText('2 branches worked').waitFor();
+      expect(await branches.locator('.side').allInnerTexts()).toEqual([
+        expect.stringMatching(/^fan\.fr[^]*translate page: 1 no answer yet$/),
+        expect.stringMatching(/^fan\.pl[^]*translate page: 2 no answer yet$/),
+      ]);
+      for (let i = 0; i < 12; i++) await say('fr', [{ text: `Line ${i} of the page.` }]);
+      await branches.getByText('“Line 11 of the page.”').waitFor();
+      // Whoever sees the newest event still does.
+      await page.locator('#e15 .text, #e15 .markdown').filter({ visible: true }).waitFor();
+      const { y, height } = (await page.locator('#e15').boundingBox())!;
+      expect(y + height).toBeLessThan(900);
+    });
+    await served.service.deleteSession({ ...KEY, sessionId: 'parallel' });
   });
 
   test('the first page shows what happens, as the log says it', async () => {

@@ -128,8 +128,8 @@ aside { position: sticky; top: 8.2rem; max-height: calc(100vh - 9.2rem); overflo
 .shares { display: flex; flex-wrap: wrap; gap: 0.2rem 1.1rem; margin-top: 0.4rem; } .turn .shares { margin: 0; } .shares .legend, .turn .facts .legend { margin: 0; white-space: normal; }
 .sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(16rem, 100%), 1fr)); gap: 0.8rem; margin-bottom: 0.8rem; }
 .side { border: 1px solid var(--line); border-top: 3px solid var(--hue); border-radius: 8px; padding: 0.5rem 0.75rem 0.65rem; min-width: 0; overflow-wrap: anywhere; }
-.side h4 { margin: 0; font-size: 0.9375rem; } .side h4 a, .lane > a { color: var(--hue-text); } .side li { margin-top: 0.25rem; font-size: 0.875rem; } .side > p { font-size: 0.8125rem; margin-top: 0.3rem; } .side .facts { gap: 0 0.7rem; } .panel h2 .dim { font-weight: 400; font-size: 0.875rem; }
-#branches { margin-top: 0.8rem; } #branches .sides { margin: 0.6rem 0; }
+.side h4 { margin: 0; font-size: 0.9375rem; } .side h4 a, .lane > a { color: var(--hue-text); } .side li { margin-top: 0.25rem; font-size: 0.875rem; } .side > p { font-size: 0.8125rem; margin-top: 0.3rem; } .side .facts { gap: 0 0.7rem; } .panel h2 .dim, .heading h2 .dim { font-weight: 400; font-size: 0.875rem; } .bar + h2 { margin-bottom: 0.6rem; }
+#branches { margin-top: 0.8rem; } #branches .sides { margin: 0.6rem 0; grid-template-columns: repeat(auto-fit, minmax(min(11.5rem, 100%), 1fr)); }
 .list + .charts { margin-top: 1rem; }
 .turn { margin-bottom: 0.9rem; } .turn > summary strong { overflow-wrap: anywhere; }
 .lanes { margin-top: 0.6rem; } .lane { display: grid; grid-template-columns: 11rem minmax(0, 1fr); gap: 0.8rem; align-items: start; border-top: 1px solid var(--line); padding: 0.15rem 0; }

@@ -116,6 +116,6 @@ function markOf(block: Block): Html {
 /** @returns a few calls that say what a branch did: failures, the first ones and the last one, in their order. */
 function someOf(calls: readonly Block[], failed: readonly Block[], most: number): Block[] {
   if (calls.length <= most + 1) return [...calls];
-  const some = new Set([...failed.slice(0, 2), ...calls.slice(0, 1), ...calls.slice(-1), ...calls.slice(1)]);
+  const some = new Set([...failed.slice(0, most / 2), ...calls.slice(-1), ...calls]);
   return [...some].slice(0, most).sort((one, other) => one.start - other.start);
 }

@@ -214,7 +214,8 @@ function eventsOf(
   const { key, lastSeq, incarnation, deletedAt } = session;
   const isNewest = upTo >= lastSeq;
   const pairs = new Pairs();
-  pairs.add(earlier);
+  // The question, and the calls that events of the page may answer.
+  pairs.add([...earlier.slice(0, 1), ...earlier.slice(1).slice(-EVENTS * 3)]);
   const around = { links, session: key, hues, at, isNewest, explained, markdown: formatted, written };
   const views = eventList(entries, { ...around, mayAnswer: visit.mayChange }, pairs);
   // In the order of their numbers; a change comes after the event with its number.
