@@ -3,7 +3,7 @@ import { isOpen } from '../../../src/conversation/calls.js';
 import type { EventPage } from '../../../src/index.js';
 import { recordOf } from '../../../src/model/json.js';
 import { beginsTurn, partsOf } from '../../../src/model/turn.js';
-import { LONGEST_MS, laneName, stampOf } from './operations/durations.js';
+import { isLost, laneName, stampOf } from './operations/durations.js';
 import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from './operations/tokens.js';
 import { Pairs, isModels } from './pages/event-view.js';
 
@@ -138,8 +138,8 @@ function blocksOf({ seq, event }: NumberedEvent, pairs: Pairs, now: number): Blo
     const answer = pairs.responsesTo(call).at(-1);
     const open = call === undefined || (call.isLongRunning ? isOpen(call) : answer === undefined);
     const kind = call?.isLongRunning === true ? 'wait' : 'tool';
-    const isLost = kind === 'tool' && open && now - end >= LONGEST_MS;
-    const until = isLost ? end : open ? now : answer ? (pairs.endOf(answer.seq) ?? end) : end;
+    const isForever = kind === 'tool' && open && isLost(end, now);
+    const until = isForever ? end : open ? now : answer ? (pairs.endOf(answer.seq) ?? end) : end;
     return {
       kind,
       seq,
@@ -149,7 +149,7 @@ function blocksOf({ seq, event }: NumberedEvent, pairs: Pairs, now: number): Blo
       end: Math.max(end, until),
       hasFailed: !open && isFailedResponse(answer?.response),
       isOpen: open,
-      isLost,
+      isLost: isForever,
       args: recordOf(functionCall)['args'],
       response: answer?.response,
     };

@@ -607,7 +607,9 @@ describe.each(availableDatabases())('on %s', (name) => {
     // A fork copies calls that nobody will answer: nothing counts the time since.
     const clock = jest.spyOn(Date, 'now').mockReturnValue(Date.now() + 3_600_000);
     const late = await site.get(query('/time', of));
+    const talk = shown(await site.get(query('/session', of)));
     clock.mockRestore();
+    expect(talk).toMatch(/Call find_page q: "dwa" never answered .* find_page q: "dwa" never answered Where/);
     expect(shown(late)).toMatch(
       /Longest step: find_page #1 7 s Never answered, not counted: find_page #2 1 h .* 2 branches worked at the same time for 2 s of 12 s fan\.fr 12 s , from 0 ms to 12 s .* fan\.pl 2 s , from 1 s to 3 s 1 model call 2 s 1 tool call tokens not recorded find_page q: "dwa" never answered fan\.fr .* #2 pl 2 s, find_page … never answered/,
     );

@@ -6,7 +6,10 @@ import { sessionIdentity } from '../../../../src/model/keys.js';
 const CLOCKS_MS = 60_000;
 
 /** How long a request to a model, or tools that run side by side, may have taken, in ms. */
-export const LONGEST_MS = 3_600_000;
+const LONGEST_MS = 3_600_000;
+
+/** Whether a tool that was called at this time, and has not answered, never will. */
+export const isLost = (since: number, now: number): boolean => now - since >= LONGEST_MS;
 
 /** An event, and when the database stored it, if that is known. */
 interface Appended {

@@ -1,6 +1,6 @@
 import { Calls, isOpen, type Call } from '../../../../src/conversation/calls.js';
 import { isFailedResponse } from '../../../../src/conversation/failed-response.js';
-import { Ends, laneName, stampOf } from '../operations/durations.js';
+import { Ends, isLost, laneName, stampOf } from '../operations/durations.js';
 import { NO_TOKENS, addTokens, tokensOf } from '../operations/tokens.js';
 import type { SessionKey } from '../../../../src/index.js';
 import type { TokenCounts } from '../operations/tokens.js';
@@ -507,7 +507,7 @@ class EventView {
       ? chip(this.around.isNewest ? 'waits for an answer' : 'long-running', 'warn pending')
       : last
         ? this.#mark(call, last)
-        : chip(this.around.isNewest ? 'no answer yet' : 'no answer on this page', 'pending');
+        : chip(this.around.isNewest ? this.#pending(call) : 'no answer on this page', 'pending');
     return fold(
       'call',
       html`<span class="what">Call</span> ${codeOf(textOf(name) ?? 'a function')} ${inLine(args)} ${status}`,
@@ -523,6 +523,11 @@ class EventView {
       // Links from the lists of failures lead here.
       this.around.at === this.#seq && last !== undefined && isFailedResponse(last.response),
     );
+  }
+
+  #pending(call: Call | undefined): string {
+    const since = call && this.pairs.endOf(call.seq);
+    return since !== undefined && isLost(since, Date.now()) ? 'never answered' : 'no answer yet';
   }
 
   /** Whether a tool has succeeded, how long it took, the number of its answer, and why it failed. */
