@@ -262,9 +262,11 @@ export class Appender {
       const others: Record<string, unknown> = {};
       for (const { handle: by, event, stored, delta, state } of events) {
         if (by === handle) {
-          // A handle with only read events has this one only if its row was lost: as the same object, which is found fast.
-          // In a long session, a search by id would take longer than the append.
-          if (isAsRead && !replaced && !handle.events.includes(event)) handle.events.push(event);
+          // A handle with only read events has this one only if its row was lost: as the same object, among those of its time
+          // or later. In a long session, a search through all would take longer than the append.
+          const isOwnOrEarlier = (each: Event) => each === event || each.timestamp < event.timestamp;
+          const hasIt = handle.events.findLast(isOwnOrEarlier) === event;
+          if (isAsRead && !replaced && !hasIt) handle.events.push(event);
           else placeEvent(handle, event);
           if (replaced) continue;
           applyDelta(handle.state, delta, state);
