@@ -1,4 +1,4 @@
-import { SCOPES, type Scope } from '../../model/state.js';
+import { SCOPES } from '../../model/state.js';
 import {
   SESSION_COLUMNS,
   STATE_KEYS,
@@ -26,11 +26,10 @@ const NOT_SUPERSEDED = '';
 
 /** Writes appends by a `with`, each part of which writes to one table. */
 export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): DialectAppends {
-  const writtenScopes = ({ state }: AppendBatch) => SCOPES.filter((scope) => state[scope].length > 0);
   const append = appendStatement(
     dialectSql,
-    (condition, batch) => appendText(tables, dialectSql, writtenScopes(batch), condition),
-    (batch) => writtenScopes(batch).join(' '),
+    (condition, batch) => appendText(tables, dialectSql, batch, condition),
+    ({ events, state }) => [events, ...SCOPES.map((scope) => state[scope])].map(countOf).join(' '),
   );
   const together = togetherText(tables, dialectSql);
   return {
@@ -48,12 +47,12 @@ export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): Diale
       const appended: Element[][] = [];
       for (const { id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn } of batch.events)
         appended.push([id, timestamp, json, superseded, beginsTurn]);
-      const [ids, times, contents, superseded, begin] = columns(5, appended);
+      const [ids, times, contents, superseded, begin] = bindable(5, appended);
       const values: Record<string, unknown> = { ids, times, contents, superseded, begin };
-      for (const scope of writtenScopes(batch)) {
+      for (const scope of writtenScopes(batch.state)) {
         const written: Element[][] = [];
         for (const { key, json, eventId } of batch.state[scope]) written.push([key, json, eventId]);
-        [values[`${scope}Keys`], values[`${scope}Values`], values[`${scope}Events`]] = columns(3, written);
+        [values[`${scope}Keys`], values[`${scope}Values`], values[`${scope}Events`]] = bindable(3, written);
       }
       const [row] = await sql.all<{ last_seq: number }>(...append(batch, values));
       return [row && numberOf(row.last_seq)];
@@ -124,8 +123,25 @@ export function lastSeqsOf(batches: readonly AppendBatch[], rows: readonly objec
   return batches.map((_, i) => lastSeqs.get(i));
 }
 
+const writtenScopes = (state: AppendBatch['state']) => SCOPES.filter((scope) => state[scope].length > 0);
+
+/** What the text of an append knows of a number of rows. */
+const countOf = ({ length }: readonly unknown[]) => Math.min(length, 2);
+
+/** The values of rows as `rowsIn` selects them: those of one row as they are, since an array's elements are quoted and parsed. */
+const bindable = (width: number, rows: readonly (readonly Element[])[]): readonly Element[] =>
+  (rows.length === 1 && rows[0]) || columns(width, rows);
+
+/** Selects rows with their numbers from `bindable` values. */
+function rowsIn(rows: readonly unknown[], types: Readonly<Record<string, string>>): string {
+  const each = Object.entries(types).map(([name, type]) => `:${name}::${type}`);
+  return rows.length === 1
+    ? `(values (${each.join(', ')}, 1))`
+    : `unnest(${each.map((value) => `${value}[]`).join(', ')}) with ordinality`;
+}
+
 /** Each part selects from `taken`. If the session is missing or not as expected, that has no row, and nothing is written. */
-function appendText(tables: Tables, { now }: DialectSql, scopes: readonly Scope[], where: string): string {
+function appendText(tables: Tables, { now }: DialectSql, { events, state }: AppendBatch, where: string): string {
   const parts = [
     `taken as (
       ${addToLastSeq(tables)}${where} returning last_seq, ${now} as append_time
@@ -133,15 +149,15 @@ function appendText(tables: Tables, { now }: DialectSql, scopes: readonly Scope[
     `events as (
       ${insertIntoEvents(tables)}
       select ${ownerNames('session')}, last_seq - :count + number, id, at, data::json, nullif(lost, ''), begins, append_time
-      from taken, unnest(:ids::text[], :times::float8[], :contents::text[], :superseded::text[], :begin::boolean[])
-        with ordinality as appended (id, at, data, lost, begins, number)
+      from taken, ${rowsIn(events, { ids: 'text', times: 'float8', contents: 'text', superseded: 'text', begin: 'boolean' })}
+        as appended (id, at, data, lost, begins, number)
     )`,
-    ...scopes.map(
+    ...writtenScopes(state).map(
       (scope) => `${scope}_state as (
       ${insertIntoState(tables, scope)}
       select ${ownerNames(scope)}, key, value::json, event_id
-      from taken, unnest(:${scope}Keys::text[], :${scope}Values::text[], :${scope}Events::text[])
-        as written (key, value, event_id)
+      from taken, ${rowsIn(state[scope], { [`${scope}Keys`]: 'text', [`${scope}Values`]: 'text', [`${scope}Events`]: 'text' })}
+        as written (key, value, event_id, number)
       ${returningSql.onConflict(stateTable(tables, scope), STATE_KEYS[scope])}
     )`,
     ),
