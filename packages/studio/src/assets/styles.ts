@@ -129,7 +129,7 @@ aside { position: sticky; top: 8.2rem; max-height: calc(100vh - 9.2rem); overflo
 .sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(16rem, 100%), 1fr)); gap: 0.8rem; margin-bottom: 0.8rem; }
 .side { border: 1px solid var(--line); border-top: 3px solid var(--hue); border-radius: 8px; padding: 0.5rem 0.75rem 0.65rem; min-width: 0; overflow-wrap: anywhere; }
 .side h4 { margin: 0; font-size: 0.9375rem; } .side h4 a, .lane > a { color: var(--hue-text); } .side li { margin-top: 0.25rem; font-size: 0.875rem; } .side > p { font-size: 0.8125rem; margin-top: 0.3rem; } .side .facts { gap: 0 0.7rem; } .panel h2 .dim, .heading h2 .dim { font-weight: 400; font-size: 0.875rem; } .bar + h2 { margin-bottom: 0.6rem; }
-#branches { margin-top: 0.8rem; } #branches .sides { margin: 0.6rem 0; grid-template-columns: repeat(auto-fit, minmax(min(11.5rem, 100%), 1fr)); }
+#branches { margin-top: 0.8rem; } #branches .panel:not([open]) { padding-block: 0.4rem; } #branches .panel:not([open]) > summary { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; } #branches .panel:not([open]) h2 { font-size: 0.875rem; font-weight: 550; } #branches .sides { margin: 0.6rem 0; grid-template-columns: repeat(auto-fit, minmax(min(11.5rem, 100%), 1fr)); }
 .list + .charts { margin-top: 1rem; }
 .turn { margin-bottom: 0.9rem; } .turn > summary strong { overflow-wrap: anywhere; }
 .lanes { margin-top: 0.6rem; } .lane { display: grid; grid-template-columns: 11rem minmax(0, 1fr); gap: 0.8rem; align-items: start; border-top: 1px solid var(--line); padding: 0.15rem 0; }
@@ -295,7 +295,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   main { padding: 1.1rem 0.9rem 3rem; }
   .top { position: static; flex-wrap: wrap; gap: 0 0.6rem; padding: 0 0.9rem; height: auto; min-height: 3.5rem; } .top nav { flex-wrap: wrap; gap: 0; } .top nav a { padding-inline: 0.45rem; font-size: 0.875rem; }
   .heading .search { order: 1; flex-basis: 100%; }
-  .event.user { max-width: 94%; } .why .delta dt { width: 100%; } .why .delta dd { flex-basis: 100%; }
+  #branches .panel:not([open]) > summary { white-space: normal; } .event.user { max-width: 94%; } .why .delta dt { width: 100%; } .why .delta dd { flex-basis: 100%; }
   .depth-1, .depth-2, .depth-3 { margin-left: 0.75rem; width: calc(100% - 0.75rem); }
   .timeline ol { flex-basis: 100%; order: -1; }
   .bar { position: static; } .bar .live[data-state="off"] { position: fixed; top: 0.6rem; right: 0.9rem; z-index: 3; } .bar h1 { flex-basis: 100%; max-width: 100%; max-height: none; }
