@@ -10,6 +10,7 @@ import {
   sessionColumnsOf,
 } from '../../../src/database/sql/columns.js';
 import {
+  anyOf,
   keyed,
   named,
   perTables,
@@ -101,9 +102,8 @@ export async function sampledSizes(
     sessions.flatMap((key) => sessionValues(key)),
   );
   const sampled = new Map(rows.map((row) => [numberOf(row['ordinal']), row]));
-  const parts = selectPartSizes
-    ? await sql.all<Row>(`${selectPartSizes} where ${anyOf(sessions, 's.')}`, sessions.flatMap(sessionValues))
-    : [];
+  const [where, values] = inAny(sessions);
+  const parts = selectPartSizes ? await sql.all<Row>(`${selectPartSizes} where ${where}`, values) : [];
   const inParts = new Map(parts.map((row) => [sessionIdentity(sessionKeyOf(row)), numberOf(row['bytes'])]));
   return new Map(
     sessions.map((session, i) => {
@@ -116,9 +116,8 @@ export async function sampledSizes(
   );
 }
 
-/** A condition for the rows of any of these sessions, whose values are their keys. */
-const anyOf = (sessions: readonly SessionKey[], of = '') =>
-  `(${sessions.map(() => `${of}app_name = ? and ${of}user_id = ? and ${of}session_id = ?`).join(' or ')})`;
+/** A condition for the rows of any of these sessions. */
+const inAny = (sessions: readonly SessionKey[]) => anyOf(sessions.map((key) => [SESSION_WHERE, sessionValues(key)]));
 
 /**
  * @param owner a session; or a user (the session id is empty), or an app (the user id is empty, too).
@@ -233,8 +232,8 @@ export async function countWaiting(sql: Sql, sessions: readonly SessionKey[]): P
   const found = new Map<string, Waits>();
   if (sessions.length === 0) return found;
   const { selectWaiting, groupWaiting } = statements(sql);
-  const text = `${selectWaiting} and ${anyOf(sessions)} ${groupWaiting}`;
-  for (const row of await sql.all<Row>(text, sessions.flatMap(sessionValues))) {
+  const [where, values] = inAny(sessions);
+  for (const row of await sql.all<Row>(`${selectWaiting} and ${where} ${groupWaiting}`, values)) {
     const id = sessionIdentity(sessionKeyOf(row));
     const calls = { count: numberOf(row['waits']), first: numberOf(row['first_seq']) };
     const waitsFor = numberOf(row['is_answered']) === 1 ? 'agent' : 'person';
