@@ -138,13 +138,13 @@ export async function answerFields(visit: Visit, title: string | null): Promise<
 }
 
 /** When the agent continues, by whether the host has `onAnswer`. */
-const CONTINUES: Readonly<Record<string, string>> = {
+export const CONTINUES: Readonly<Record<string, string>> = {
   true: 'Your application learns of it at once, and can run the agent.',
   false: 'The agent continues when your application runs this session next.',
 };
 
-/** @param since since when the call waits, or what became of it. */
-function askedBy(
+/** What is asked, by whom and in which session. @param since since when the call waits, or what became of it. */
+export function askedBy(
   { links, session }: Visit,
   { seq, name, args, author }: AskedCall,
   title: string | null,
@@ -204,51 +204,6 @@ const linesOf = (event: object, id: string): Content[] =>
       : html`✓ ${inLine(response)}`;
     return [html`${codeOf(textOrJson(answer['name']))} ${mark}`];
   });
-
-/** @returns what became of a call that has its answer; undefined if it still waits. */
-export async function answeredPage(visit: Visit, title: string | null): Promise<Html | undefined> {
-  const { reading, session, links } = visit;
-  const asked = await askedCall(visit);
-  const { calls, next } = await reading.service.findOpenCalls({ ...session, name: asked.name, limit: MOST_OPEN });
-  if (next !== undefined || calls.some(({ id, seq }) => id === asked.id && seq === asked.seq)) return undefined;
-  const { events } = await reading.service.readEvents(session, { after: asked.seq, limit: EVENTS * 3 });
-  const given = events.find(({ event }) => event.author === 'user' && responseTo(event, asked.id));
-  const then = given && events.find(({ seq, event }) => seq > given.seq && event.author !== 'user');
-  const { lease } = await reading.busy(session);
-  const at = (seq: number, text: Content) =>
-    html`<a href="${links.ofSession('/session', session, { at: seq })}#e${seq}">${text}</a>`;
-  const response = given && recordOf(recordOf(responseTo(given.event, asked.id))['response']);
-  const { confirmed, ...others } = response ?? {};
-  const verb = !isConfirmation(asked) ? 'Answered' : confirmed === true ? 'Approved' : 'Rejected';
-  const goesOn = then
-    ? html`The agent has continued: ${at(then.seq, html`event #${then.seq}`)}.`
-    : lease?.isHeld
-      ? html`The agent runs now: <bdi>${lease.holder}</bdi> holds the session.`
-      : html`The answer is stored, and the agent has not continued yet. ${CONTINUES[`${reading.tellsHost}`]}`;
-  return html`<div id="now" class="form" data-refresh="2">
-    ${askedBy(visit, asked, title, html`asked ${ago(asked.timestamp)}`)}
-    <p>
-      ${
-        given
-          ? html`<strong class="good">${verb}</strong> ${ago(given.event.timestamp)} ${inLine(others)}
-              ${at(given.seq, `#${given.seq}`)}`
-          : 'It waits no more: it was answered, or the agent has gone on without an answer.'
-      }
-    </p>
-    <p role="status">${goesOn}</p>
-    <div class="actions">
-      <a class="button" href="${links.ofSession('/session', session)}">To the conversation</a>
-      <a class="button" href="${links.to('/', { all: 'waits' })}">What else waits</a>
-    </div>
-  </div>`;
-}
-
-/** How many open calls of a session are looked at for one. */
-const MOST_OPEN = 200;
-
-/** @returns the answer in an event to a call, or undefined. */
-const responseTo = (event: object, id: string): unknown =>
-  partsOf(event).find(({ functionResponse }) => recordOf(functionResponse)['id'] === id)?.['functionResponse'];
 
 /** Stores the answer of a form. @returns the page to show next, which says what happens. */
 export async function storeForm(visit: Visit, form: URLSearchParams): Promise<string> {
@@ -344,7 +299,7 @@ interface AskedCall extends Asked {
 }
 
 /** @returns the call that the page is about. @throws Refusal of 404 if the event has no such call. */
-async function askedCall(visit: Visit): Promise<AskedCall> {
+export async function askedCall(visit: Visit): Promise<AskedCall> {
   const { reading, session, params } = visit;
   const seq = visit.number('at') ?? 0;
   const event = decodeEvent(await reading.eventJson(session, seq));

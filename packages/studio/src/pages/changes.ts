@@ -5,7 +5,8 @@ import type { StoredSession } from '../../../../src/internal.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import { eventNumber, notFound, type Visit } from '../visit.js';
-import { answerFields, answeredPage, storeForm } from './answer.js';
+import { answerFields, storeForm } from './answer.js';
+import { answeredPage } from './answered.js';
 import { labelText, labelsOf } from './lists.js';
 import { page } from './layout.js';
 
