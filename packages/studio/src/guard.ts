@@ -32,6 +32,10 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   'x-frame-options': 'DENY',
 };
 
+/** Sends the browser to another page. */
+export const seeOther = (location: string, headers: Readonly<Record<string, string>> = {}): Response =>
+  new Response(null, { status: 303, headers: { ...SECURITY_HEADERS, ...headers, location } });
+
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
 
 /**

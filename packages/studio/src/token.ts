@@ -1,4 +1,4 @@
-import { Refusal, SECURITY_HEADERS, checkHost, cookiesOf, isSame, type StudioScope } from './guard.js';
+import { Refusal, checkHost, cookiesOf, isSame, seeOther, type StudioScope } from './guard.js';
 
 const COOKIE = 'adk_studio_token';
 
@@ -22,7 +22,6 @@ export const tokenDoor = (token: string) => ({
     const cookie = `${COOKIE}=${token}; Path=/; HttpOnly; SameSite=Strict`;
     // A path that begins with two slashes would be the name of another site.
     const location = url.pathname.replace(/^\/+/, '/') + url.search;
-    const headers = { ...SECURITY_HEADERS, location, 'set-cookie': cookie };
-    return new Response(null, { status: 303, headers });
+    return seeOther(location, { 'set-cookie': cookie });
   },
 });

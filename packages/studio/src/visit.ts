@@ -114,7 +114,7 @@ function paramsOf({ url }: Request): URLSearchParams {
 }
 
 /** The parameter with the names and ids of a form, as JSON: browsers change line breaks in fields, but JSON escapes them. */
-const NAMES = 'names';
+export const NAMES = 'names';
 
 /** A hidden field with the names and ids of a form that is sent with GET. */
 export const namesField = (names: Readonly<Record<string, string>>): Html =>

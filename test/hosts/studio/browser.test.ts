@@ -18,7 +18,7 @@ const PAGES = [
   '/',
   '/sessions?app=research',
   '/sessions?order=size',
-  '/sessions?find=refund',
+  '/sessions?find=session-10',
   '/?all=failed',
   '/?all=runs',
   '/sessions?app=research&order=size',
@@ -618,6 +618,15 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.clock.fastForward(3_600_000);
       expect(await runs.innerText()).toMatch(/^3(\.\d)? h$/);
       expect(await updated.innerText()).toBe(`${before + 1} hours ago`);
+    });
+  });
+
+  test('whoever finds one session from the first page sees at once why it answered so', async () => {
+    await visit({}, async (page) => {
+      await page.goto(site.origin);
+      await page.getByLabel('Find a session').fill('Refund');
+      await page.keyboard.press('Enter');
+      await page.locator('#e8 .why[open]').waitFor();
     });
   });
 

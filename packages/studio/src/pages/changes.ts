@@ -2,7 +2,7 @@ import { labelsIn } from '../../../../src/model/description.js';
 import { SessionNotFoundError } from '../../../../src/index.js';
 import { decode, isRecord } from '../../../../src/model/json.js';
 import type { StoredSession } from '../../../../src/internal.js';
-import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
+import { Refusal, checkForm, seeOther } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import { eventNumber, notFound, type Visit } from '../visit.js';
 import { answerFields, storeForm } from './answer.js';
@@ -141,8 +141,7 @@ export async function changed(
   checkForm(request, form);
   if (!form.get('confirm')) throw new Refusal(400, 'The change was not confirmed. Go back, and tick the box.');
   try {
-    const location = await apply(form);
-    return new Response(null, { status: 303, headers: { ...SECURITY_HEADERS, location } });
+    return seeOther(await apply(form));
   } catch (error) {
     if (error instanceof SessionNotFoundError) throw notFound();
     throw error;

@@ -3,11 +3,12 @@ import { decode, withoutUndefined } from '../../../../src/model/json.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
 import type { Waits } from '../browsing.js';
 import type { Finding } from '../found.js';
+import { seeOther } from '../guard.js';
 import { html, type Content, type Html } from '../html.js';
 import { lasted, number } from '../operations/words.js';
 import { durationOf, isCounted, sortSessions, type Sorted } from '../ordered.js';
 import { DAYS, PAGE, type SessionsRequest } from '../reading.js';
-import type { Visit } from '../visit.js';
+import { NAMES, type Visit } from '../visit.js';
 import { ago, chip, empty, field, firstOf, labelChips, nextLink, page, searchForm, size, table } from './layout.js';
 
 export async function usersPage(visit: Visit): Promise<Response> {
@@ -68,6 +69,8 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
   if (!Object.hasOwn(ORDERS, orderName) || /^-(asc|desc)$/.test(order))
     throw new InvalidArgumentError(`order must be one of ${Object.keys(ORDERS).join(', ')}.`);
   const { sessions, next, notes, findings, counts, ...known } = await listed(visit, order);
+  const [only, another] = sessions;
+  if (only && !another && isFoundFromFirstPage(params)) return seeOther(links.ofSession('/session', only));
   const sizeOf = known.sizeOf ?? (await reading.sizes(sessions));
   const waitsOf = await reading.waitsOf(sessions);
   const filters = Object.fromEntries(FIELDS.map((name) => [name, params.get(name) ?? undefined]));
@@ -135,6 +138,10 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
     </div>`;
   return page(visit, { title: `Sessions of ${appName ?? 'all apps'}`, crumbs: [], body });
 }
+
+/** Whether only the field of the first page was filled in: who finds one session there wants to see it. */
+const isFoundFromFirstPage = (params: URLSearchParams): boolean =>
+  (params.get('find') ?? '').trim() !== '' && [...params.keys()].every((name) => name === 'find' || name === NAMES);
 
 /** Reads a page of the sessions that match the form: from the database, or from the last updated ones if it cannot sort so. */
 async function listed(visit: Visit, order: string): Promise<Listed> {
