@@ -346,13 +346,13 @@ export class Reading {
    * @returns why something failed, and the call of the tool if it is among the events just before its answer; undefined if the event is
    *   gone, or does not say so any more.
    */
-  async whyFailed({ session, seq, what }: Failure): Promise<{ why: string; call: Call | undefined } | undefined> {
+  async whyFailed({ session, seq, kind, what }: Failure): Promise<{ why: string; call: Call | undefined } | undefined> {
     const calls = new Calls();
     // Those that cannot be read are left out.
     const events = await this.newestEvents(session, { before: seq + 1, limit: BEFORE_ANSWER });
     const effects = events.map((each) => ({ ...each, responses: calls.add(each.seq, each.event).responses }));
     const own = effects.find((each) => each.seq === seq);
-    const failure = own && failuresIn(recordOf(own.event)).find((each) => each.what === what);
+    const failure = own && failuresIn(recordOf(own.event)).find((each) => each.kind === kind && each.what === what);
     const answered = [...(own?.responses ?? [])].find(([response, { isMissing }]) => {
       const { name, response: given } = recordOf(response);
       return isMissing !== true && name === what && isFailedResponse(given);
@@ -548,6 +548,11 @@ export class Reading {
     const [oldest] = this.#used.keys();
     if (oldest !== undefined && this.#used.size > MOST_KEPT) this.#used.delete(oldest);
     return { tokens, branches: branches.size, isWhole: count < most, read: count };
+  }
+
+  /** @returns how many branches of a session `used` has counted for an earlier page: nothing is read. */
+  knownBranches(key: SessionKey): number {
+    return this.#used.get(sessionIdentity(key))?.branches.size ?? 0;
   }
 
   /** @param at shows the session's own state as it was after this event; state of user and app is always the current one. */

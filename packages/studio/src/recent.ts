@@ -38,6 +38,7 @@ export interface Failure {
   session: SessionKey;
   seq: number;
   time: number;
+  kind: 'tool' | 'model';
   /** The name of the tool, or the agent whose model failed. */
   what: string;
 }
@@ -146,7 +147,7 @@ export class Recent {
       for (const failure of kept.toReversed()) {
         if (!this.#isWithin(this.#partOf(failure.time))) continue;
         if (!isVisible(scope, failure.session)) break;
-        const id = `${sessionIdentity(failure.session)}\0${failure.what}`;
+        const id = `${sessionIdentity(failure.session)}\0${failure.kind}\0${failure.what}`;
         found.set(id, { ...(found.get(id) ?? failure), times: (found.get(id)?.times ?? 0) + 1 });
       }
     }
@@ -239,7 +240,10 @@ export class Recent {
       });
     }
     if (!keepsFailures || found.length === 0) return;
-    const kept = [...(this.#failures.get(owner) ?? []), ...found.map(({ what }) => ({ session, seq, time, what }))];
+    const kept = [
+      ...(this.#failures.get(owner) ?? []),
+      ...found.map(({ kind, what }) => ({ session, seq, time, kind, what })),
+    ];
     // What a host has copied from elsewhere is stored late.
     kept.sort((one, other) => one.time - other.time);
     this.#failures.set(owner, kept.slice(-KEPT));
@@ -279,18 +283,25 @@ export async function positionBefore(log: EventLog, since: number, read: SqlRunn
 /** When an event was stored, as far as that is known. */
 const appendOf = ({ appendTime, event }: LogEntry): number | undefined => appendTime ?? event?.timestamp;
 
+interface Failed extends Pick<Failure, 'kind' | 'what'> {
+  why: string;
+}
+
 /** What failed in an event, and why. */
-export function failuresIn(event: Readonly<Record<string, unknown>>): { what: string; why: string }[] {
+export function failuresIn(event: Readonly<Record<string, unknown>>): Failed[] {
   const { errorCode, errorMessage, author } = event;
   const ofTools = partsOf(event).flatMap(({ functionResponse }) => {
     const { name, response } = recordOf(functionResponse);
-    return isFailedResponse(response) ? failure(name, reasonIn(recordOf(response))) : [];
+    return isFailedResponse(response) ? failure('tool', name, reasonIn(recordOf(response))) : [];
   });
-  const ofModel = errorCode ? [failure(author, errorMessage ?? errorCode)] : [];
+  const ofModel = errorCode
+    ? [failure('model', author, [errorCode, errorMessage].filter(Boolean).map(textOrJson).join(': '))]
+    : [];
   return [...ofTools, ...ofModel];
 }
 
-const failure = (what: unknown, why: unknown) => ({
+const failure = (kind: Failure['kind'], what: unknown, why: unknown): Failed => ({
+  kind,
   what: textOrJson(what).slice(0, SHOWN),
   why: textOrJson(why).slice(0, SHOWN),
 });

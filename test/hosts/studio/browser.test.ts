@@ -255,7 +255,18 @@ describeInChromium('the studio in Chromium', (browser) => {
     {
       question: 'Which tool failed, with which arguments?',
       clicks: [],
-      answer: ['#failed tr:has-text("translate_a_page"):has-text("page: "):has-text("The page is empty.")'],
+      answer: [
+        '#failed tr:has-text("tool translate_a_page"):has-text("page: "):has-text("The page is empty."):has-text("newest of 12")',
+      ],
+    },
+    {
+      question: 'Why was the latest answer given?',
+      clicks: [(page) => page.locator('#latest tr:has-text("I found entry 211.")').getByRole('link', { name: 'Why' })],
+      answer: [
+        '.current :text("I found entry 211.")',
+        '.current .why[open] div:has(> dt:has-text("Model")) bdi:text-matches("gemini-x-lite, 1.5 s · STOP · .* tokens in")',
+        'aside :text("topic")',
+      ],
     },
     {
       question: 'Which other tools failed?',
@@ -618,6 +629,42 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.clock.fastForward(3_600_000);
       expect(await runs.innerText()).toMatch(/^3(\.\d)? h$/);
       expect(await updated.innerText()).toBe(`${before + 1} hours ago`);
+    });
+  });
+
+  test.each([
+    ['wide', { viewport: { width: 1_440, height: 900 } }],
+    ['on a phone', phone],
+  ])('rows stay where they are while their times count on, and are no links themselves, %s', async (_, options) => {
+    await visit(options, async (page) => {
+      await site.get('/');
+      await page.clock.install();
+      await page.goto(site.origin);
+      // Not because the page is loaded again.
+      await page.context().setOffline(true);
+      // A link of a number alone grows by itself.
+      const places = () =>
+        page.evaluate<number[][]>(
+          '[...document.querySelectorAll(".board tr, .board a:not(.number a)")].map((each) => { const { x, y, height } = each.getBoundingClientRect(); return [x, y, height]; })',
+        );
+      const before = await places();
+      expect(before.length).toBeGreaterThan(50);
+      for (const ms of [8_000, 50_000, 600_000, 4_000_000, 90_000_000]) {
+        await page.clock.fastForward(ms);
+        expect(await places()).toEqual(before);
+      }
+      await page.locator('#runs tbody tr').first().hover();
+      expect(
+        await page.evaluate('getComputedStyle(document.querySelector("#runs tbody tr:hover")).backgroundColor'),
+      ).toBe('rgba(0, 0, 0, 0)');
+    });
+  });
+
+  test('on a phone the first screen has more than sums', async () => {
+    await visit(phone, async (page) => {
+      await page.goto(site.origin);
+      expect((await page.locator('#waits tbody tr').nth(1).boundingBox())!.y).toBeLessThan(phone.viewport.height);
+      expect((await page.locator('.cards').boundingBox())!.height).toBeLessThan(phone.viewport.height / 4);
     });
   });
 

@@ -65,12 +65,12 @@ describe.each(availableDatabases())('on %s', (name) => {
     const [next = ''] = linksOf(first, '/sessions?app=many&after=');
     const second = await site.get(next);
     const found = [first, second].map((page) => linksOf(page, '/session?'));
-    expect(found.map((links) => links.length)).toEqual([50, 2]);
+    expect(found.map((links) => new Set(links).size)).toEqual([50, 2]);
     expect(new Set(found.flat()).size).toBe(52);
     expect(linksOf(second, '/sessions?app=many&after=')).toEqual([]);
 
     const sessionsOf = async (filters: Record<string, string>) =>
-      linksOf(await site.get(query('/sessions', { app: 'many', ...filters })), '/session?').map((link) =>
+      [...new Set(linksOf(await site.get(query('/sessions', { app: 'many', ...filters })), '/session?'))].map((link) =>
         new URLSearchParams(link.split('?')[1]).get('session'),
       );
     expect(await sessionsOf({ find: 'FIRST' })).toEqual(['s1']);
@@ -1151,7 +1151,15 @@ describe.each(availableDatabases())('on %s', (name) => {
       [1, 2, 3].map((at) => `${query('/session', { app, user: 'ada', session: 's', at })}#e${at}`),
     );
     expect(linksOf(list, '/answer')).toEqual([]);
-    expect(shown(await site.get(query('/waiting', { app, name: 'ask_user' })))).not.toContain('pay');
+    // What would be the same in each row is said once.
+    expect(shown(list)).toMatch(
+      / To be answered by a person or a service, with the result, unless the row says otherwise\. .* s ada \d.* s ada whoever may approve it \d/,
+    );
+    const only = shown(await site.get(query('/waiting', { app, name: 'ask_user' })));
+    expect(only).toMatch(
+      / To be answered by a person or a service, with the result\. .* "<Really>\?" \) s ada [\d.]+ /,
+    );
+    expect(only).not.toContain('pay');
     const ofBob = await served.studio({ authorize: () => ({ userId: 'bob' }) });
     expect(shown(await ofBob.get(query('/waiting', { app })))).toContain('Nothing waits');
     expect((await ofBob.get(query('/waiting', { app, user: 'ada' }))).status).toBe(404);
@@ -1324,15 +1332,21 @@ describe.each(availableDatabases())('on %s', (name) => {
     const first = await site.get('/');
     const text = shown(first);
     expect(text).toMatch(
-      /Waits for a person 2 .* ask_two \( id: "old" \) A title two \/ ada a person or a service, with the result 2 h Answer ask_one .* one \/ ada .* Runs 1 .* Failed in/,
+      /Waits for a person 2 .* To be answered by a person or a service, with the result\. .* ask_two \( id: "old" \) A title two \/ ada 2 h Answer ask_one .* one \/ ada .* Runs 1 .* Failed in/,
     );
-    expect(text).toMatch(/Runs 1 .* run two \/ ada search id: "r" [\d.]+ m?s in a turn of [\d.]+ m?s held by worker 7/);
+    expect(text).toMatch(
+      /Runs 1 .* run two \/ ada Why Time search id: "r" [\d.]+ m?s in a turn of [\d.]+ m?s held by worker 7/,
+    );
     const running = shown(await site.get(query('/time', { app: 'two', user: 'ada', session: 'run' })));
     expect(running).toMatch(
       /run ada held by worker 7 for [\d.]+ m?s search [\d.]+ m?s in a turn of [\d.]+ m?s 1,200 tokens in/,
     );
-    expect(text).toMatch(/Failed in 24 hours 2 in 1 session .* fetch_page id: "f" – Locked 2 times fails one \/ ada/);
-    expect(text).toMatch(/Apps 1,200 tokens in, 34 out .* one .* 6 .* two .* 3 1,200 tokens in, 34 out/);
+    expect(text).toMatch(
+      /Failed in 24 hours 2 in 1 session .* tool fetch_page id: "f" – Locked newest of 2 fails one \/ ada/,
+    );
+    expect(text).toMatch(
+      /Apps 24 hours: 1,200 tokens in, 34 out .* Tokens of 24 hours .* one .* 6 .* two .* 3 1,200 tokens in, 34 out/,
+    );
     expect(new Set(linksOf(first, '/answer')).size).toBe(2);
     // Each number leads to what it counts. Names, the length of a day and the heading of its column are none.
     const unlinked = first.body.replace(/<a [^>]*>.*?<\/a>|<bdi>.*?<\/bdi>|<svg.*?<\/svg>|24 hours/gs, '');
@@ -1358,12 +1372,91 @@ describe.each(availableDatabases())('on %s', (name) => {
     // What was counted is not read again; what came since is added.
     await say(key('one', 'fails'), { errorCode: 'MODEL_OVERLOADED', errorMessage: 'Try later.' });
     expect(shown(await site.get('/'))).toMatch(
-      /Failed in 24 hours 3 in 1 session .* agent Try later\. .* fetch_page id: "f" – Locked 2 times/,
+      /Failed in 24 hours 3 in 1 session .* model of agent MODEL_OVERLOADED: Try later\. .* tool fetch_page id: "f" – Locked newest of 2/,
     );
     const limited = await own.studio({ authorize: () => ({ appName: 'two' }) });
     expect(shown(await limited.get('/'))).not.toMatch(/ask_one|fetch_page|Try later/);
     const bobs = await own.studio({ authorize: () => ({ userId: 'bob' }) });
     expect(shown(await bobs.get('/'))).not.toMatch(/ask_|fetch_page|worker|tokens/);
+    await lease.release();
+  });
+
+  test('lists the newest answers of the sessions that were updated last, each with why it was given', async () => {
+    const own = await open(name);
+    const { service } = own;
+    let begin = Date.now() - 3_600_000;
+    const add = async (key: SessionKey, ...events: Parameters<typeof createEvent>[0][]) => {
+      const session = await service.createSession(key);
+      await service.appendEvents({
+        session,
+        events: events.map((each) => createEvent({ author: 'clerk', timestamp: begin++, ...each })),
+      });
+    };
+    const key = (appName: string, sessionId: string, userId = 'ada') => ({ appName, userId, sessionId });
+    const text = (said: string, more: object = {}) => ({ content: { parts: [{ text: said, ...more }] } });
+    for (let i = 0; i < 7; i++) await add(key(`app${i}`, `old${i}`), text(`Old ${i}.`));
+    await add(key('app0', 'asked'), { author: 'user', ...text('Nobody has answered.') });
+    await add(key('app1', 'called'), {
+      content: { parts: [{ functionCall: { id: 'c', name: 'look', args: { at: 7 } } }] },
+    });
+    await add(key('app0', 'failed', 'bob'), { errorCode: '429', errorMessage: 'Slowly!' });
+    await add(
+      key('app0', 'said', 'bob'),
+      text('The first.'),
+      text('So it is. '.repeat(20)),
+      text('Hm.', { thought: true }),
+    );
+    await add(key('app0', 'deleted'), text('It is gone.'));
+    await service.deleteSession(key('app0', 'deleted'));
+    await own.orm.em.getConnection().execute('update adk_events set append_time = timestamp + 60000 * seq');
+    const reads = jest.spyOn(MikroOrmSessionService.prototype, 'readEvents');
+    const latest = async (scope: object) => {
+      const page = await (await own.studio({ authorize: () => scope })).get('/');
+      const [block = ''] = /<section class="block" id="latest">.*?<\/section>/s.exec(page.body) ?? [];
+      const body = { ...page, body: `<main>${block}</main>` };
+      return { text: shown(body), links: linksOf(body, '/session?') };
+    };
+    const all = await latest({});
+    // Only as many events are read as say it.
+    expect(reads.mock.calls.every(([, request]) => (request?.limit ?? Infinity) <= 10)).toBe(true);
+    reads.mockRestore();
+    expect(all.text).toMatch(
+      /Latest answers .* (So it is\. ){8}… said app0 \/ bob [\w ]+ ago Why .* look \( at: 7 \) called app1 \/ ada /,
+    );
+    expect(all.text).toMatch(/ 429: Slowly! failed app0 \/ bob .* Old 6\. old6 app6 .* Old 5\. old5 /);
+    expect(all.text).not.toMatch(/Nobody|gone|Old 4|Hm\./);
+    const at = query('/session', { app: 'app0', user: 'bob', session: 'said', at: 2 });
+    expect(all.links.filter((link) => link.startsWith(`${at}#e2`))).toHaveLength(3);
+    expect((await latest({ userId: 'bob' })).text).not.toMatch(/look|Old/);
+    expect((await latest({ appName: 'app6' })).text).toMatch(/^ Latest answers Answer Session When Why Old 6\. [^.]*$/);
+    expect((await latest({ userId: 'nobody' })).links).toEqual([]);
+  });
+
+  test('rows of sessions lead to why they answered so, where their time went, and branches that were counted', async () => {
+    const own = await open(name);
+    const key = { appName: 'one', userId: 'ada', sessionId: 'fan' };
+    const of = { app: 'one', user: 'ada', session: 'fan' };
+    const session = await own.service.createSession(key);
+    const events = ['a', 'b'].map((branch) => createEvent({ author: branch, branch: `fan.${branch}` }));
+    await own.service.appendEvents({ session, events });
+    const lease = await new SessionLeases(own.orm.em).acquire(key, { holder: 'worker 7' });
+    const site = await own.studio();
+    const toBranches = `${query('/time', of)}#branches`;
+    const before = await site.get('/sessions');
+    expect(shown(before)).toMatch(/ Go to fan one ada 2 \S+ bytes [\w ]+ Why Time $/);
+    expect(linksOf(before, '/time')).toEqual([query('/time', of)]);
+    // The first page counts the branches of the largest sessions; then they are known.
+    await site.get('/');
+    const first = await site.get('/');
+    expect(shown(first)).toMatch(
+      / fan one \/ ada Why Time 2 branches .* held by worker 7 .* Largest sessions .* fan one \/ ada .* Why Time 2 branches /,
+    );
+    const reads = jest.spyOn(Reading.prototype, 'used');
+    const list = await site.get('/sessions');
+    expect(reads).not.toHaveBeenCalled();
+    reads.mockRestore();
+    expect(linksOf(list, '/time')).toEqual([query('/time', of), toBranches]);
+    expect(new Set(linksOf(list, '/session?'))).toEqual(new Set([query('/session', of)]));
     await lease.release();
   });
 
@@ -1414,7 +1507,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     // As a host does that copies its history.
     await service.appendEvents({ session, events });
     expect(shown(await (await own.studio()).get('/'))).toMatch(
-      /Failed in 24 hours 2 in 1 session .* clerk 0 No\. .* clerk 3 No\. s one \/ ada 3 hours ago Largest sessions .* Apps 1,001 tokens in/,
+      /Failed in 24 hours 2 in 1 session .* clerk 0 E: No\. .* clerk 3 E: No\. s one \/ ada 3 hours ago Latest answers .* Apps 24 hours: 1,001 tokens in/,
     );
   });
 
@@ -1431,7 +1524,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     }
     await own.orm.em.getConnection().execute('update adk_events set append_time = timestamp');
     const site = await own.studio();
-    expect(shown(await site.get('/'))).toMatch(/ Apps 200 tokens in/);
+    expect(shown(await site.get('/'))).toMatch(/ Apps 24 hours: 200 tokens in/);
     expect(shown(await site.get('/usage'))).toMatch(/ Input 600 /);
   });
 
@@ -1465,10 +1558,10 @@ describe.each(availableDatabases())('on %s', (name) => {
     await fail('bob', 201, 'Bob has lost his lamp.');
     const site = await own.studio();
     expect(shown(await site.get('/'))).toMatch(
-      /Failed in 24 hours 201 or more in 2 sessions .* bob Bob has .* 200 times .* ada Ada has lost her lamp/,
+      /Failed in 24 hours 201 or more in 2 sessions .* bob E: Bob has .* newest of 200 .* ada E: Ada has lost her lamp/,
     );
     const adas = await own.studio({ authorize: () => ({ userId: 'ada' }) });
-    expect(shown(await adas.get('/'))).toMatch(/Failed in 24 hours 1 in 1 session .* ada Ada has lost her lamp/);
+    expect(shown(await adas.get('/'))).toMatch(/Failed in 24 hours 1 in 1 session .* ada E: Ada has lost her lamp/);
     expect(shown(await site.get('/usage?by=user'))).toMatch(/bob one .* ada one/);
     await new SessionMaintenance(orm.em).eraseUser({ userId: 'bob' });
     expect(shown(await site.get('/'))).not.toMatch(/bob/i);
@@ -1528,7 +1621,9 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(linksOf(await site.get('/'), '/usage').filter((href) => !href.includes('?')).length).toBeGreaterThan(2);
     expect(await text('/usage?by=agent')).toMatch(/clerk .* helper /);
     expect(linksOf(await site.get('/usage?by=day'), '/sessions?app=shop&from=')).toHaveLength(2);
-    expect(await text('/')).toMatch(/Apps 2,000,000 tokens in .* cost 2\.51, without new/);
+    expect(await text('/')).toMatch(
+      /Apps 24 hours: 2,000,000 tokens in .* cost 2\.51, without new .* Tokens and cost of 24 hours /,
+    );
     // What came since is added; what was counted is not read again.
     await use('bob', 'helper', 'costly', 1_000_000);
     expect(await text('/usage?by=user&app=shop&user=bob')).toMatch(
@@ -1583,6 +1678,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     const counting = [
       jest.spyOn(Recent.prototype, 'update').mockReturnValue(never),
       jest.spyOn(Reading.prototype, 'sizes').mockReturnValue(never),
+      jest.spyOn(Reading.prototype, 'newestEvents').mockReturnValue(never),
     ];
     const now = await site.first('/');
     const usage = await site.first('/usage');
@@ -1591,10 +1687,11 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(now)).toMatch(
       /Failed in 24 hours … Tokens today, by user and day … Largest session … Still counting the last 24 hours: these numbers grow\. Waits for a person 1 .* ask_approval/,
     );
-    expect(shown(now)).not.toContain('has failed');
+    expect(shown(now)).not.toMatch(/has failed|Latest answers/);
     expect(shown(usage)).toMatch(/the numbers still grow\. .* Counting …/);
     const counted = await (await own.studio()).get('/');
     expect(shown(counted)).not.toContain('Still counting');
+    expect(shown(counted)).toContain('Latest answers');
     expect(counted.body).toContain('data-refresh="30"');
   });
 

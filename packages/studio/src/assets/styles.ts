@@ -82,12 +82,18 @@ label input, label select, label textarea { font-weight: 400; font-size: 0.9rem;
 [aria-sort="descending"] .sort::after { content: " ↓"; } [aria-sort="ascending"] .sort::after { content: " ↑"; }
 .list tbody th a { font-weight: 550; text-decoration: none; }
 .list tbody th a:hover { text-decoration: underline; }
-.list tbody tr:hover { background: color-mix(in srgb, var(--soft) 55%, transparent); }
 .list .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .list .id { display: block; }
-.dense th, .dense td { padding-inline: 0.5rem; } .dense td { min-width: 6rem; } .dense tbody th { min-width: 10rem; } .dense .number .id { white-space: normal; } #apps td[data-label="Tokens"] { min-width: 14rem; }
+.dense th, .dense td { padding-inline: 0.5rem; } .dense td { min-width: 6rem; } .dense tbody th { min-width: 10rem; } .dense .number .id { white-space: normal; } #apps td[data-label^="Tokens"] { min-width: 14rem; }
+.list .way { display: inline-block; margin-right: 0.5rem; line-height: 1.5rem; font-size: 0.8125rem; font-weight: 400; text-decoration: underline; text-decoration-color: var(--line); } .way:last-child { margin: 0; } .ways { display: block; }
+.fixed { table-layout: fixed; } .fixed thead .number { width: 8.5rem; } .board .fixed thead .number { width: 8rem; } .board #waits thead .number, .board #runs thead .number { width: 4.8rem; } .fixed thead .action { width: 10.3rem; } #latest thead .action { width: 3.5rem; } #latest .line { font-weight: 400; }
+#runs th, #runs td { vertical-align: top; } #runs thead th:first-child { width: 35%; } #failed thead th:first-child { width: 54%; } #latest thead th:first-child { width: 55%; }
+.list time { font-variant-numeric: tabular-nums; } .list .line { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.does { display: flex; flex-wrap: wrap; gap: 0 0.5rem; align-items: baseline; } .does .args { flex: 1 1 5rem; min-width: 0; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.does::before { content: ""; flex-basis: 100%; order: 1; } .does .chip, .does .dim { order: 2; } .does .chip { min-width: 4.6rem; text-align: center; } .does .chip:first-child { min-width: 13.8rem; } .does .dim { min-width: 8.4rem; }
+.list .legend { margin-right: 0.2rem; font-size: 0.8125rem; color: var(--dim); }
 .thumb { width: 2.5rem; height: 2.5rem; object-fit: cover; vertical-align: middle; margin-right: 0.6rem; border-radius: 6px; border: 1px solid var(--line); }
-.list + p, .list + .block { margin-top: 0.8rem; } .note:has(+ .list), .dim:has(+ .cards), .turns > .note { margin-block: 0.8rem; }
+.list + p, .list + .block { margin-top: 0.8rem; } .block > .note:has(+ .list) { margin: -0.35rem 0 0.6rem; } .note:has(+ .list), .dim:has(+ .cards), .turns > .note { margin-block: 0.8rem; }
 .list .chip { margin: 0.2rem 0.3rem 0 0; } .list a.dim { white-space: nowrap; }
 
 .chip { display: inline-block; border-radius: 999px; padding: 0.05rem 0.6rem; font-size: 0.75rem; line-height: 1.5; background: var(--soft); color: var(--text); overflow-wrap: anywhere; }
@@ -233,7 +239,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .live::before { content: ""; display: inline-block; width: 0.5rem; height: 0.5rem; border-radius: 50%; background: currentcolor; margin-right: 0.45rem; }
 .live[data-state="off"] { background: var(--bad-soft); color: var(--bad); }
 
-.cards .id { display: block; }
+.cards .id { display: block; font: inherit; font-size: 0.8125rem; font-weight: 400; letter-spacing: 0; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: 0.9rem; margin-bottom: 1.5rem; }
 .card dt { color: var(--dim); font-size: 0.8125rem; }
 .card dd { font-size: 1.35rem; font-weight: 600; letter-spacing: -0.01em; font-variant-numeric: tabular-nums; }
@@ -241,6 +247,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .block > h2 { margin-bottom: 0.6rem; } .block > h2 .dim { font-weight: 400; font-size: 0.9rem; }
 .spark { border-bottom: 1px solid var(--line); font-family: var(--mono); font-size: 0.7rem; color: var(--accent); white-space: pre; letter-spacing: -0.05em; }
 .block > p { margin: 0.4rem 0; }
+@media (min-width: 60rem) { #latest .id, #largest .id { display: inline; margin-left: 0.4rem; } }
 @media (min-width: 72rem) { .board { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 0 1.25rem; align-items: start; } }
 .board .list { font-size: 0.875rem; } .board .list code, .board .list .args { font-size: 0.78rem; } .board .list td { min-width: 0; } .list td a.dim, .list td a.chip { display: inline-block; line-height: 1.5rem; }
 .asks { display: block; } .list .by { display: block; font-weight: 400; font-size: 0.8125rem; } .list .by .id { display: inline; margin-right: 0.5rem; }
@@ -285,11 +292,12 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   .list tr { display: block; padding: 0.6rem 0.5rem 0.6rem 0; border-top: 1px solid var(--line); }
   .list tbody tr:first-child { border-top: 0; }
   .list th, .list td { display: block; border: 0; padding: 0.1rem 0.9rem; }
-  .list td { display: inline-block; min-width: 0; max-width: 100%; padding-right: 0; font-size: 0.8125rem; }
+  .list td { display: inline-block; min-width: 0; max-width: 100%; padding-right: 0; font-size: 0.8125rem; line-height: 1.5rem; }
   .list tbody th { min-width: 0; } .list .number, .list td:has(.spark) { text-align: left; white-space: normal; }
-  .list td:empty { display: none; } .list td:has(.id) { display: block; }
+  .list td:empty { display: none; } .list td:has(.id) { display: block; padding-top: 0.35rem; }
   .list td[data-label]::before { content: attr(data-label) " "; color: var(--dim); }
   .findings td { display: block; padding-right: 0.9rem; }
+  .list .line { white-space: normal; padding-bottom: 0.25rem; } .list .number time[data-lasted] { display: inline-block; min-width: 3.6rem; }
 }
 @media (max-width: 40rem) {
   main { padding: 1.1rem 0.9rem 3rem; }
@@ -300,7 +308,8 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
   .timeline ol { flex-basis: 100%; order: -1; }
   .bar { position: static; } .bar .live[data-state="off"] { position: fixed; top: 0.6rem; right: 0.9rem; z-index: 3; } .bar h1 { flex-basis: 100%; max-width: 100%; max-height: none; }
   .lane { grid-template-columns: minmax(0, 1fr); gap: 0.1rem; } .axis { margin-left: 0; }
-  .cards { grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); } .chart text { font-size: 22px; }
+  .cards { display: block; margin-bottom: 1.1rem; background: var(--card); border: 1px solid var(--line); border-radius: 10px; } .card { display: flex; justify-content: space-between; align-items: baseline; gap: 0.75rem; border: 0; background: none; box-shadow: none; padding: 0.1rem 0.75rem; } .card + .card { border-top: 1px solid var(--line); border-radius: 0; }
+  .card dt { flex: none; max-width: 50%; } .card dd { font-size: 1rem; line-height: 1.4; text-align: right; } .cards .id { display: inline; margin-left: 0.4rem; } .chart text { font-size: 22px; }
 }
 @media (prefers-reduced-motion: no-preference) {
   .event.new { animation: arrive 0.35s ease-out; }

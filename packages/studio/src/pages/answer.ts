@@ -48,12 +48,17 @@ export function callsTable(
   const said = (call: OpenCall) => `${links.ofSession('/session', call, { at: call.seq })}#e${call.seq}`;
   const to = (call: OpenCall, text: Content, kind = '') =>
     html`<a class="${kind}" href="${mayChange ? answerLink(links, call, call) : said(call)}">${text}</a>`;
-  return table(
+  const answerers = areAnswered ? [] : calls.map(({ name }) => answererOf(name));
+  const count = (of: string) => answerers.filter((each) => each === of).length;
+  const [most] = answerers.toSorted((one, other) => count(other) - count(one));
+  const list = table(
     calls,
     {
       Question: (call) =>
         html`<span class="asks">${to(call, question(call.name, call.args))}</span>
-          <span class="by">${link(call)} ${!areAnswered && answererOf(call.name)}</span>`,
+          <span class="by"
+            >${link(call)} ${!areAnswered && answererOf(call.name) !== most && answererOf(call.name)}</span
+          >`,
       [areAnswered ? '#Asked' : '#Waits']: (call) =>
         html`<a class="quiet" href="${said(call)}">${areAnswered ? ago(call.timestamp) : lasting(call.timestamp)}</a>`,
       '>Answer':
@@ -62,8 +67,12 @@ export function callsTable(
         ((call) => to(call, isConfirmation(call) ? 'Approve or reject' : 'Answer', 'button')),
     },
     undefined,
-    'dense',
+    'dense fixed',
   );
+  if (most === undefined) return list;
+  // What most rows would say is said once.
+  const otherwise = count(most) < calls.length && ', unless the row says otherwise';
+  return [html`<p class="note">To be answered by ${most}${otherwise}.</p>`, list];
 }
 
 /** The page on which a call is answered, or that says how it was. */

@@ -7,7 +7,7 @@ import { number } from '../operations/words.js';
 import { sortSessions } from '../ordered.js';
 import type { Reading } from '../reading.js';
 import type { Visit } from '../visit.js';
-import { ago, size, table } from './layout.js';
+import { ago, shortcuts, size, table } from './layout.js';
 
 /** How many sessions the first page lists. */
 const MOST_NOW = 5;
@@ -30,9 +30,9 @@ interface Listed extends SessionKey, Sized {
 }
 
 /** @returns undefined if there are none. */
-function list({ links }: Visit, sessions: readonly Listed[]): Content {
+function list(visit: Visit, sessions: readonly Listed[]): Content {
   const to = (session: Listed, text: Content, path = '/session', kind = 'quiet') =>
-    html`<a class="${kind}" href="${links.ofSession(path, session)}">${text}</a>`;
+    html`<a class="${kind}" href="${visit.links.ofSession(path, session)}">${text}</a>`;
   return table(
     sessions,
     {
@@ -43,6 +43,7 @@ function list({ links }: Visit, sessions: readonly Listed[]): Content {
       '#Events': (session) => to(session, number(session.eventCount)),
       '#Tokens': sessions[0]?.tokens !== undefined && ((session) => to(session, session.tokens, '/time')),
       '#Last update': (session) => to(session, ago(session.lastUpdateTime)),
+      '>Go to': (session) => shortcuts(visit, session),
     },
     undefined,
     'dense',

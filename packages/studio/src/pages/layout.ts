@@ -1,7 +1,8 @@
-import { ago as agoText, bytes, lasted, shownTime } from '../operations/words.js';
+import { ago as agoText, bytes, counted, lasted, shownTime } from '../operations/words.js';
 import { SCRIPT, STYLES } from '../assets/assets.js';
 import { SECURITY_HEADERS, setFormCookie } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
+import type { SessionKey } from '../../../../src/index.js';
 import type { Links } from '../links.js';
 import type { Size } from '../browsing.js';
 import { PAGE } from '../reading.js';
@@ -124,6 +125,16 @@ export function empty(title: string, ...text: readonly Content[]): Html {
     <h2>${title}</h2>
     <p>${text}</p>
   </section>`;
+}
+
+/** Short links from a row to what is asked most about its session: why it answered so, and where its time went. */
+export function shortcuts({ links, reading }: Visit, session: SessionKey): Content {
+  const branches = reading.knownBranches(session);
+  const toTime = links.ofSession('/time', session);
+  // A session opens at its newest answer, with its reasons.
+  return html`<a class="way" href="${links.ofSession('/session', session)}">Why</a>
+    <a class="way" href="${toTime}">Time</a>
+    ${branches > 1 && html`<a class="way" href="${toTime}#branches">${counted(branches, 'branch', 'branches')}</a>`}`;
 }
 
 export const chip = (text: Content, kind = ''): Html => html`<span class="chip ${kind}">${text}</span>`;

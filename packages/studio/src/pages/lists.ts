@@ -9,7 +9,20 @@ import { lasted, number } from '../operations/words.js';
 import { durationOf, isCounted, sortSessions, type Sorted } from '../ordered.js';
 import { DAYS, PAGE, type SessionsRequest } from '../reading.js';
 import { NAMES, type Visit } from '../visit.js';
-import { ago, chip, empty, field, firstOf, labelChips, nextLink, page, searchForm, size, table } from './layout.js';
+import {
+  ago,
+  chip,
+  empty,
+  field,
+  firstOf,
+  labelChips,
+  nextLink,
+  page,
+  searchForm,
+  shortcuts,
+  size,
+  table,
+} from './layout.js';
 
 export async function usersPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, appName } = visit;
@@ -102,6 +115,7 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
       '#Failures': counts !== undefined && ((session) => number(counts.get(sessionIdentity(session))?.failures ?? 0)),
       '#Lasted': orderName === 'duration' && ((session) => lasted(durationOf(session))),
       '#Last update': ({ lastUpdateTime }) => ago(lastUpdateTime),
+      '>Go to': (session) => session.deletedAt === undefined && shortcuts(visit, session),
     },
     none,
     'dense',

@@ -9,11 +9,12 @@ import { html, type Content } from '../html.js';
 import { HOURS } from '../reading.js';
 import type { Usage } from '../operations/usage.js';
 import { findForm } from './lists.js';
-import { firstOf, ago, card, codeOf, empty, lasting, nextLink, page, size, table } from './layout.js';
+import { firstOf, ago, card, codeOf, empty, lasting, nextLink, page, shortcuts, size, table } from './layout.js';
 import { HOW_TO_ANSWER, callsTable } from './answer.js';
 import { inLine, tokensText } from './event-view.js';
 import { doingOf } from './session-head.js';
 import { largestBlock, largestNow } from './largest.js';
+import { latestBlock, latestNow } from './latest.js';
 import { soon } from '../patience.js';
 import type { Failure } from '../recent.js';
 import type { Visit } from '../visit.js';
@@ -53,12 +54,14 @@ export async function nowPage(visit: Visit): Promise<Response> {
   const shownCalls = [...waiting.slice(0, most), ...answered.slice(0, most)];
   const titles = await titlesOf(visit, [...shownCalls, ...leases.slice(0, most)]);
   // What may take seconds comes last.
-  const [isWhole = false, largest = only === null ? undefined : []] = await soon(
+  const isAll = only === null && !params.has('after');
+  const [latest, isWhole = false, largest] = await soon(
     PATIENCE_MS,
+    isAll ? latestNow(visit, apps) : Promise.resolve([]),
     reading.lastDay.update(),
-    only === null ? largestNow(visit) : Promise.resolve([]),
+    isAll ? largestNow(visit) : Promise.resolve([]),
   );
-  const isCounting = !isWhole || largest === undefined;
+  const isCounting = !isWhole || !largest || !latest;
   const hours = new Map<string, number[]>();
   const [used, usedToday] = [new UsageRows('app'), new UsageRows('app')];
   const today = dayOf(Date.now());
@@ -97,32 +100,38 @@ export async function nowPage(visit: Visit): Promise<Response> {
   const runs = table(
     leases.slice(0, most).map((lease, i) => ({ ...lease, does: doing[i] })),
     {
-      Session: link,
-      Does: ({ does, holder }) => html`${does} <span class="id">held by <bdi>${holder}</bdi></span>`,
+      Session: (lease) => html`${link(lease)} <span class="ways">${shortcuts(visit, lease)}</span>`,
+      Does: ({ does, holder }) =>
+        html`<div class="does">${does}</div>
+          <span class="id">held by <bdi>${holder}</bdi></span>`,
       '#For': ({ since, ...key }) =>
         html`<a class="quiet" href="${links.ofSession('/time', key)}">${lasting(since)}</a>`,
     },
     none('No session runs with a lease.'),
-    'dense',
+    'dense fixed',
   );
   const argsOf = ({ call, why }: (typeof failures)[number]) =>
     html`${call && html`${inLine(call.args)} –`} <span class="args"><bdi>${why}</bdi></span>`;
   const failed = table(
     failures,
     {
-      What: ({ times, ...failure }) => {
-        const { session, seq, what, call } = failure;
-        return html`${at(session, call?.seq ?? seq, codeOf(what), '')} ${argsOf({ ...failure, times })}
-        ${times > 1 && at(session, call?.seq ?? seq, `${number(times)} times`, 'chip bad')}`;
+      What: (failure) => {
+        const { session, seq, kind, what, call, times } = failure;
+        const to = (text: Content, look: string) => at(session, call?.seq ?? seq, text, look);
+        return html`<span class="legend ${kind}">${KINDS[kind]}</span> ${to(codeOf(what), '')} ${argsOf(failure)}
+          ${times > 1 && to(`newest of ${number(times)}`, 'chip bad')}`;
       },
       Session: ({ session }) => link(session),
       '#When': ({ session, seq, call, time: failed }) => at(session, call?.seq ?? seq, ago(failed)),
     },
     isWhole ? none('No tool and no model has failed.') : undefined,
-    'dense',
+    'dense fixed',
   );
   const appsBlock = html`<section class="block" id="apps">
-    <h2>Apps ${usedText(total) && html`<a class="dim" href="${links.to('/usage')}">${usedText(total)}</a>`}</h2>
+    <h2>
+      Apps
+      ${usedText(total) && html`<a class="dim" href="${links.to('/usage')}">${HOURS} hours: ${usedText(total)}</a>`}
+    </h2>
     ${appsTable(visit, apps, hours, rows)} ${nextLink(last && links.to('/', { after: last.name }))}
   </section>`;
   // It is above what it is about, and in a page that is loaded again.
@@ -215,6 +224,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
           only === null && summary,
           stillCounted,
           only === null ? html`<div class="board">${sections}</div>` : sections,
+          latestBlock(visit, latest ?? []),
           largestBlock(visit, largest ?? []),
         ]
       }
@@ -230,6 +240,9 @@ function countOfFailures(found: readonly (Failure & { times: number })[], isCut:
   const sessions = new Set(found.map(({ session }) => sessionIdentity(session)));
   return [isCut ? `${count} or more` : count, `in ${counted(sessions.size, 'session')}`];
 }
+
+/** What is said of a failure before its name: of a model, the name is that of its agent. */
+const KINDS: Readonly<Record<Failure['kind'], string>> = { tool: 'tool', model: 'model of' };
 
 const none = (text: string) => html`<p class="dim">${text}</p>`;
 
@@ -247,7 +260,7 @@ function appsTable(
       App: ({ name }) => html`<a href="${links.sessions(name)}"><bdi>${name}</bdi></a>`,
       [`Events of ${HOURS} hours`]: ({ name }) =>
         sparkline(hours.get(name), links.to('/sessions', { app: name, from: yesterday })),
-      Tokens: ({ name }) =>
+      [`Tokens${prices ? ' and cost' : ''} of ${HOURS} hours`]: ({ name }) =>
         html`<a class="quiet" href="${links.to('/usage', { app: name, by: 'user' })}"
           >${usedText(
             sumUp(
