@@ -31,7 +31,7 @@ import {
   type VersionRow,
 } from './stored-version.js';
 
-// The statements of artifacts that several rooms need.
+// The statements of artifacts that several files need.
 
 /** A version, to be read a part at a time. */
 export interface OpenedVersion extends StoredVersion {

@@ -64,7 +64,7 @@ export async function pendingEntries(sql: Sql, limit: number): Promise<PendingPa
   const areEventsCut = rows.events.length === limit;
   // All pending events with lower numbers than this were read.
   const complete = areEventsCut ? (rows.events.at(-1)?.seq ?? 0) : Infinity;
-  return { entries: inTime(events, changes, complete), isCut: areEventsCut || areChangesCut, lastChange };
+  return { entries: inOrderOfTime(events, changes, complete), isCut: areEventsCut || areChangesCut, lastChange };
 }
 
 async function readRows(sql: Sql, text: string, limits: readonly number[]): Promise<PendingRows> {
@@ -103,7 +103,11 @@ const sessionIdOf = (row: PendingRow) => sessionIdentity(sessionKeyOf(row));
  * @param complete all events with lower numbers are among `events`.
  * @returns the entries that come before all that were not read.
  */
-function inTime(events: readonly PendingRow[], changes: readonly PendingRow[], complete: number): PendingEntry[] {
+function inOrderOfTime(
+  events: readonly PendingRow[],
+  changes: readonly PendingRow[],
+  complete: number,
+): PendingEntry[] {
   const sessions = new Map<string, { events: PendingRow[]; changes: PendingRow[] }>();
   const of = (row: PendingRow) => {
     const id = sessionIdOf(row);

@@ -187,7 +187,7 @@ export class SessionMaintenance {
   > {
     const checked = checkImport(options, 'The options of importSessions');
     const call = new CallInParts(this.#database, { operation: 'importSessions', key: {} });
-    const target = new Import(call, { ...checked, isForeign: false });
+    const target = new Import(call, { ...checked, isOfOtherStore: false });
     return call.run(
       () => target.result,
       () => target.addAll(records, checked),

@@ -10,7 +10,7 @@ export interface ImportRules {
   /** Whether to replace sessions to which somebody has written here since their import. */
   force: boolean;
   /** Whether the records come from another store, so that an unchanged session has the same numbers and times. */
-  isForeign: boolean;
+  isOfOtherStore: boolean;
   /** Whether existing values of apps and users stay. */
   sharedState: 'overwrite' | 'keep';
 }

@@ -33,7 +33,7 @@ import {
 import { LockedAppend, type Appended, type EventWrite } from './locked-append.js';
 import { pendingEvent, type PendingEvent } from './pending-event.js';
 import { eventsOf, readableEvents, readableState } from './read.js';
-import type { SessionCalls } from './session-calls.js';
+import type { ServiceContext } from './service-context.js';
 
 type Target = Pick<Append, 'handle' | 'key'>;
 
@@ -56,12 +56,12 @@ const NONE_REFUSED: ReadonlyMap<number, unknown> = new Map();
 
 /** Writes events, and updates the handles to match. */
 export class Appender {
-  readonly #calls: SessionCalls;
+  readonly #service: ServiceContext;
   readonly #database: Database;
 
-  constructor(calls: SessionCalls) {
-    this.#calls = calls;
-    this.#database = calls.database;
+  constructor(service: ServiceContext) {
+    this.#service = service;
+    this.#database = service.database;
   }
 
   /** Appends the events of one call, after all earlier writes to the session. */
@@ -86,7 +86,7 @@ export class Appender {
       const observed = this.#database.observed;
       const append = { handle, key, pending, concernsCalls, observed, waited: observed?.waiting('queue') };
       // In a joined transaction, the transaction itself puts calls in order.
-      if (!this.#database.isJoined) return this.#calls.queue.append(this, append);
+      if (!this.#database.isJoined) return this.#service.queue.append(this, append);
       append.waited?.();
       return this.append([append]);
     });
@@ -112,7 +112,7 @@ export class Appender {
     const { handle } = append;
     const incarnation = revisions.get(first.handle)?.incarnation;
     return (
-      this.#calls.options.onStaleSession !== 'reject' &&
+      this.#service.options.onStaleSession !== 'reject' &&
       incarnation !== undefined &&
       revisions.get(handle)?.incarnation === incarnation &&
       !tentatives.get(first.handle) &&
@@ -134,7 +134,7 @@ export class Appender {
     const revision = known.get(handle) ?? (await this.#locate(first));
     const { events, state } = weighed(appends);
     const stored = events.map((event) => event.stored);
-    const { leases, options, announcer } = this.#calls;
+    const { leases, options, announcer } = this.#service;
     let lastSeq: number | undefined;
     try {
       const batch: AppendBatch = {
@@ -153,7 +153,7 @@ export class Appender {
         : batch;
       // Open calls are read and written under the session's lock.
       if (!first.concernsCalls && !revision.hasPendingCalls)
-        lastSeq = await this.#calls.queue.write(this.#database, encoded, { outcome });
+        lastSeq = await this.#service.queue.write(this.#database, encoded, { outcome });
     } catch (error) {
       // An outage is an error of all appends. Any other error belongs to one: write them one by one to find it.
       const isOfAll =
@@ -164,7 +164,7 @@ export class Appender {
     if (lastSeq === undefined && appends.length > 1) return this.#appendEach(appends, outcome);
     const appended =
       lastSeq === undefined
-        ? await new LockedAppend(this.#calls, key, revision, outcome).write(events)
+        ? await new LockedAppend(this.#service, key, revision, outcome).write(events)
         : appendedOnly(revision, lastSeq);
     if (announcer.notifies || announcer.wakers.size > 0) await announcer.announce();
 
@@ -179,7 +179,7 @@ export class Appender {
       const before = appended.replaced && tentative && !areOthers ? tentative.events : [];
       tentatives.set(handle, { transaction, events: [...before, ...stored] });
     }
-    if (appended.damaged) this.#calls.reportDamage(key, appended.damaged);
+    if (appended.damaged) this.#service.reportDamage(key, appended.damaged);
     for (const [updated, before] of known) {
       const catchingUp = this.#update({ handle: updated, key }, events, before ?? revision, appended);
       if (catchingUp) await catchingUp;
@@ -217,7 +217,7 @@ export class Appender {
     const appended = revisions.get(by);
     if (!revision || !appended || seq <= revision.seq) return;
     // The next append of a handle that may not miss anything must find it behind.
-    if (this.#calls.options.onStaleSession === 'reject' && appended.seq > revision.seq + 1) return;
+    if (this.#service.options.onStaleSession === 'reject' && appended.seq > revision.seq + 1) return;
     const own = { ...pendingEvent(handle, event), handle, state: [] };
     await this.#update({ handle, key: keyOf(handle) }, [own], revision, appendedOnly(appended, appended.seq));
   }
@@ -345,7 +345,7 @@ export class Appender {
       const lastChange = read.incarnation === appended.incarnation ? appended.lastChange : read.lastChange;
       if (of === 'anew') forgetWrites(handle.state);
       patch(handle, own, { head: { ...read, lastChange }, state: state.value, events: eventsOf(events), of });
-      this.#calls.reportDamage(key, events.damaged, state.damaged);
+      this.#service.reportDamage(key, events.damaged, state.damaged);
     } catch (error) {
       this.#database.report(error, { operation: 'catchUp', key });
       // The events are committed, so the call succeeds. The handle stays behind until its next append.

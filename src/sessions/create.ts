@@ -16,7 +16,7 @@ import { checkKeys, type SessionKey } from '../model/keys.js';
 import { byScope, type StateEntries } from '../model/state.js';
 import { handleOf } from './handle.js';
 import { getSession, readableState } from './read.js';
-import type { SessionCalls } from './session-calls.js';
+import type { ServiceContext } from './service-context.js';
 import { stateEntries } from './state.js';
 
 /** An attempt fails if the session is deleted between creating and reading it. Five times in a row would be a bug. */
@@ -38,14 +38,14 @@ export function newSession({ appName, userId, sessionId, state }: CreateSessionR
 
 /** @param operation the name of the call in errors. @throws AlreadyExistsError if the id is taken. */
 export async function createSession(
-  calls: SessionCalls,
+  service: ServiceContext,
   { key, entries }: NewSession,
   operation: string,
 ): Promise<Session> {
   const origin = randomUUID();
   const head: SessionHead = { incarnation: origin, origin, firstSeq: 1, lastSeq: 0, lastUpdateTime: Date.now() };
   const session = { ...key, origin };
-  const { database } = calls;
+  const { database } = service;
   const outcome: Outcome = {};
   const read = (sql: Sql) => readSession(sql, key, 0);
   const create = (deletesSoftDeleted: boolean) =>
@@ -59,12 +59,12 @@ export async function createSession(
       },
       { outcome },
     );
-  return calls.write(operation, key, async () => {
+  return service.write(operation, key, async () => {
     // A soft-deleted session may have the id (contract K3). That is rare, so only the second attempt looks for one.
     for (const deletesSoftDeleted of [false, true]) {
       try {
         const session = await create(deletesSoftDeleted);
-        if (session) return created(calls, key, session);
+        if (session) return created(service, key, session);
       } catch (error) {
         if (!isDuplicate(error)) throw error;
       }
@@ -72,7 +72,7 @@ export async function createSession(
       if (existing?.incarnation === head.incarnation) {
         // The answer to the commit was lost, and the retry found the session that this call had created.
         await confirm(database, outcome);
-        return created(calls, key, existing);
+        return created(service, key, existing);
       }
       // In a host's transaction it may be an old one, which somebody has soft-deleted since.
       if (existing && !database.isJoined) break;
@@ -82,27 +82,31 @@ export async function createSession(
 }
 
 /** Damaged state of the user or the app is reported to `onDamage` and not thrown: the session is already stored. */
-function created(calls: SessionCalls, key: SessionKey, session: ReadHead & { state: readonly StateValue[] }): Session {
-  calls.leases.created(key);
+function created(
+  service: ServiceContext,
+  key: SessionKey,
+  session: ReadHead & { state: readonly StateValue[] },
+): Session {
+  service.leases.created(key);
   const state = readableState(session.state);
-  calls.reportDamage(key, state.damaged);
+  service.reportDamage(key, state.damaged);
   return handleOf(key, session, state.value, []);
 }
 
-export async function getOrCreateSession(calls: SessionCalls, made: NewSession): Promise<Session> {
+export async function getOrCreateSession(service: ServiceContext, made: NewSession): Promise<Session> {
   const operation = 'getOrCreateSession';
   const { key, isIdGiven } = made;
-  if (!isIdGiven) return createSession(calls, made, operation);
-  return calls.database.observe({ operation, key }, async () => {
+  if (!isIdGiven) return createSession(service, made, operation);
+  return service.database.observe({ operation, key }, async () => {
     for (let attempt = 1; ; attempt++) {
-      const session = await getSession(calls, key, operation);
+      const session = await getSession(service, key, operation);
       if (session) return session;
       try {
-        return await createSession(calls, made, operation);
+        return await createSession(service, made, operation);
       } catch (error) {
         if (!(error instanceof AlreadyExistsError) || attempt === CREATE_ATTEMPTS) throw error;
         // A host's transaction may not see it yet; under its lock it does on InnoDB.
-        if (calls.database.isJoined) await calls.database.transaction((sql) => lockSession(sql, key));
+        if (service.database.isJoined) await service.database.transaction((sql) => lockSession(sql, key));
       }
     }
   });

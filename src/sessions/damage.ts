@@ -36,7 +36,7 @@ const PROBLEMS = [
   ['change', 'the change recorded after event', 'not readable'],
 ] as const;
 
-const STATE_TABLES: Record<Scope, string> = { session: 'session_states', user: 'user_states', app: 'app_states' };
+const OF_SCOPE: Record<Scope, string> = { session: 'session_states', user: 'user_states', app: 'app_states' };
 
 /** How many of each kind a message names. */
 const MAX_NAMED = 10;
@@ -53,7 +53,7 @@ function messageOf(key: SessionKey, { events, stateKeys, encodings = [] }: Damag
   const tables = [
     ...(events.some(({ problem }) => problem !== 'change') ? ['events'] : []),
     ...(events.some(({ problem }) => problem === 'change') ? ['changes'] : []),
-    ...SCOPES.filter((scope) => scopes.has(scope)).map((scope) => STATE_TABLES[scope]),
+    ...SCOPES.filter((scope) => scopes.has(scope)).map((scope) => OF_SCOPE[scope]),
   ];
   return (
     `${nameOf(key)} is damaged: ${found.join('; ')}. Look at these rows in ${tables.join(', ')}; ` +

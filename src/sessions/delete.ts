@@ -5,17 +5,20 @@ import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, toolSessionsOf, type SessionKey } from '../model/keys.js';
-import type { SessionCalls } from './session-calls.js';
+import type { ServiceContext } from './service-context.js';
 
 const DELETE = 'deleteSession';
 
-export async function deleteSession(calls: SessionCalls, { appName, userId, sessionId }: SessionKey): Promise<void> {
+export async function deleteSession(
+  service: ServiceContext,
+  { appName, userId, sessionId }: SessionKey,
+): Promise<void> {
   const key = { appName, userId, sessionId };
   checkKeys(key);
-  const { database, leases, options } = calls;
+  const { database, leases, options } = service;
   const isSoftDeletion = options.deletion === 'soft';
   const keys = [key, ...toolSessionsOf(key, options.toolApps)];
-  await calls.write(DELETE, key, async () => {
+  await service.write(DELETE, key, async () => {
     // The incarnations that the first attempt has found. It may have been committed: then a retry must not delete what somebody
     // has created since.
     const found = new Map<SessionKey, string | undefined>();
@@ -36,16 +39,16 @@ export async function deleteSession(calls: SessionCalls, { appName, userId, sess
   });
 }
 
-export async function restoreSession(calls: SessionCalls, session: SessionKey): Promise<void> {
+export async function restoreSession(service: ServiceContext, session: SessionKey): Promise<void> {
   const key = checkedSessionKey(session);
   const operation = 'restoreSession';
-  await calls.write(operation, key, () =>
-    once(calls.database, async (sql) => {
+  await service.write(operation, key, () =>
+    once(service.database, async (sql) => {
       const restored = await restoreRow(sql, key);
       if (!restored) throw new SessionNotFoundError(key.sessionId);
       // Those of a session that was not deleted may be of an earlier one with its id.
       if (restored.status === 'active') return;
-      for (const ofTool of toolSessionsOf(key, calls.options.toolApps)) await restoreRow(sql, ofTool);
+      for (const ofTool of toolSessionsOf(key, service.options.toolApps)) await restoreRow(sql, ofTool);
     }),
   );
 }

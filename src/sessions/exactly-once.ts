@@ -21,7 +21,7 @@ import type { SessionKey } from '../model/keys.js';
 import { Appender, type AppendedEvent } from './append.js';
 import { handleOf, keyOf, revisions, tentatives, type Revision } from './handle.js';
 import { pendingEvent } from './pending-event.js';
-import { SessionCalls } from './session-calls.js';
+import { ServiceContext } from './service-context.js';
 
 /**
  * Runs the host's work for the call of a tool, and stores its result in the same transaction (contract H6).
@@ -30,12 +30,12 @@ import { SessionCalls } from './session-calls.js';
  * result, and nobody can take over the lease while it is open whether there will be a result.
  */
 export async function exactlyOnce<Em extends EntityManager, T>(
-  calls: SessionCalls,
+  service: ServiceContext,
   em: Em,
   toolContext: Context,
   work: (tx: Em) => Promise<T>,
 ): Promise<T> {
-  const { database, leases, options } = calls;
+  const { database, leases, options } = service;
   const handle = toolContext.invocationContext.session;
   // That transaction has the session's lock, and may end only after this call.
   const around = tentatives.get(handle);
@@ -48,7 +48,7 @@ export async function exactlyOnce<Em extends EntityManager, T>(
   const inTurn = async () => {
     const outcome: Outcome = {};
     const attempt = async (tx: Em): Promise<AppendedEvent> => {
-      const joined = new SessionCalls(tx, options, { database: database.join(tx), fence: leases.fence });
+      const joined = new ServiceContext(tx, options, { database: database.join(tx), fence: leases.fence });
       const { head, found } = await joined.database.run((sql) => lock(sql, joined, place, revisions.get(handle)));
       const by = handleOf(key, head, {}, []);
       if (found) return { ...found, by };
@@ -62,11 +62,11 @@ export async function exactlyOnce<Em extends EntityManager, T>(
     const done = await database.transactional(em, attempt, { outcome });
     // An earlier attempt may have been committed without an answer.
     await confirm(database, outcome);
-    for (const wake of calls.announcer.wakers) wake();
-    await new Appender(calls).follow(handle, done);
+    for (const wake of service.announcer.wakers) wake();
+    await new Appender(service).follow(handle, done);
     return toolResultOf(done.event)?.result as T;
   };
-  return calls.write('exactlyOnce', key, inTurn).catch(asThrown);
+  return service.write('exactlyOnce', key, inTurn).catch(asThrown);
 }
 
 const UNOBSERVED = { observed: undefined, waited: undefined };
@@ -86,7 +86,7 @@ interface CallPlace {
  */
 async function lock(
   sql: Sql,
-  { leases, options }: SessionCalls,
+  { leases, options }: ServiceContext,
   { key, callEvent, id }: CallPlace,
   revision?: Revision,
 ) {

@@ -33,7 +33,7 @@ import { beginsTurn } from '../model/turn.js';
 import { damageError } from './damage.js';
 import { getSession, readableState } from './read.js';
 import type { ForkPoint, HistoryPoint, RewindPoint } from './requests.js';
-import type { SessionCalls } from './session-calls.js';
+import type { ServiceContext } from './service-context.js';
 
 /** A session as it was after one of its events. */
 interface PastSession {
@@ -51,7 +51,7 @@ interface PastSession {
   recorded: readonly RecordedChange[];
 }
 
-export async function forkSession(calls: SessionCalls, session: SessionKey, point: ForkPoint): Promise<Session> {
+export async function forkSession(service: ServiceContext, session: SessionKey, point: ForkPoint): Promise<Session> {
   const source = checkedSessionKey(session);
   checkPoint(point);
   const { as: sessionId = randomUUID() } = point;
@@ -59,11 +59,11 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
   checkKeys(key);
   const origin = randomUUID();
   const target = { ...key, origin };
-  return writeAndRead(calls, 'forkSession', key, async () => {
+  return writeAndRead(service, 'forkSession', key, async () => {
     try {
-      await writePast(calls, { key: source, point }, async (sql, past) => {
+      await writePast(service, { key: source, point }, async (sql, past) => {
         await fork(sql, { target, past });
-        for await (const tool of toolsThen(sql, toolSessionsOf(source, calls.options.toolApps), past)) {
+        for await (const tool of toolsThen(sql, toolSessionsOf(source, service.options.toolApps), past)) {
           if (tool.point.at === 0) continue;
           const target = { ...tool.head.key, sessionId, origin: randomUUID() };
           await fork(sql, { target, past: await readPast(sql, tool) });
@@ -73,12 +73,12 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
       if (isDuplicate(error)) throw new AlreadyExistsError(sessionId, 'Choose another id.');
       throw error;
     }
-    calls.leases.created(key);
+    service.leases.created(key);
   });
 }
 
 export async function rewindSession(
-  calls: SessionCalls,
+  service: ServiceContext,
   session: SessionKey,
   { includeLeased = false, ...point }: RewindPoint,
 ): Promise<Session> {
@@ -87,8 +87,8 @@ export async function rewindSession(
   if (point.at === undefined && point.beforeInvocationId === undefined)
     throw new InvalidArgumentError('rewindSession needs at or beforeInvocationId.');
   const incarnation = randomUUID();
-  const check = (sql: Sql, session: SessionKey) => calls.leases.check(sql, session, { refusesHeld: !includeLeased });
-  const tools = toolSessionsOf(key, calls.options.toolApps);
+  const check = (sql: Sql, session: SessionKey) => service.leases.check(sql, session, { refusesHeld: !includeLeased });
+  const tools = toolSessionsOf(key, service.options.toolApps);
   const write = async (sql: Sql, past: PastSession) => {
     await check(sql, key);
     await rewind(sql, { incarnation, past });
@@ -99,22 +99,22 @@ export async function rewindSession(
       await rewind(sql, { incarnation: randomUUID(), past: await readPast(sql, tool) });
     }
   };
-  return writeAndRead(calls, 'rewindSession', key, () => writePast(calls, { key, point }, write));
+  return writeAndRead(service, 'rewindSession', key, () => writePast(service, { key, point }, write));
 }
 
 /** Writes a session, and reads it as it was written. */
 function writeAndRead(
-  calls: SessionCalls,
+  service: ServiceContext,
   operation: string,
   key: SessionKey,
   write: () => Promise<void>,
 ): Promise<Session> {
-  return calls.database.observe({ operation, key }, async () => {
-    await calls.write(operation, key, async () => {
+  return service.database.observe({ operation, key }, async () => {
+    await service.write(operation, key, async () => {
       await write();
-      await calls.announcer.announce();
+      await service.announcer.announce();
     });
-    const session = await getSession(calls, { ...key, config: { numRecentEvents: 0 } }, operation);
+    const session = await getSession(service, { ...key, config: { numRecentEvents: 0 } }, operation);
     if (!session) throw new SessionNotFoundError(key.sessionId);
     return session;
   });
@@ -122,7 +122,7 @@ function writeAndRead(
 
 /** Reads the past of a session, and writes from it, in a transaction that locks the session. */
 async function writePast(
-  { database }: SessionCalls,
+  { database }: ServiceContext,
   { key, point }: { key: SessionKey; point: HistoryPoint },
   write: (sql: Sql, past: PastSession) => Promise<void>,
 ): Promise<void> {

@@ -19,7 +19,7 @@ export type ImportPlan = 'write' | 'replace' | 'keep';
 export async function planOf(
   record: SessionRecord,
   existing: ExistingSession | undefined,
-  { onExisting, force, isForeign }: ImportRules,
+  { onExisting, force, isOfOtherStore }: ImportRules,
   isAsImported: () => Promise<boolean>,
 ): Promise<ImportPlan> {
   if (!existing) return 'write';
@@ -30,5 +30,5 @@ export async function planOf(
   if (onExisting === 'skip') return 'keep';
   if (!force && (existing.isLeased || !(await isAsImported()))) return 'keep';
   const isUnchanged = NUMBERS.every((name) => record[name] === existing[name]);
-  return isForeign && isUnchanged ? 'keep' : 'replace';
+  return isOfOtherStore && isUnchanged ? 'keep' : 'replace';
 }

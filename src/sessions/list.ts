@@ -10,9 +10,12 @@ import { countSessions, listedSessions } from './listed-sessions.js';
 import { stateOfSessions } from './listed-state.js';
 import { handleOf } from './handle.js';
 import { readableState } from './read.js';
-import type { SessionCalls } from './session-calls.js';
+import type { ServiceContext } from './service-context.js';
 
-export async function listSessions(calls: SessionCalls, request: ListSessionsRequest): Promise<ListSessionsResponse> {
+export async function listSessions(
+  service: ServiceContext,
+  request: ListSessionsRequest,
+): Promise<ListSessionsResponse> {
   const { appName, userId, limit, offset, page, order } = request;
   const key = userId === undefined ? { appName } : { appName, userId };
   checkKeys(key);
@@ -24,7 +27,7 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
   const range = { appName, userId, descending: order === 'desc', limit, offset: skipped };
   const isWhole = limit === undefined && skipped === 0;
 
-  const { listed, states, totalItems } = await calls.read('listSessions', key, async (sql: Sql) => {
+  const { listed, states, totalItems } = await service.read('listSessions', key, async (sql: Sql) => {
     const listed = limit === 0 ? [] : await listedSessions(sql, range);
     // A page that is not full is the last one: the total is known without counting.
     const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
@@ -35,7 +38,7 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
     return { listed, states, totalItems };
   });
 
-  const sessions = handlesOf(calls, listed, states);
+  const sessions = handlesOf(service, listed, states);
   if (limit === undefined)
     return { sessions, page: 1, limit: totalItems, totalItems, totalPages: totalItems === 0 ? 0 : 1 };
   return {
@@ -49,7 +52,7 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
 
 /** @param states the state of the app, the users and the sessions, by `sessionIdentity`. */
 function handlesOf(
-  calls: SessionCalls,
+  service: ServiceContext,
   listed: readonly StoredSession[],
   states: ReadonlyMap<string, readonly StateValue[]>,
 ) {
@@ -62,7 +65,7 @@ function handlesOf(
       const id = sessionIdentity(owner);
       const { damaged } = readableState(states.get(id) ?? [], state);
       // All sessions show the app's state. Report its damage once.
-      if (!reported.has(id)) calls.reportDamage(owner, damaged);
+      if (!reported.has(id)) service.reportDamage(owner, damaged);
       reported.add(id);
     }
     return handleOf(key, session, state, []);

@@ -22,7 +22,7 @@ import type { SessionKey } from '../model/keys.js';
 import { byScope, perScope, prefixed, type Scope, type StateEntries, type StateEntry } from '../model/state.js';
 import { partsOf } from '../model/turn.js';
 import type { Revision } from './handle.js';
-import type { SessionCalls } from './session-calls.js';
+import type { ServiceContext } from './service-context.js';
 
 /** The result of an append. */
 export interface Appended {
@@ -72,15 +72,15 @@ interface EncodedWrite {
  * call, or the session does not exist, or the handle is behind.
  */
 export class LockedAppend {
-  readonly #calls: SessionCalls;
+  readonly #service: ServiceContext;
   readonly #session: SessionKey;
   readonly #revision: Revision;
   readonly #outcome: Outcome;
   /** The stored content of events that earlier attempts found, by id. */
   readonly #met = new Map<string, string | undefined>();
 
-  constructor(calls: SessionCalls, session: SessionKey, revision: Revision, outcome: Outcome) {
-    this.#calls = calls;
+  constructor(service: ServiceContext, session: SessionKey, revision: Revision, outcome: Outcome) {
+    this.#service = service;
     this.#session = session;
     this.#revision = revision;
     this.#outcome = outcome;
@@ -88,7 +88,7 @@ export class LockedAppend {
 
   /** @throws SessionNotFoundError, StaleSessionError, EventConflictError, LeaseLostError, LeaseHeldError. */
   async write(events: readonly EventWrite[]): Promise<Appended> {
-    const { database } = this.#calls;
+    const { database } = this.#service;
     const outcome = this.#outcome;
     const appended = await database.transaction((sql) => this.#write(sql, events), { outcome });
     if (appended.replaced) await confirm(database, outcome);
@@ -96,7 +96,7 @@ export class LockedAppend {
   }
 
   async #write(sql: Sql, events: readonly EventWrite[]): Promise<Appended> {
-    const { leases } = this.#calls;
+    const { leases } = this.#service;
     const locking = lockSession(sql, this.#session);
     // The lock shows how to read. Otherwise all travel together, the lock first.
     if (sql.behind) await locking;
@@ -166,7 +166,7 @@ export class LockedAppend {
     const hasPendingCalls = await this.#writeCalls(sql, { before, calls, added, isRewritten }, columns);
     // Checked last: only now it is known which unseen events are the caller's own. The error rolls everything back.
     const isStale = unseen > 0 || wentBack || head.incarnation !== this.#revision.incarnation;
-    if (isStale && !isDone && this.#calls.options.onStaleSession === 'reject')
+    if (isStale && !isDone && this.#service.options.onStaleSession === 'reject')
       throw new StaleSessionError(this.#session.sessionId);
     return {
       incarnation: head.incarnation,
@@ -208,7 +208,7 @@ export class LockedAppend {
    * @throws CallAnsweredError with `onAnsweredCall: 'reject'`.
    */
   async #writeCalls(sql: Sql, { before, calls, added, isRewritten }: ChangedCalls, columns: Columns): Promise<boolean> {
-    const isStrict = this.#calls.options.onAnsweredCall === 'reject';
+    const isStrict = this.#service.options.onAnsweredCall === 'reject';
     const isUnsure = isStrict && [...added.values()].some(({ refused }) => refused);
     if (!isRewritten && !isUnsure) return setOpenCalls(sql, this.#session, calls, { before, columns });
     const whole = new Calls();
@@ -239,12 +239,12 @@ export class LockedAppend {
     const isSame = existing.json === stored.json;
     const isOthers = this.#met.has(stored.id) && this.#met.get(stored.id) !== existing.json;
     if (isOthers && !isSame && this.#outcome.lostAnswer !== undefined)
-      throw this.#calls.database.errorOf(this.#outcome.lostAnswer);
+      throw this.#service.database.errorOf(this.#outcome.lostAnswer);
     this.#met.set(stored.id, existing.json);
     if (isSame) return false;
     const isNewest = existing.seq === lastSeq;
     const event = decodeEvent(existing.json);
-    if (event && !this.#calls.mayRewrite(stored.id)) throw new EventConflictError(stored.id);
+    if (event && !this.#service.mayRewrite(stored.id)) throw new EventConflictError(stored.id);
     const before = event?.actions?.stateDelta ?? {};
     const written = state.filter(
       ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,

@@ -4,7 +4,7 @@ import { decodeEvent, withoutUndefined, isRecord } from '../model/json.js';
 import { checkKeys, isKey, type SessionKey } from '../model/keys.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { pageOf } from './page-cursor.js';
-import type { SessionCalls } from './session-calls.js';
+import type { ServiceContext } from './service-context.js';
 
 /** Which calls to find: those that meet all given conditions. */
 export interface FindOpenCallsRequest {
@@ -34,7 +34,7 @@ export interface OpenCall extends SessionKey, Pick<ToolCall, 'id' | 'name'> {
 
 /** @returns the oldest first, with `next` the `after` of the next page, unless it is the last one. */
 export async function findOpenCalls(
-  calls: SessionCalls,
+  service: ServiceContext,
   waitsFor: 'person' | 'agent',
   { after, limit, ...filter }: FindOpenCallsRequest,
 ) {
@@ -43,7 +43,7 @@ export async function findOpenCalls(
   checkKeys(owner);
   const operation = waitsFor === 'person' ? 'findOpenCalls' : 'findAnsweredCalls';
   const { rows, ...next } = await pageOf({ ...CURSOR, operation }, { after, limit }, (page) =>
-    calls.read(operation, owner, (sql) => find(sql, { ...filter, waitsFor }, page)),
+    service.read(operation, owner, (sql) => find(sql, { ...filter, waitsFor }, page)),
   );
   return { calls: rows.map(openCallOf), ...next };
 }

@@ -6,7 +6,7 @@ import { checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { EVENTS_OF_PAGE, rangeIn } from '../model/pages.js';
 import { MAX_SEQ, gapsIn } from '../model/seq-ranges.js';
 import { readableEvents } from './read.js';
-import type { SessionCalls } from './session-calls.js';
+import type { ServiceContext } from './service-context.js';
 
 /** Which events of a session to read. */
 export interface ReadEventsRequest {
@@ -22,7 +22,7 @@ export interface ReadEventsRequest {
 
 /** See `MikroOrmSessionService.readEvents`. */
 export async function readEvents(
-  calls: SessionCalls,
+  service: ServiceContext,
   session: SessionKey,
   { limit = EVENTS_OF_PAGE, order = 'asc', ...bounds }: ReadEventsRequest,
 ): Promise<EventPage> {
@@ -30,9 +30,9 @@ export async function readEvents(
   const { before = Infinity, after = 0 } = bounds;
   const fromFirst = before === Infinity && bounds.after !== undefined;
   const range = { after: Math.min(after, MAX_SEQ), upTo: Math.min(before - 1, MAX_SEQ), limit, fromFirst };
-  const { head, ...page } = await calls.read('readEvents', key, readPage);
+  const { head, ...page } = await service.read('readEvents', key, readPage);
   const { value, damaged } = readableEvents(page);
-  calls.refuseDamage(key, damaged);
+  service.refuseDamage(key, damaged);
   const events = value.map(({ seq, event, appendTime }) => ({
     seq,
     event,

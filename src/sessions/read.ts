@@ -9,11 +9,11 @@ import { checkKeys, isIncomplete } from '../model/keys.js';
 import { rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { prefixed, setOwn } from '../model/state.js';
 import { handleOf } from './handle.js';
-import type { SessionCalls } from './session-calls.js';
+import type { ServiceContext } from './service-context.js';
 
 /** @param operation the name of the call in errors. @throws DamagedSessionError with `onDamagedEvent: 'throw'`. */
 export async function getSession(
-  calls: SessionCalls,
+  service: ServiceContext,
   { appName, userId, sessionId, config }: GetSessionRequest,
   operation: string,
 ): Promise<Session | undefined> {
@@ -22,30 +22,30 @@ export async function getSession(
   if (isIncomplete(key)) return undefined;
   checkKeys(key);
   const given = config?.numRecentEvents ?? undefined;
-  const newest = (given ?? calls.options.defaultNumRecentEvents) || undefined;
+  const newest = (given ?? service.options.defaultNumRecentEvents) || undefined;
   const afterTimestamp = config?.afterTimestamp || undefined;
-  const found = await calls.read(operation, key, (sql) => {
+  const found = await service.read(operation, key, (sql) => {
     if (afterTimestamp !== undefined) return readSince(sql, key, afterTimestamp, newest);
     const isExact = given !== undefined || newest === undefined;
     return isExact ? readSession(sql, key, newest) : readTurns(sql, key, newest);
   });
   if (!found) return undefined;
   const [state, events] = [readableState(found.state), readableEvents(found)];
-  calls.refuseDamage(key, events.damaged, state.damaged);
+  service.refuseDamage(key, events.damaged, state.damaged);
   return handleOf(key, found, state.value, eventsOf(events));
 }
 
 /** @param owner an app or a user. */
 export async function getState(
-  calls: SessionCalls,
+  service: ServiceContext,
   owner: { appName: string; userId?: string },
   scope: 'user' | 'app',
   operation: string,
 ): Promise<Record<string, unknown>> {
   checkKeys(owner);
   const key = { userId: '', sessionId: '', ...owner };
-  const state = readableState(await calls.read(operation, owner, (sql) => writtenState(sql, key, scope)));
-  calls.refuseDamage(key, state.damaged);
+  const state = readableState(await service.read(operation, owner, (sql) => writtenState(sql, key, scope)));
+  service.refuseDamage(key, state.damaged);
   return state.value;
 }
 

@@ -25,7 +25,7 @@ import { findOpenCalls, type FindOpenCallsRequest, type OpenCall } from './open-
 import { getSession, getState } from './read.js';
 import { resumedBy } from './resumed.js';
 import { checkRequest, type HistoryPoint, type UpdateStateRequest } from './requests.js';
-import { SessionCalls, type ServiceScope } from './session-calls.js';
+import { ServiceContext, type ServiceScope } from './service-context.js';
 import { updateState } from './state.js';
 import type { FindSessionsRequest, SessionSummary } from './stored-summaries.js';
 import { describeSession, findSessions } from './summaries.js';
@@ -46,7 +46,7 @@ import { describeSession, findSessions } from './summaries.js';
  */
 export class MikroOrmSessionService extends BaseSessionService {
   readonly #em: EntityManager;
-  readonly #calls: SessionCalls;
+  readonly #context: ServiceContext;
   readonly #appender: Appender;
   #resumed: readonly Event[];
 
@@ -67,9 +67,9 @@ export class MikroOrmSessionService extends BaseSessionService {
     super();
     const checked = checkServiceOptions(options, 'The options of MikroOrmSessionService');
     this.#em = em;
-    this.#calls = new SessionCalls(em, checked, scope);
+    this.#context = new ServiceContext(em, checked, scope);
     this.#resumed = scope.resumed ?? [];
-    this.#appender = new Appender(this.#calls);
+    this.#appender = new Appender(this.#context);
   }
 
   /**
@@ -83,7 +83,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws InvalidArgumentError if `tx` has other tables than this service: those of another schema or another ORM.
    */
   withEntityManager(tx: EntityManager): MikroOrmSessionService {
-    const { database, leases, options } = this.#calls;
+    const { database, leases, options } = this.#context;
     return new MikroOrmSessionService(tx, options, { database: database.join(tx), fence: leases.fence });
   }
 
@@ -95,7 +95,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    */
   override async createSession(request: CreateSessionRequest): Promise<Session> {
     const session = newSession(checkRequest.createSession(request, 'The request of createSession'));
-    return createSession(this.#calls, session, 'createSession');
+    return createSession(this.#context, session, 'createSession');
   }
 
   /**
@@ -108,7 +108,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    *   `afterTimestamp`, a missing event counts as having the time of the next one.
    */
   override async getSession(request: GetSessionRequest): Promise<Session | undefined> {
-    return getSession(this.#calls, checkRequest.getSession(request, 'The request of getSession'), 'getSession');
+    return getSession(this.#context, checkRequest.getSession(request, 'The request of getSession'), 'getSession');
   }
 
   /**
@@ -126,7 +126,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws InvalidArgumentError if a number is not whole, or `limit` is 0.
    */
   async readEvents(session: SessionKey, request: ReadEventsRequest = {}): Promise<EventPage> {
-    return readEvents(this.#calls, session, checkRequest.readEvents(request, 'The request of readEvents'));
+    return readEvents(this.#context, session, checkRequest.readEvents(request, 'The request of readEvents'));
   }
 
   /**
@@ -136,7 +136,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    */
   override async getOrCreateSession(request: CreateSessionRequest): Promise<Session> {
     const session = newSession(checkRequest.createSession(request, 'The request of getOrCreateSession'));
-    return getOrCreateSession(this.#calls, session);
+    return getOrCreateSession(this.#context, session);
   }
 
   /**
@@ -146,7 +146,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws InvalidArgumentError if `limit`, `offset` or `page` is not a whole number, or `page` is 0.
    */
   override async listSessions(request: ListSessionsRequest): Promise<ListSessionsResponse> {
-    return listSessions(this.#calls, checkRequest.listSessions(request, 'The request of listSessions'));
+    return listSessions(this.#context, checkRequest.listSessions(request, 'The request of listSessions'));
   }
 
   /**
@@ -157,7 +157,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws InvalidArgumentError also if `after` is not the `next` of a response.
    */
   async findSessions(request: FindSessionsRequest): Promise<{ sessions: SessionSummary[]; next?: string }> {
-    return findSessions(this.#calls, checkRequest.findSessions(request, 'The request of findSessions'));
+    return findSessions(this.#context, checkRequest.findSessions(request, 'The request of findSessions'));
   }
 
   /**
@@ -167,7 +167,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws InvalidArgumentError also if `after` is not the `next` of a response.
    */
   async findOpenCalls(request: FindOpenCallsRequest): Promise<{ calls: OpenCall[]; next?: string }> {
-    return findOpenCalls(this.#calls, 'person', checkRequest.findOpenCalls(request, 'The request of findOpenCalls'));
+    return findOpenCalls(this.#context, 'person', checkRequest.findOpenCalls(request, 'The request of findOpenCalls'));
   }
 
   /**
@@ -179,7 +179,11 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws InvalidArgumentError also if `after` is not the `next` of a response.
    */
   async findAnsweredCalls(request: FindOpenCallsRequest): Promise<{ calls: OpenCall[]; next?: string }> {
-    return findOpenCalls(this.#calls, 'agent', checkRequest.findOpenCalls(request, 'The request of findAnsweredCalls'));
+    return findOpenCalls(
+      this.#context,
+      'agent',
+      checkRequest.findOpenCalls(request, 'The request of findAnsweredCalls'),
+    );
   }
 
   /**
@@ -192,7 +196,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     session: SessionKey,
     description: { title?: string | null; labels?: Readonly<Record<string, string>> | null },
   ): Promise<void> {
-    await describeSession(this.#calls, session, checkRequest.describeSession(description, 'The description'));
+    await describeSession(this.#context, session, checkRequest.describeSession(description, 'The description'));
   }
 
   /**
@@ -203,7 +207,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
    */
   override async deleteSession(request: DeleteSessionRequest): Promise<void> {
-    await deleteSession(this.#calls, checkRequest.deleteSession(request, 'The request of deleteSession'));
+    await deleteSession(this.#context, checkRequest.deleteSession(request, 'The request of deleteSession'));
   }
 
   /**
@@ -213,7 +217,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws SessionNotFoundError if there is no such session, or `prune` or `eraseUser` has begun to delete it for good.
    */
   async restoreSession(request: SessionKey): Promise<void> {
-    await restoreSession(this.#calls, checkRequest.restoreSession(request, 'The request of restoreSession'));
+    await restoreSession(this.#context, checkRequest.restoreSession(request, 'The request of restoreSession'));
   }
 
   /**
@@ -233,7 +237,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws DamagedSessionError if an event up to the point cannot be read.
    */
   async forkSession(session: SessionKey, point: HistoryPoint & { as?: string } = {}): Promise<Session> {
-    return forkSession(this.#calls, session, checkRequest.forkSession(point, 'The point'));
+    return forkSession(this.#context, session, checkRequest.forkSession(point, 'The point'));
   }
 
   /**
@@ -254,7 +258,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    *   go on with a history that is gone.
    */
   async rewindSession(session: SessionKey, point: HistoryPoint & { includeLeased?: boolean }): Promise<Session> {
-    return rewindSession(this.#calls, session, checkRequest.rewindSession(point, 'The point'));
+    return rewindSession(this.#context, session, checkRequest.rewindSession(point, 'The point'));
   }
 
   /**
@@ -296,7 +300,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * appends becomes the last of them.
    */
   resuming(resumed: readonly Event[]): MikroOrmSessionService {
-    const { database, leases, options } = this.#calls;
+    const { database, leases, options } = this.#context;
     return new MikroOrmSessionService(this.#em, options, { database, fence: leases.fence, resumed });
   }
 
@@ -306,7 +310,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     toolContext: Context,
     work: (tx: Em) => Promise<T>,
   ): Promise<T> {
-    return exactlyOnce(this.#calls, em, toolContext, work);
+    return exactlyOnce(this.#context, em, toolContext, work);
   }
 
   /**
@@ -315,7 +319,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    */
   async getAppState(request: { appName: string }): Promise<Record<string, unknown>> {
     const { appName } = checkRequest.getAppState(request, 'The request of getAppState');
-    return getState(this.#calls, { appName }, 'app', 'getAppState');
+    return getState(this.#context, { appName }, 'app', 'getAppState');
   }
 
   /**
@@ -324,7 +328,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    */
   async getUserState(request: { appName: string; userId: string }): Promise<Record<string, unknown>> {
     const { appName, userId } = checkRequest.getUserState(request, 'The request of getUserState');
-    return getState(this.#calls, { appName, userId }, 'user', 'getUserState');
+    return getState(this.#context, { appName, userId }, 'user', 'getUserState');
   }
 
   /**
@@ -339,6 +343,6 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws UnserializableValueError if JSON cannot represent a value.
    */
   async updateState(request: UpdateStateRequest): Promise<void> {
-    await updateState(this.#calls, checkRequest.updateState(request, 'The request of updateState'));
+    await updateState(this.#context, checkRequest.updateState(request, 'The request of updateState'));
   }
 }

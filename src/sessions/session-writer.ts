@@ -145,7 +145,7 @@ export class SessionWriter implements RecordWriter {
 
   #planOf(sql: Sql, { record }: IncomingSession, row: StoredSession | undefined): Promise<ImportPlan> {
     const { rules } = this.#run;
-    const isNamedAnew = rules.isForeign;
+    const isNamedAnew = rules.isOfOtherStore;
     return planOf(record, row, rules, async () => row !== undefined && isAsImported(sql, row, { isNamedAnew }));
   }
 
@@ -163,10 +163,10 @@ export class SessionWriter implements RecordWriter {
     if (!isFirst && (row?.incarnation !== incarnation || row.status !== 'importing'))
       throw new AlreadyExistsError(key.sessionId, 'Others have deleted or imported it meanwhile: import it again.');
     if (isFirst) {
-      const { isForeign } = this.#run.rules;
+      const { isOfOtherStore } = this.#run.rules;
       // Other stores have neither titles, labels nor artifacts, so those that are here stay.
-      if (row && isForeign) session.names = { title: row.title, labels: row.labels };
-      if (row) await deleteSessionRow(sql, key, { keepsArtifacts: isForeign });
+      if (row && isOfOtherStore) session.names = { title: row.title, labels: row.labels };
+      if (row) await deleteSessionRow(sql, key, { keepsArtifacts: isOfOtherStore });
       const { origin } = key;
       const { lastUpdateTime, forkedFrom } = record;
       const head = { incarnation, origin, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };

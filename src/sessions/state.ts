@@ -10,7 +10,7 @@ import { encode as encodeJson } from '../model/json.js';
 import { partialKey, type SessionKey } from '../model/keys.js';
 import { byScope, checkStateKey, isTemporary, scopeOf, type StateEntry } from '../model/state.js';
 import type { UpdateStateRequest } from './requests.js';
-import type { SessionCalls } from './session-calls.js';
+import type { ServiceContext } from './service-context.js';
 
 /** @param path the name of the state in errors. */
 export function stateEntries(session: SessionKey, state: Record<string, unknown>, path: string): StateEntry[] {
@@ -22,7 +22,7 @@ export function stateEntries(session: SessionKey, state: Record<string, unknown>
     });
 }
 
-export async function updateState(calls: SessionCalls, request: UpdateStateRequest): Promise<void> {
+export async function updateState(service: ServiceContext, request: UpdateStateRequest): Promise<void> {
   const { appName, userId, sessionId, set = {}, remove = [] } = request;
   const key = { appName, userId: userId ?? '', sessionId: sessionId ?? '' };
   checkUpdate(key, request);
@@ -33,7 +33,7 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
   const owner = { appName, userId: isOfUser ? key.userId : '', sessionId: isOfSession ? key.sessionId : '' };
   const isEmpty = Object.keys(set).length + remove.length === 0;
 
-  const { database, leases } = calls;
+  const { database, leases } = service;
   const operation = 'updateState';
   const write = async (sql: Sql) => {
     let session: KnownSession = { ...key, origin: '' };
@@ -52,7 +52,7 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
     await recordChanges(sql, stateChanges(sql.texts, changed, entries, remove));
   };
   const change = () => once(database, write);
-  if (isOfSession) await calls.write(operation, key, change);
+  if (isOfSession) await service.write(operation, key, change);
   else await database.call({ operation, key: partialKey(request) }, change);
 }
 

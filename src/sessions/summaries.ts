@@ -4,7 +4,7 @@ import { SessionNotFoundError } from '../model/errors.js';
 import { withoutUndefined } from '../model/json.js';
 import { checkKeys, checkedSessionKey, isKey, type SessionKey } from '../model/keys.js';
 import { pageOf } from './page-cursor.js';
-import type { SessionCalls } from './session-calls.js';
+import type { ServiceContext } from './service-context.js';
 import { findSummaries, type FindSessionsRequest, type SummaryCursor } from './stored-summaries.js';
 
 /** A session's title and labels. A property that is left out does not change. */
@@ -16,25 +16,25 @@ export interface SessionDescription {
 }
 
 /** @returns with `next` the `after` of the next page, unless it is the last one. */
-export async function findSessions(calls: SessionCalls, request: FindSessionsRequest) {
+export async function findSessions(service: ServiceContext, request: FindSessionsRequest) {
   const { appName, userId, after, limit } = request;
   const key = userId === undefined ? { appName } : { appName, userId };
   checkKeys(key);
   const { rows, ...next } = await pageOf(CURSOR, { after, limit }, (page) =>
-    calls.read('findSessions', key, (sql) => findSummaries(sql, request, page)),
+    service.read('findSessions', key, (sql) => findSummaries(sql, request, page)),
   );
   return { sessions: rows, ...next };
 }
 
 export async function describeSession(
-  calls: SessionCalls,
+  service: ServiceContext,
   session: SessionKey,
   { title, labels }: SessionDescription,
 ): Promise<void> {
   const key = checkedSessionKey(session);
   const changed = { ...withoutUndefined({ title, labels: labels ? JSON.stringify(labels) : labels }) };
-  await calls.write('describeSession', key, () =>
-    once(calls.database, async (sql) => {
+  await service.write('describeSession', key, () =>
+    once(service.database, async (sql) => {
       // The count of an update does not show whether the session exists: some drivers of hosts count only rows that changed.
       if (!(await lockSession(sql, key))) throw new SessionNotFoundError(key.sessionId);
       if (Object.keys(changed).length > 0) setColumns(sql, key, changed, { touches: true });

@@ -42,10 +42,10 @@ export class Import {
   };
 
   constructor(call: CallInParts, mode: ImportMode, kinds: readonly OwnedRows[] = OWNED_ROWS) {
-    const { onExisting = 'skip', force = false, isForeign = false, sharedState = 'overwrite' } = mode;
+    const { onExisting = 'skip', force = false, isOfOtherStore = false, sharedState = 'overwrite' } = mode;
     const result = this.#result;
     const run: ImportRun = {
-      rules: { onExisting, force, isForeign, sharedState },
+      rules: { onExisting, force, isOfOtherStore, sharedState },
       batchSize: batchSizeOf(mode, 500),
       read: call.read,
       write: async (work) => {

@@ -11,7 +11,7 @@ const rules = (part: Partial<ImportRules> = {}): ImportRules => ({
   sharedState: 'overwrite',
   onExisting: 'replace',
   force: false,
-  isForeign: false,
+  isOfOtherStore: false,
   ...part,
 });
 
@@ -44,8 +44,8 @@ test('L1 what somebody has written to, or works on, is replaced only by force', 
 });
 
 test('L2 a session that has not changed in another store is kept', async () => {
-  const isForeign = true;
-  expect(await planOf(record, here, rules({ isForeign }), isAsImported)).toBe('keep');
+  const isOfOtherStore = true;
+  expect(await planOf(record, here, rules({ isOfOtherStore }), isAsImported)).toBe('keep');
   for (const name of ['createTime', 'lastUpdateTime', 'firstSeq', 'lastSeq'] as const)
-    expect(await planOf({ ...record, [name]: 9 }, here, rules({ isForeign }), isAsImported)).toBe('replace');
+    expect(await planOf({ ...record, [name]: 9 }, here, rules({ isOfOtherStore }), isAsImported)).toBe('replace');
 });

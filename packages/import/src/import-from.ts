@@ -67,7 +67,7 @@ export async function importFrom(options: ImportFromOptions): ReturnType<Session
     typeof from === 'string'
       ? savedSessions(from, { as, refuse, onAnnulled })
       : await storedSessions(from, options, { refuse, onAnnulled });
-  const target = new Import(call, { ...options, isDryRun, isForeign: true });
+  const target = new Import(call, { ...options, isDryRun, isOfOtherStore: true });
   const result = () => ({ ...target.result, done: { ...target.result.done, ...left }, more });
   return call.run(result, () =>
     writeForeign(records, target, onRefusedRow, () => {

@@ -15,7 +15,6 @@ import {
   storedSession,
   type SessionHead,
   type StoredSession,
-  type StoredSessionRow,
 } from './stored-session.js';
 
 /** Fails with the database's unique violation if the session exists. The caller records the creation. */
@@ -98,9 +97,9 @@ export async function lockSessionAsRead(sql: Sql, session: SessionKey): Promise<
 /** @returns a text that changes whenever the session's events, its own state or its past changes. */
 async function sessionVersion(sql: Sql, session: SessionKey, options?: UnderLock): Promise<string> {
   const text = `select incarnation, first_seq, last_seq, last_change from ${sql.tables.sessions} where ${SESSION_WHERE}`;
-  const [row] = await sql.all<StoredSessionRow>(text + underLock(sql, session, options), sessionValues(session));
+  const [row] = await sql.all(text + underLock(sql, session, options), sessionValues(session));
   return row
-    ? [textOf(row.incarnation), ...[row.first_seq, row.last_seq, row.last_change].map(numberOf)].join(' ')
+    ? [textOf(row['incarnation']), ...[row['first_seq'], row['last_seq'], row['last_change']].map(numberOf)].join(' ')
     : '';
 }
 

@@ -68,7 +68,7 @@ export interface StoredSession extends ReadHead {
 }
 
 /** The columns of `storedSessionOf`. */
-export type StoredSessionRow = SessionKeyRow &
+type StoredSessionRow = SessionKeyRow &
   ForkRow & { status: SessionStatus } & Row<
     | ('incarnation' | 'origin' | 'first_seq' | 'last_seq' | 'last_change' | 'has_pending_calls')
     | ('created' | 'updated' | 'deleted' | 'touched' | 'title' | 'labels_json' | 'leased')

@@ -22,7 +22,7 @@ export interface ServiceScope {
 }
 
 /** What the calls of one service share. */
-export class SessionCalls {
+export class ServiceContext {
   readonly options: MikroOrmSessionServiceOptions;
   readonly database: Database;
   readonly leases: LeaseGuard;
