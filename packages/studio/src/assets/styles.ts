@@ -86,8 +86,8 @@ label input, label select, label textarea { font-weight: 400; font-size: 0.9rem;
 .list .id { display: block; }
 .dense th, .dense td { padding-inline: 0.5rem; } .dense td { min-width: 6rem; } .dense tbody th { min-width: 10rem; } .dense .number .id { white-space: normal; } #apps td[data-label^="Tokens"] { min-width: 14rem; }
 .list .way { display: inline-block; margin-right: 0.5rem; line-height: 1.5rem; font-size: 0.8125rem; font-weight: 400; text-decoration: underline; text-decoration-color: var(--line); } .way:last-child { margin: 0; } .ways { display: block; }
-.fixed { table-layout: fixed; } .fixed thead .number { width: 8.5rem; } .board .fixed thead .number { width: 8rem; } .board #waits thead .number, .board #runs thead .number { width: 4.8rem; } .fixed thead .action { width: 10.3rem; } #latest thead .action { width: 3.5rem; } #latest .line { font-weight: 400; }
-#runs th, #runs td { vertical-align: top; } #runs thead th:first-child { width: 35%; } #failed thead th:first-child { width: 54%; } #latest thead th:first-child { width: 55%; }
+.fixed { table-layout: fixed; } .fixed thead .number { width: 8.5rem; } .board .fixed thead .number { width: 8rem; } .board #waits thead .number, .board #runs thead .number { width: 4.4rem; } .fixed thead .action { width: 10.3rem; } #latest thead .action { width: 3.5rem; } #latest .line { font-weight: 400; }
+#runs th, #runs td { vertical-align: top; } #runs thead th:first-child { width: 37.5%; } #failed thead th:first-child { width: 54%; } #latest thead th:first-child { width: 55%; }
 .list time { font-variant-numeric: tabular-nums; } .list .line { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .does { display: flex; flex-wrap: wrap; gap: 0 0.5rem; align-items: baseline; } .does .args { flex: 1 1 5rem; min-width: 0; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .does::before { content: ""; flex-basis: 100%; order: 1; } .does .chip, .does .dim { order: 2; } .does .chip { min-width: 4.6rem; text-align: center; } .does .chip:first-child { min-width: 13.8rem; } .does .dim { min-width: 8.4rem; }
