@@ -881,6 +881,8 @@ describe.each(availableDatabases())('on %s', (name) => {
     const of = { app: key.appName, user: 'ada', session: 'large' };
     const path = query('/session', of);
     const sessions = query('/sessions', { app: key.appName });
+    const ids = { appName: `large ${character.repeat(54)}`, userId: character.repeat(60) };
+    for (let i = 10; i < 60; i++) await served.service.createSession({ ...ids, sessionId: `${character.repeat(58)}${i}` });
     for (const page of [
       path,
       `${path}&before=61`,
@@ -889,6 +891,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       query('/event', { ...of, seq: 55 }),
       query('/state', of),
       sessions,
+      query('/sessions', { app: ids.appName }),
     ]) {
       const { status, body } = await site.get(page);
       expect([page, status, Buffer.byteLength(body) < 300_000]).toEqual([page, 200, true]);

@@ -127,10 +127,15 @@ export function empty(title: string, ...text: readonly Content[]): Html {
   </section>`;
 }
 
+/** The longest address that a row has twice more, in characters. */
+const LONGEST_WAY = 1_000;
+
 /** Short links from a row to what is asked most about its session: why it answered so, and where its time went. */
 export function shortcuts({ links, reading }: Visit, session: SessionKey): Content {
   const branches = reading.knownBranches(session);
   const toTime = links.ofSession('/time', session);
+  // Fifty rows with the longest keys would make a page of a megabyte.
+  if (toTime.length > LONGEST_WAY) return undefined;
   // A session opens at its newest answer, with its reasons.
   return html`<a class="way" href="${links.ofSession('/session', session)}">Why</a>
     <a class="way" href="${toTime}">Time</a>
