@@ -1684,14 +1684,18 @@ describe.each(availableDatabases())('on %s', (name) => {
       jest.spyOn(Reading.prototype, 'newestEvents').mockReturnValue(never),
     ];
     const now = await site.first('/');
-    const usage = await site.first('/usage');
+    const priced = await own.studio({ prices: { x: { input: 1, output: 1 } } });
+    const usage = await priced.first('/usage');
     for (const each of counting) each.mockRestore();
     expect([isCounting(now), isCounting(usage)]).toEqual([true, true]);
     expect(shown(now)).toMatch(
       /Failed in 24 hours … Tokens today, by user and day … Largest session … Still counting the last 24 hours: these numbers grow\. Waits for a person 1 .* ask_approval/,
     );
     expect(shown(now)).not.toMatch(/has failed|Latest answers/);
-    expect(shown(usage)).toMatch(/the numbers still grow\. .* Counting …/);
+    expect(shown(usage)).toMatch(
+      /the numbers still grow\. Cost of 30 days … Input … Output … Thoughts … Calls of tools … .* Counting …/,
+    );
+    expect(shown(await priced.get('/usage'))).toMatch(/ Cost of 30 days 0\.00 without unnamed models Input 1,380 /);
     const counted = await (await own.studio()).get('/');
     expect(shown(counted)).not.toContain('Still counting');
     expect(shown(counted)).toContain('Latest answers');

@@ -129,6 +129,7 @@ export async function usagePage(visit: Visit): Promise<Response> {
   </section>`;
   const bars = total.events > 0 && (await charts(ofDays.rows, isGone, visit, total));
   const { missing } = reading.lastMonth;
+  const ofSum = (shown: Content) => (total.events === 0 && !isWhole ? '…' : shown);
   const body = html`<h1>
       Usage of
       ${userId !== undefined && html`<bdi>${userId}</bdi> in `}${appName === undefined ? 'all apps' : html`<bdi>${appName}</bdi>`}
@@ -142,10 +143,10 @@ export async function usagePage(visit: Visit): Promise<Response> {
         ${(appName ?? userId) !== undefined && html`<a href="${links.to('/usage', { by })}">See all</a>`}
       </p>
       <dl class="cards">
-        ${prices && card(`Cost of ${DAYS - missing} days`, html`${money(total.cost ?? 0)} ${note(unpricedText(total))}`)}
-        ${card('Input', html`${number(total.inputTokens)} ${note(total.cachedTokens > 0 && `${number(total.cachedTokens)} cached`)}`)}
-        ${card('Output', number(total.outputTokens))} ${card('Thoughts', number(total.thoughtsTokens))}
-        ${card('Calls of tools', number(total.toolCalls))}
+        ${prices && card(`Cost of ${DAYS - missing} days`, ofSum(html`${money(total.cost ?? 0)} ${note(unpricedText(total))}`))}
+        ${card('Input', ofSum(html`${number(total.inputTokens)} ${note(total.cachedTokens > 0 && `${number(total.cachedTokens)} cached`)}`))}
+        ${card('Output', ofSum(number(total.outputTokens)))} ${card('Thoughts', ofSum(number(total.thoughtsTokens)))}
+        ${card('Calls of tools', ofSum(number(total.toolCalls)))}
       </dl>
       <nav class="tabs" aria-label="Usage by">${tabs}</nav>
       ${ofEachDay} ${bars} ${list}
