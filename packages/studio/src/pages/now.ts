@@ -89,11 +89,14 @@ export async function nowPage(visit: Visit): Promise<Response> {
     visit,
     failures.map(({ session }) => session),
   );
-  const link = (key: SessionKey) =>
-    html`<a href="${links.ofSession('/session', key)}"
-        ><bdi>${titles(key) ?? titlesOfFailures(key) ?? key.sessionId}</bdi></a
-      >
-      <span class="id"><bdi>${key.appName}</bdi> / <bdi>${key.userId}</bdi></span>`;
+  const link = (key: SessionKey) => {
+    const title = titles(key) ?? titlesOfFailures(key);
+    return html`<a href="${links.ofSession('/session', key)}"><bdi>${title ?? key.sessionId}</bdi></a>
+      <span class="id"
+        ><bdi>${key.appName}</bdi> /
+        <bdi>${key.userId}</bdi>${title !== undefined && html` / <bdi>${key.sessionId}</bdi>`}</span
+      >`;
+  };
 
   const at = (key: SessionKey, seq: number, text: Content, kind = 'quiet') =>
     html`<a class="${kind}" href="${links.ofSession('/session', key, { at: seq })}#e${seq}">${text}</a>`;
