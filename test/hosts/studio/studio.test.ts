@@ -1192,7 +1192,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       return changing.get(path, { form, headers: { cookie, origin: changing.origin } });
     };
     expect(shown(await changing.get(path))).toMatch(
-      /ask_user \( text: "<Really>\?" \) Asked by agent in s waiting \/ ada waits [\d.]+ m?s to be answered by a person .* answer .* The agent gets this as what the tool has returned/,
+      /ask_user \( text: "<Really>\?" \) Asked by agent at [\d-]+ [\d:]+ UTC in s waiting \/ ada waits [\d.]+ m?s to be answered by a person .* answer .* The agent gets this as what the tool has returned/,
     );
     expect((await send(path, { response: '["no object"]' })).status).toBe(400);
     expect((await send(path, {})).status).toBe(400);
@@ -1248,14 +1248,17 @@ describe.each(availableDatabases())('on %s', (name) => {
     await add('clerk', { functionResponse: { id: 'r', name: 'read_mail', response } });
     const args = { originalFunctionCall: { id: 'd', name: 'delete_account', args: { user: 'ada' } } };
     const functionCall = { id: 'q', name: 'adk_request_confirmation', args };
-    await add('clerk', { functionCall }, { timestamp: Date.now() - 7_200_000, longRunningToolIds: ['q'] });
+    const timestamp = Date.now() - 7_200_000;
+    await add('clerk', { functionCall }, { timestamp, longRunningToolIds: ['q'] });
     await add('clerk', { text: 'Please approve it.' });
     const site = await served.studio({ allowChanges: true });
     const path = query('/answer', { app: 'asking', user: 'ada', session: 'mail', at: 6, call: 'q' });
     const asked = await site.get(path);
     expect(shown(asked)).toMatch(
-      /delete_account \( user: "ada" \)\? Asked by clerk in A deletion by mail asking \/ ada waits 2 h to be answered by whoever may approve it Before it Read all user Delete my account\. clerk I read your mail\. clerk read_mail \( id: 17 \) clerk read_mail ✗ The mail is unsigned\. Note/,
+      /delete_account \( user: "ada" \)\? Asked by clerk at [\d-]+ [\d:]+ UTC in A deletion by mail asking \/ ada waits 2 h to be answered by whoever may approve it Before it Read all user Delete my account\. clerk I read your mail\. clerk read_mail \( id: 17 \) clerk read_mail ✗ The mail is unsigned\. Note/,
     );
+    const exactly = new Date(timestamp).toISOString().slice(0, 19).replace('T', ' ');
+    expect(shown(asked)).toContain(`Asked by clerk at ${exactly} UTC in`);
     expect(shown(asked)).not.toContain('I should look first');
 
     const approve = async (of: Site) => {
@@ -1267,7 +1270,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     };
     expect((await approve(site)).headers.location).toBe(path);
     expect(shown(await site.get(path))).toMatch(
-      /Answered delete_account .* asked 2 hours ago Approved just now note: "She called\." #8 The answer is stored, and the agent has not continued yet\. The agent continues when your application runs this session next\. /,
+      /Answered delete_account .* Asked by clerk at [\d-]+ [\d:]+ UTC in .* ada Approved just now note: "She called\." #8 The answer is stored, and the agent has not continued yet\. The agent continues when your application runs this session next\. /,
     );
     const telling = await served.studio({ allowChanges: true, onAnswer: () => undefined });
     expect(shown(await telling.get(path))).toContain('Your application learns of it at once, and can run the agent.');

@@ -18,7 +18,7 @@ import type { Visit } from '../visit.js';
 import type { Links } from '../links.js';
 import { reasonIn } from '../recent.js';
 import { authorOf, inLine } from './event-view.js';
-import { ago, chip, codeOf, lasting, table } from './layout.js';
+import { ago, chip, codeOf, lasting, table, time } from './layout.js';
 
 /** @param args undefined if they cannot be read. @returns what a call asks, as a sentence. */
 export function question(name: string, args: unknown): Html {
@@ -152,21 +152,21 @@ export const CONTINUES: Readonly<Record<string, string>> = {
   false: 'The agent continues when your application runs this session next.',
 };
 
-/** What is asked, by whom and in which session. @param since since when the call waits, or what became of it. */
+/** What is asked, by whom and in which session. @param waits how long the call waits, and for whom. */
 export function askedBy(
   { links, session }: Visit,
-  { seq, name, args, author }: AskedCall,
+  { seq, name, args, author, timestamp }: AskedCall,
   title: string | null,
-  since: Html,
+  waits?: Html,
 ): Html {
   return html`<p class="question" dir="auto">${question(name, args)}</p>
     <p class="asked">
-      Asked by <strong><bdi>${author}</bdi></strong> in
+      Asked by <strong><bdi>${author}</bdi></strong> ${timestamp !== undefined && html`at ${time(timestamp)}`} in
       <a href="${links.ofSession('/session', session, { at: seq })}#e${seq}"
         ><bdi>${title ?? session.sessionId}</bdi></a
       >
       <span class="id"><bdi>${session.appName}</bdi> / <bdi>${session.userId}</bdi></span>
-      ${since}
+      ${waits}
     </p>`;
 }
 

@@ -29,7 +29,7 @@ export async function answeredPage(visit: Visit, title: string | null): Promise<
       ? html`The agent runs now: <bdi>${lease.holder}</bdi> holds the session.`
       : html`The answer is stored, and the agent has not continued yet. ${CONTINUES[`${reading.tellsHost}`]}`;
   return html`<div id="now" class="form" data-refresh="2">
-    ${askedBy(visit, asked, title, html`asked ${ago(asked.timestamp)}`)}
+    ${askedBy(visit, asked, title)}
     <p>
       ${
         given
