@@ -1338,7 +1338,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     const first = await site.get('/');
     const text = shown(first);
     expect(text).toMatch(
-      /Waits for a person 2 .* To be answered by a person or a service, with the result\. .* ask_two \( id: "old" \) A title two \/ ada \/ b 2 h Answer ask_one .* one \/ ada .* Runs 1 .* Failed in/,
+      /Waits for a person 2 .* To be answered by a person or a service, with the result\. .* ask_two \( id: "old" \) A title two \/ ada \/ b 2 h Answer ask_one \( id: "young" \) a one \/ ada [\d.]+ m?s Answer Runs 1 .* Failed in/,
     );
     expect(text).toMatch(
       /Runs 1 .* run two \/ ada Why Time search id: "r" [\d.]+ m?s in a turn of [\d.]+ m?s held by worker 7/,

@@ -94,7 +94,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
     return html`<a href="${links.ofSession('/session', key)}"><bdi>${title ?? key.sessionId}</bdi></a>
       <span class="id"
         ><bdi>${key.appName}</bdi> /
-        <bdi>${key.userId}</bdi>${title !== undefined && html` / <bdi>${key.sessionId}</bdi>`}</span
+        <bdi>${key.userId}</bdi>${typeof title === 'string' && html` / <bdi>${key.sessionId}</bdi>`}</span
       >`;
   };
 
