@@ -9,6 +9,6 @@ export { examine, type Finding } from './operations/doctor.js';
 export { storedEncodings } from './operations/health.js';
 export { sortSessions } from './ordered.js';
 export { DAYS, HOURS, Reading } from './reading.js';
-export { positionBefore } from './recent.js';
+export { newestOfGroups, positionBefore } from './recent.js';
 export { createStudio } from './studio.js';
 export { tokenDoor } from './token.js';

@@ -41,7 +41,6 @@ import type { CodecOptions } from '../../../src/model/options.js';
 import type { StudioOptions } from './options.js';
 import { decodeEvent, withoutUndefined, recordOf } from '../../../src/model/json.js';
 import { Calls, callsIn, type Call } from '../../../src/conversation/calls.js';
-import { isFailedResponse } from '../../../src/conversation/failed-response.js';
 import { beginsTurn } from '../../../src/model/turn.js';
 import { sessionIdentity } from '../../../src/model/keys.js';
 import { rangeIn } from '../../../src/model/pages.js';
@@ -346,18 +345,22 @@ export class Reading {
    * @returns why something failed, and the call of the tool if it is among the events just before its answer; undefined if the event is
    *   gone, or does not say so any more.
    */
-  async whyFailed({ session, seq, kind, what }: Failure): Promise<{ why: string; call: Call | undefined } | undefined> {
+  async whyFailed({
+    session,
+    seq,
+    kind,
+    what,
+    nth,
+  }: Failure): Promise<{ why: string; call: Call | undefined } | undefined> {
     const calls = new Calls();
     // Those that cannot be read are left out.
     const events = await this.newestEvents(session, { before: seq + 1, limit: BEFORE_ANSWER });
     const effects = events.map((each) => ({ ...each, responses: calls.add(each.seq, each.event).responses }));
     const own = effects.find((each) => each.seq === seq);
-    const failure = own && failuresIn(recordOf(own.event)).find((each) => each.kind === kind && each.what === what);
-    const answered = [...(own?.responses ?? [])].find(([response, { isMissing }]) => {
-      const { name, response: given } = recordOf(response);
-      return isMissing !== true && name === what && isFailedResponse(given);
-    });
-    return failure && { why: failure.why, call: answered?.[1] };
+    const failure = own && failuresIn(recordOf(own.event))[nth];
+    if (!own || failure?.kind !== kind || failure.what !== what) return undefined;
+    const call = [...own.responses].find(([response]) => response === failure.functionResponse)?.[1];
+    return { why: failure.why, call: call?.isMissing === true ? undefined : call };
   }
 
   /** @returns whether a user has sessions in an app. */

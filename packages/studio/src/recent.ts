@@ -41,6 +41,13 @@ export interface Failure {
   kind: 'tool' | 'model';
   /** The name of the tool, or the agent whose model failed. */
   what: string;
+  /** Which of those in its event. */
+  nth: number;
+}
+
+/** Failures of one tool or model in one session. */
+export interface FailureGroup extends Pick<Failure, 'kind' | 'what'> {
+  session: SessionKey;
 }
 
 /** How the time is divided. */
@@ -138,20 +145,19 @@ export class Recent {
     return sums;
   }
 
-  /** The newest failure of each tool in each session, with how often it has failed there; the newest first. */
-  failures(scope: StudioScope): (Failure & { times: number })[] {
-    const found = new Map<string, Failure & { times: number }>();
+  /** The failures that are kept; the newest first. */
+  failures(scope: StudioScope): Failure[] {
+    const found: Failure[] = [];
     for (const [owner, failures] of this.#failures) {
       const kept = failures.filter(({ time }) => this.#partOf(time) >= this.#oldest());
       if (kept.length === 0) this.#failures.delete(owner);
       for (const failure of kept.toReversed()) {
         if (!this.#isWithin(this.#partOf(failure.time))) continue;
         if (!isVisible(scope, failure.session)) break;
-        const id = `${sessionIdentity(failure.session)}\0${failure.kind}\0${failure.what}`;
-        found.set(id, { ...(found.get(id) ?? failure), times: (found.get(id)?.times ?? 0) + 1 });
+        found.push(failure);
       }
     }
-    return [...found.values()].sort((one, other) => other.time - one.time);
+    return found.sort((one, other) => other.time - one.time);
   }
 
   /** Whether there may be failures that were not kept, since a user has too many. */
@@ -242,7 +248,7 @@ export class Recent {
     if (!keepsFailures || found.length === 0) return;
     const kept = [
       ...(this.#failures.get(owner) ?? []),
-      ...found.map(({ kind, what }) => ({ session, seq, time, kind, what })),
+      ...found.map(({ kind, what }, nth) => ({ session, seq, time, kind, what, nth })),
     ];
     // What a host has copied from elsewhere is stored late.
     kept.sort((one, other) => one.time - other.time);
@@ -285,6 +291,8 @@ const appendOf = ({ appendTime, event }: LogEntry): number | undefined => append
 
 interface Failed extends Pick<Failure, 'kind' | 'what'> {
   why: string;
+  /** What the tool has returned. */
+  functionResponse?: unknown;
 }
 
 /** What failed in an event, and why. */
@@ -292,13 +300,31 @@ export function failuresIn(event: Readonly<Record<string, unknown>>): Failed[] {
   const { errorCode, errorMessage, author } = event;
   const ofTools = partsOf(event).flatMap(({ functionResponse }) => {
     const { name, response } = recordOf(functionResponse);
-    return isFailedResponse(response) ? failure('tool', name, reasonIn(recordOf(response))) : [];
+    return isFailedResponse(response)
+      ? { ...failure('tool', name, reasonIn(recordOf(response))), functionResponse }
+      : [];
   });
   const ofModel = errorCode
     ? [failure('model', author, [errorCode, errorMessage].filter(Boolean).map(textOrJson).join(': '))]
     : [];
   return [...ofTools, ...ofModel];
 }
+
+/** @returns the newest failure of each group, with how often it has failed. */
+export function newestOfGroups(failures: readonly Failure[]): (Failure & { times: number })[] {
+  const found = new Map<string, Failure & { times: number }>();
+  for (const failure of failures) {
+    const id = groupOf(failure);
+    const group = found.get(id);
+    if (group) group.times++;
+    else found.set(id, { ...failure, times: 1 });
+  }
+  return [...found.values()];
+}
+
+// A name has no NUL.
+export const groupOf = ({ session, kind, what }: FailureGroup): string =>
+  `${sessionIdentity(session)}\0${kind}\0${what}`;
 
 const failure = (kind: Failure['kind'], what: unknown, why: unknown): Failed => ({
   kind,

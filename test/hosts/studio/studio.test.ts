@@ -882,7 +882,8 @@ describe.each(availableDatabases())('on %s', (name) => {
     const path = query('/session', of);
     const sessions = query('/sessions', { app: key.appName });
     const ids = { appName: `large ${character.repeat(54)}`, userId: character.repeat(60) };
-    for (let i = 10; i < 60; i++) await served.service.createSession({ ...ids, sessionId: `${character.repeat(58)}${i}` });
+    for (let i = 10; i < 60; i++)
+      await served.service.createSession({ ...ids, sessionId: `${character.repeat(58)}${i}` });
     for (const page of [
       path,
       `${path}&before=61`,
@@ -1552,6 +1553,70 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await site.get('/'))).toMatch(/ 1 in 1 session .* find_order No route s one/);
   });
 
+  test('lists each failure by itself, of all sessions or of one tool in one, with its own arguments, reason and time', async () => {
+    const own = await open(name);
+    const { service } = own;
+    const key = (userId: string) => ({ appName: 'one', userId, sessionId: 's' });
+    let begin = Date.now() - 60_000;
+    const add = async (userId: string, ...events: Parameters<typeof createEvent>[0][]) => {
+      const session = (await service.getSession(key(userId))) ?? (await service.createSession(key(userId)));
+      const made = events.map((each) => createEvent({ author: 'clerk', timestamp: (begin += 1_000), ...each }));
+      await service.appendEvents({ session, events: made });
+    };
+    const called = (tool: string, ...orders: number[]) => [
+      {
+        content: { parts: orders.map((order) => ({ functionCall: { id: `${order}`, name: tool, args: { order } } })) },
+      },
+      {
+        content: {
+          parts: orders.map((order) => {
+            const response = { error: `No route to ${order}` };
+            return { functionResponse: { id: `${order}`, name: tool, response } };
+          }),
+        },
+      },
+    ];
+    await add('ada', ...called('find_order', 17), ...called('find_order', 18, 19), ...called('pay', 20));
+    await add('bob', ...called('find_order', 21), { errorCode: '429', errorMessage: 'Slowly!' });
+    const site = await own.studio();
+    const first = await site.get('/');
+    expect(shown(first)).toMatch(
+      / Failed in 24 hours 6 in 2 sessions .* order: 21 – No route to 21 s one \/ bob .* order: 20 – No route to 20 s one \/ ada .* order: 19 – No route to 19 newest of 3 s/,
+    );
+    expect(shown(await site.get('/?all=failed'))).toMatch(
+      / 6 in 2 sessions What Session When model of clerk 429: Slowly! s one \/ bob [\d-]+ [\d:]+ UTC tool find_order order: 21 – No route to 21 s one \/ bob .* pay order: 20 – .* order: 19 – No route to 19 s .* order: 18 – No route to 18 s .* order: 17 – No route to 17 s one \/ ada [\d-]+ [\d:]+ UTC All/,
+    );
+    const group = { ...key('ada'), all: 'failed', kind: 'tool', what: 'find_order' };
+    const path = (more: object = {}) => {
+      const { appName: app, userId: user, sessionId: session, ...others } = { ...group, ...more };
+      return query('/', { app, user, session, ...others });
+    };
+    const [link = ''] = linksOf(first, '/?app=');
+    expect(link).toBe(path());
+    const ofGroup = shown(await site.get(link));
+    expect(ofGroup).toMatch(/ 3 in 1 session Only find_order in s Show all What .* 19 – .* 18 – .* 17 – /);
+    expect(ofGroup).not.toMatch(/pay|bob/);
+    expect(shown(await site.get(path({ ...key('bob'), kind: 'model', what: 'clerk' })))).toMatch(
+      / 1 in 1 session Only clerk .* 429: Slowly! s one \/ bob/,
+    );
+    expect(shown(await site.get(path({ what: 'moon' })))).toMatch(/ 0 Only moon .* No tool and no model has failed/);
+    expect((await site.get(path({ kind: 'moon' }))).status).toBe(400);
+    for (const part of ['/?all=failed&kind=tool', '/?all=failed&session=s', '/?all=failed&what=pay'])
+      expect([part, (await site.get(part)).status]).toEqual([part, 400]);
+    expect((await site.get('/?all=failed&kind=tool&what=pay')).status).toBe(404);
+    const bobs = await own.studio({ authorize: () => ({ userId: 'bob' }) });
+    expect((await bobs.get(path())).status).toBe(404);
+    expect(shown(await bobs.get('/?all=failed'))).not.toMatch(/ada|No route to (1|20)/);
+    // With long ids fewer rows are shown.
+    const session = await service.createSession({ ...key('語'.repeat(60)), sessionId: '語'.repeat(60) });
+    const errorMessage = '<'.repeat(160);
+    const events = Array.from({ length: 200 }, () => createEvent({ author: 'clerk', errorCode: '<', errorMessage }));
+    await service.appendEvents({ session, events });
+    const large = await site.get('/?all=failed');
+    expect(Buffer.byteLength(large.body)).toBeLessThan(300_000);
+    expect(shown(large)).toMatch(/ 206 or more in 3 sessions The newest \d\d\. /);
+  });
+
   test('failures of one user hide those of no other, and end with their events', async () => {
     const own = await open(name);
     const { service, orm } = own;
@@ -1566,6 +1631,9 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await site.get('/'))).toMatch(
       /Failed in 24 hours 201 or more in 2 sessions .* bob E: Bob has .* newest of 200 .* ada E: Ada has lost her lamp/,
     );
+    const all = await site.get('/?all=failed');
+    expect(shown(all)).toMatch(/ The newest 200\. .* bob E: Bob /);
+    expect(shown(all).match(/E: Bob/g)).toHaveLength(200);
     const adas = await own.studio({ authorize: () => ({ userId: 'ada' }) });
     expect(shown(await adas.get('/'))).toMatch(/Failed in 24 hours 1 in 1 session .* ada E: Ada has lost her lamp/);
     expect(shown(await site.get('/usage?by=user'))).toMatch(/bob one .* ada one/);

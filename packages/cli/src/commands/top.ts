@@ -1,5 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
-import { HOURS, Reading, askedAbout } from '../../../studio/src/internal.js';
+import { HOURS, Reading, askedAbout, newestOfGroups } from '../../../studio/src/internal.js';
 import { json, printable, shortened, shownTime } from '../../../studio/src/operations/words.js';
 import type { Context, Work } from '../run.js';
 import type { Cell } from '../table.js';
@@ -55,9 +55,10 @@ async function read({ em, signal }: Context, reading: Reading, most: number) {
   }
   const waits = (await reading.waiting(await appNames(em), {}, { waitsFor: 'person', limit })).slice(0, limit);
   const failed = [];
-  for (const failure of reading.lastDay.failures({}).slice(0, limit)) {
+  for (const failure of newestOfGroups(reading.lastDay.failures({})).slice(0, limit)) {
     const known = await reading.whyFailed(failure);
-    if (known) failed.push({ ...failure, why: known.why });
+    const { session, seq, time, kind, what, times } = failure;
+    if (known) failed.push({ session, seq, time, kind, what, times, why: known.why });
   }
   return { most, runs, waits, failed };
 }

@@ -1,22 +1,22 @@
 import { DAY_MS, dayOf } from '../operations/days.js';
 import { sumUp, tokenSum, type Sum } from '../operations/prices.js';
 import { UsageRows } from '../operations/usage.js';
-import type { SessionKey } from '../../../../src/index.js';
+import { InvalidArgumentError, type SessionKey } from '../../../../src/index.js';
 import type { Call } from '../../../../src/conversation/calls.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
 import { counted, lasted, money, number } from '../operations/words.js';
-import { html, type Content } from '../html.js';
+import { html, upToSize, type Content } from '../html.js';
 import { HOURS } from '../reading.js';
 import type { Usage } from '../operations/usage.js';
 import { findForm } from './lists.js';
-import { firstOf, ago, card, codeOf, empty, lasting, nextLink, page, shortcuts, size, table } from './layout.js';
+import { firstOf, ago, card, codeOf, empty, lasting, nextLink, page, shortcuts, size, table, time } from './layout.js';
 import { HOW_TO_ANSWER, callsTable } from './answer.js';
 import { inLine, tokensText } from './event-view.js';
 import { doingOf } from './session-head.js';
 import { largestBlock, largestNow } from './largest.js';
 import { latestBlock, latestNow } from './latest.js';
 import { soon } from '../patience.js';
-import type { Failure } from '../recent.js';
+import { groupOf, newestOfGroups, type Failure, type FailureGroup } from '../recent.js';
 import type { Visit } from '../visit.js';
 
 /** How many rows each list has at most. Its number leads to a page with all of them. */
@@ -24,6 +24,9 @@ const MOST = 12;
 
 /** How many rows a list has at most that is alone on its page. */
 const MOST_OF_ONE = 200;
+
+/** How many bytes of markup the rows of failures have at most. */
+const LARGEST_LIST = 200_000;
 
 /** For how many failures the events are read at once. */
 const AT_ONCE = 10;
@@ -74,8 +77,11 @@ export async function nowPage(visit: Visit): Promise<Response> {
   }
   const { rows } = used;
   const total = sumUp(rows, prices);
-  const found = isShown('failed') ? reading.lastDay.failures(scope) : [];
-  const failures: (Failure & { why: string; times: number; call: Call | undefined })[] = [];
+  const group = only === 'failed' ? failureGroup(visit) : undefined;
+  const kept = isShown('failed') ? reading.lastDay.failures(scope) : [];
+  const found: readonly (Failure & { times?: number })[] =
+    only === null ? newestOfGroups(kept) : kept.filter((each) => !group || groupOf(each) === groupOf(group));
+  const failures: (Failure & { why: string; times?: number; call: Call | undefined })[] = [];
   const gone = new Set<Failure>();
   for (let i = 0; i < Math.min(most, found.length); i += AT_ONCE) {
     const read = found.slice(i, Math.min(most, i + AT_ONCE)).map(async (failure) => {
@@ -115,21 +121,42 @@ export async function nowPage(visit: Visit): Promise<Response> {
   );
   const argsOf = ({ call, why }: (typeof failures)[number]) =>
     html`${call && html`${inLine(call.args)} –`} <span class="args"><bdi>${why}</bdi></span>`;
-  const failed = table(
-    failures,
-    {
-      What: (failure) => {
-        const { session, seq, kind, what, call, times } = failure;
-        const to = (text: Content, look: string) => at(session, call?.seq ?? seq, text, look);
-        return html`<span class="legend ${kind}">${KINDS[kind]}</span> ${to(codeOf(what), '')} ${argsOf(failure)}
-          ${times > 1 && to(`newest of ${number(times)}`, 'chip bad')}`;
+  const rowsOfFailures = failures.map((failure) => {
+    const { session, seq, kind, what, call, times, time: then } = failure;
+    const to = (text: Content, look?: string) => at(session, call?.seq ?? seq, text, look);
+    const ofGroup = { all: 'failed', kind, what };
+    return {
+      what: html`<span class="legend ${kind}">${KINDS[kind]}</span> ${to(codeOf(what), '')} ${argsOf(failure)}
+        ${times !== undefined && times > 1 && html`<a class="chip bad" href="${links.ofSession('/', session, ofGroup)}">newest of ${number(times)}</a>`}`,
+      session: link(session),
+      // On the whole list, those of the same hour must differ.
+      when: to(only === null ? ago(then) : time(then)),
+    };
+  });
+  const sizes = rowsOfFailures.map(({ what, session, when }) => html`${what}${session}${when}`);
+  const shownFailures = rowsOfFailures.slice(0, upToSize(sizes, LARGEST_LIST).length);
+  const failed = [
+    group &&
+      html`<p>
+        <span class="chip filter"
+          >Only ${codeOf(group.what)} in <bdi>${group.session.sessionId}</bdi>
+          <a href="${links.to('/', { all: 'failed' })}">Show all</a></span
+        >
+      </p>`,
+    only !== null &&
+      shownFailures.length + gone.size < found.length &&
+      html`<p class="note">The newest ${number(shownFailures.length)}.</p>`,
+    table(
+      shownFailures,
+      {
+        What: ({ what }) => what,
+        Session: ({ session }) => session,
+        '#When': ({ when }) => when,
       },
-      Session: ({ session }) => link(session),
-      '#When': ({ session, seq, call, time: failed }) => at(session, call?.seq ?? seq, ago(failed)),
-    },
-    isWhole ? none('No tool and no model has failed.') : undefined,
-    'dense fixed',
-  );
+      isWhole ? none('No tool and no model has failed.') : undefined,
+      'dense fixed',
+    ),
+  ];
   const appsBlock = html`<section class="block" id="apps">
     <h2>
       Apps
@@ -236,10 +263,21 @@ export async function nowPage(visit: Visit): Promise<Response> {
   return page(visit, { title: 'Now', section: 'now', body });
 }
 
-/** How many failures there are, and where. Of each tool and model in a session only the newest is listed. */
-function countOfFailures(found: readonly (Failure & { times: number })[], isCut: boolean): string[] {
+/** The tool or the model whose failures in one session are asked for; undefined for all. */
+function failureGroup(visit: Visit): FailureGroup | undefined {
+  const [kind, what] = [visit.params.get('kind'), visit.params.get('what')];
+  if (kind === null && what === null && !visit.params.has('session')) return undefined;
+  if ((kind !== 'tool' && kind !== 'model') || what === null)
+    throw new InvalidArgumentError(
+      'The address must name an app, a user, a session, what failed, and its kind: tool or model.',
+    );
+  return { session: visit.session, kind, what };
+}
+
+/** How many failures there are, and where. */
+function countOfFailures(found: readonly (Failure & { times?: number })[], isCut: boolean): string[] {
   if (found.length === 0) return [isCut ? '…' : '0'];
-  const count = number(found.reduce((sum, { times }) => sum + times, 0));
+  const count = number(found.reduce((sum, { times = 1 }) => sum + times, 0));
   const sessions = new Set(found.map(({ session }) => sessionIdentity(session)));
   return [isCut ? `${count} or more` : count, `in ${counted(sessions.size, 'session')}`];
 }
