@@ -62,8 +62,9 @@ export interface Turn {
  * answered: model = append − stamp, tool = append of the answer − append of the call.
  *
  * @param now until when calls last that have no answer.
+ * @param isRunning whether somebody runs the session, so that its newest turn has not ended.
  */
-export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
+export function turnsOf(events: readonly NumberedEvent[], now: number, isRunning = false): Turn[] {
   const pairs = new Pairs();
   pairs.add(events);
   const turns: Turn[] = [];
@@ -91,6 +92,8 @@ export function turnsOf(events: readonly NumberedEvent[], now: number): Turn[] {
     }
     turn.end = Math.max(turn.end, pairs.endOf(seq) ?? 0);
   }
+  const newest = turns.at(-1);
+  if (newest && isRunning) newest.end = Math.max(newest.end, now);
   for (const turn of turns) turn.shownUntil = shownUntil(turn);
   return turns;
 }

@@ -338,7 +338,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       question: 'What did two branches do in parallel?',
       clicks: [session('Translate the handbook')],
       answer: [
-        '#branches h2:has-text("3 branches worked at the same time for "):has-text("Translate the handbook.")',
+        '#branches h2:has-text("3 branches worked and two or more at once for "):has-text("Translate the handbook.")',
         '#branches .side:has-text("fan.worker_0"):has-text("334 model calls 1.7 min")',
         '#branches .side:has-text("fan.worker_1") li:has-text("page: 1000"):has-text("✓")',
         '#branches .side:has-text("fan.worker_2") li:has-text("page: 8"):has-text("The page is empty.")',
@@ -351,7 +351,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       question: 'When did each branch work?',
       clicks: [session('Translate the handbook'), link('3 branches')],
       answer: [
-        'h3:has-text("3 branches worked at the same time for ")',
+        'h3:has-text("3 branches worked and two or more at once for ")',
         '.side:has-text("fan.worker_0"):has-text("334 model calls 1.7 min"):has-text("271,208 tokens")',
         '.side:has-text("fan.worker_2") li:has-text("page: 8"):has-text("✗ 700 ms"):has-text("The page is empty.")',
         '.side:has-text("fan.worker_2") .bad:text("12 failed")',

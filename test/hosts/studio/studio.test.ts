@@ -663,6 +663,15 @@ describe.each(availableDatabases())('on %s', (name) => {
     const [all = ''] = /<p class="shares">.*?<\/p>/s.exec(time.body) ?? [];
     const shares = [...all.matchAll(/(\d+) %/g)].map(([, percent]) => Number(percent));
     expect(shares.reduce((sum, share) => sum + share, 0)).toBe(100);
+    // Its model has not answered yet: nothing but the lease says that it runs.
+    await own.service.appendEvent({ session, event: at(300, 'user', [{ text: 'Once more!' }]) });
+    const key = { appName: 'one', userId: 'ada', sessionId: 's' };
+    const lease = await new SessionLeases(own.orm.em).acquire(key, { holder: 'worker 7' });
+    expect(shown(await site.get(query('/time', of)))).toMatch(
+      /% of the time went between steps, when no tool ran and no model that has answered : 5(\.\d)? min of 5(\.\d)? min in 3 turns\..*The longest turn took 5(\.\d)? min, 9\d %: Once more!/,
+    );
+    await lease.release();
+    expect(shown(await site.get(query('/time', of)))).toMatch(/27 s in 2 turns\..*Once more! .* no answer/);
   });
 
   test('shows the talk of one branch alone, page by page, and leads back to all', async () => {

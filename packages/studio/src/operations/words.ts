@@ -67,7 +67,9 @@ export const counted = (count: number, what: string, plural = `${what}s`): strin
 export function lasted(ms: number): string {
   const [size, unit] = STEPS.find(([each]) => ms >= each) ?? [1, 'ms'];
   const count = ms / size;
-  return `${unit !== 'ms' && count < 10 ? number(count) : Math.floor(count)} ${unit}`;
+  // Sums of minutes and shares of them are compared.
+  const isExact = count < 10 ? unit !== 'ms' : size > 1_000 && count < 100;
+  return `${isExact ? number(count) : Math.floor(count)} ${unit}`;
 }
 
 const STEPS: readonly [ms: number, unit: string, name: string][] = [

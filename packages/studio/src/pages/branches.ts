@@ -41,7 +41,8 @@ export function branchesText(turn: Turn): string {
     branches > 0 && counted(branches, 'branch', 'branches'),
   ];
   const ms = parallelMs(turn);
-  return `${who.filter(Boolean).join(' and ')} worked ${ms > 0 ? `at the same time for ${lasted(ms)} of ${lasted(lengthOfTurn(turn))}` : 'one after the other'}`;
+  const together = lanes.length > 2 ? 'and two or more at once' : 'at the same time';
+  return `${who.filter(Boolean).join(' and ')} worked ${ms > 0 ? `${together} for ${lasted(ms)} of ${lasted(lengthOfTurn(turn))}` : 'one after the other'}`;
 }
 
 /** What each branch of a turn did, side by side. @param most how many have a card, and how many calls and failures one shows. */

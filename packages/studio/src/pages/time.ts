@@ -33,7 +33,8 @@ export async function timePage(visit: Visit): Promise<Response> {
   const { events, firstSeq, lastSeq } = await reading.service.readEvents(key, request);
   const { from, upTo } = rangeIn({ firstSeq, lastSeq }, request);
   const unreadable = upTo - from + 1 - events.length;
-  const turns = turnsOf(events, Date.now()).toReversed();
+  const { lease } = await reading.busy(key);
+  const turns = turnsOf(events, Date.now(), before === undefined && lease?.isHeld === true).toReversed();
   const hues = new Hues(turns.flatMap(({ lanes }) => lanes.map(({ name }) => agentOf(name))));
   const hrefAfter = (seq: number) => links.ofSession('/session', key, { after: seq });
   const longest = longestOf(turns);
@@ -117,7 +118,7 @@ function turnView(
       <strong><bdi>${saidIn(turn)}</bdi></strong>
       <span class="facts"
         >${time(first.event.timestamp)}
-        <span>${lanes.length > 0 ? lasted(lengthOfTurn(turn)) : 'no answer'}</span> ${lanes.length > 0 && shares}
+        <span>${hasWorked(turn) ? lasted(lengthOfTurn(turn)) : 'no answer'}</span> ${hasWorked(turn) && shares}
         ${failed > 0 && chip(`${number(failed)} failed`, 'bad')}</span
       >
     </summary>
@@ -125,9 +126,12 @@ function turnView(
   </details>`;
 }
 
+/** Whether an agent has done something in a turn, or is at it. */
+const hasWorked = (turn: Turn) => turn.lanes.length > 0 || lengthOfTurn(turn) > 0;
+
 /** @returns the turn that lasted longest, if there are several. */
 function longestOf(turns: readonly Turn[]): Turn | undefined {
-  const worked = turns.filter(({ lanes }) => lanes.length > 0);
+  const worked = turns.filter(hasWorked);
   return worked.length > 1 ? worked.toSorted((one, other) => lengthOfTurn(other) - lengthOfTurn(one))[0] : undefined;
 }
 
@@ -180,7 +184,7 @@ function whereTimeWent(
 ): Content {
   const shares = sharesOf(turns);
   const [most] = shares;
-  const worked = turns.filter(({ lanes }) => lanes.length > 0);
+  const worked = turns.filter(hasWorked);
   const all = worked.reduce((sum, turn) => sum + lengthOfTurn(turn), 0);
   if (!most || all === 0) return undefined;
   const [percent] = percentsOf(shares.map(({ ms }) => ms));
@@ -211,7 +215,10 @@ function whereTimeWent(
   </section>`;
 }
 
-const wentTo = (share: Share) => html`${share.kind !== 'between' && 'to '}<bdi>${nameOf(share)}</bdi>`;
+const wentTo = (share: Share) =>
+  share.kind === 'between'
+    ? 'between steps, when no tool ran and no model that has answered'
+    : html`to <bdi>${nameOf(share)}</bdi>`;
 
 /** The longest step, and what has not ended: waits are no steps. */
 function stepsLine({ links, session }: Visit, turns: readonly Turn[]): Content {
