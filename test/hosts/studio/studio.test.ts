@@ -1587,6 +1587,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     ];
     await add('ada', ...called('find_order', 17), ...called('find_order', 18, 19), ...called('pay', 20));
     await add('bob', ...called('find_order', 21), { errorCode: '429', errorMessage: 'Slowly!' });
+    await own.orm.em.getConnection().execute('update adk_events set append_time = timestamp');
     const site = await own.studio();
     const first = await site.get('/');
     expect(shown(first)).toMatch(
