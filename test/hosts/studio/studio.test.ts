@@ -1594,7 +1594,7 @@ describe.each(availableDatabases())('on %s', (name) => {
       / Failed in 24 hours 6 in 2 sessions .* order: 21 – No route to 21 s one \/ bob .* order: 20 – No route to 20 s one \/ ada .* order: 19 – No route to 19 newest of 3 s/,
     );
     expect(shown(await site.get('/?all=failed'))).toMatch(
-      / 6 in 2 sessions What Session When model of clerk 429: Slowly! s one \/ bob [\d-]+ [\d:]+ UTC tool find_order order: 21 – No route to 21 s one \/ bob .* pay order: 20 – .* order: 19 – No route to 19 s .* order: 18 – No route to 18 s .* order: 17 – No route to 17 s one \/ ada [\d-]+ [\d:]+ UTC All/,
+      / 6 in 2 sessions What Session When \(UTC\) model of clerk 429: Slowly! s one \/ bob [\d-]+ [\d:]+ tool find_order order: 21 – No route to 21 s one \/ bob .* pay order: 20 – .* order: 19 – No route to 19 s .* order: 18 – No route to 18 s .* order: 17 – No route to 17 s one \/ ada [\d-]+ [\d:]+ All/,
     );
     const group = { ...key('ada'), all: 'failed', kind: 'tool', what: 'find_order' };
     const path = (more: object = {}) => {

@@ -4,7 +4,7 @@ import { UsageRows } from '../operations/usage.js';
 import { InvalidArgumentError, type SessionKey } from '../../../../src/index.js';
 import type { Call } from '../../../../src/conversation/calls.js';
 import { sessionIdentity } from '../../../../src/model/keys.js';
-import { counted, lasted, money, number } from '../operations/words.js';
+import { counted, lasted, money, number, shownTime } from '../operations/words.js';
 import { html, upToSize, type Content } from '../html.js';
 import { HOURS } from '../reading.js';
 import type { Usage } from '../operations/usage.js';
@@ -130,7 +130,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
         ${times !== undefined && times > 1 && html`<a class="chip bad" href="${links.ofSession('/', session, ofGroup)}">newest of ${number(times)}</a>`}`,
       session: link(session),
       // On the whole list, those of the same hour must differ.
-      when: to(only === null ? ago(then) : time(then)),
+      when: to(only === null ? ago(then) : time(then, shownTime(then).slice('2026-'.length))),
     };
   });
   const sizes = rowsOfFailures.map(({ what, session, when }) => html`${what}${session}${when}`);
@@ -151,7 +151,7 @@ export async function nowPage(visit: Visit): Promise<Response> {
       {
         What: ({ what }) => what,
         Session: ({ session }) => session,
-        '#When': ({ when }) => when,
+        [only === null ? '#When' : '#When (UTC)']: ({ when }) => when,
       },
       isWhole ? none('No tool and no model has failed.') : undefined,
       'dense fixed',
