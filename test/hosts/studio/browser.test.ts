@@ -249,7 +249,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       clicks: [(page) => page.locator('#failed').getByRole('link', { name: 'clerk' }).first()],
       answer: [
         '.event .error:has-text("You exceeded your quota.")',
-        '.event:has(.error) .why[open] div:has(> dt:has-text("Answers of tools")):has-text("id: 207 ✗ The server did not answer.")',
+        '.event:has(.error) .why[open] div:has(> dt:has-text("Answers of tools")):has-text("id: 207) ✗ The server did not answer.")',
       ],
     },
     {
@@ -261,7 +261,10 @@ describeInChromium('the studio in Chromium', (browser) => {
     },
     {
       question: 'Why was the latest answer given?',
-      clicks: [(page) => page.locator('#latest tr:has-text("I found entry 211.")').getByRole('link', { name: 'Why' })],
+      clicks: [
+        (page) =>
+          page.locator('#latest tr:has-text("I found entry 211.")').getByRole('link', { name: 'Why', exact: true }),
+      ],
       answer: [
         '.current :text("I found entry 211.")',
         '.current .why[open] div:has(> dt:has-text("Model")) bdi:text-matches("gemini-x-lite, 1.5 s · STOP · .* tokens in")',

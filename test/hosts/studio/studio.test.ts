@@ -466,7 +466,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     const site = await own.studio();
     const answered = await site.get(query('/session', { app: 'one', user: 'ada', session: 's' }));
     expect(shown(answered)).toMatch(
-      /#3 JSON of event 3 You like lamps\. Why model not recorded · after 2 answers of load_memory, load_artifacts · 2 memories · 1 file Answers of tools load_memory → \{"memories":.* #2 load_artifacts → \{"artifact_names":\["report\.pdf"\],"status":""\} #2 Memories Has a desk lamp\. clerk Likes lamps\. Files report\.pdf Not recorded: thoughts, model, finish reason, tokens, preloaded memories, which state it read\. All state before it clerk/,
+      /#3 JSON of event 3 You like lamps\. Why model not recorded · after 2 answers of load_memory, load_artifacts · 2 memories · 1 file Answers of tools load_memory \(\) → \{"memories":.* #2 load_artifacts \(\) → \{"artifact_names":\["report\.pdf"\],"status":""\} #2 Memories Has a desk lamp\. clerk Likes lamps\. Files report\.pdf Not recorded: thoughts, model, finish reason, tokens, preloaded memories, which state it read\. All state before it clerk/,
     );
     expect(shown(answered).match(/2 memories/g)).toHaveLength(1);
     expect(linksOf(answered, '/files?')).toContain(
@@ -518,7 +518,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     }
     expect(explained).toEqual([[], ['2'], ['2'], ['4'], ['4', '5'], ['4', '5'], ['7']]);
     expect(shown(await site.get(query('/session', { ...OF_STORY, session: 'explained' })))).toMatch(
-      /One moment\. Why .* Question Where is it\? #1 Answers of tools look_up order: 7 → \{"at":"sea"\} #3 None: memories, files\. Not recorded: thoughts, model, /,
+      /One moment\. Why .* Question Where is it\? #1 Answers of tools look_up \( order: 7 \) → \{"at":"sea"\} #3 None: memories, files\. Not recorded: thoughts, model, /,
     );
     await served.service.deleteSession(key);
   });
@@ -557,7 +557,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     };
     const { body, ...first } = await talk();
     expect(shown({ status: 0, headers: {}, body })).toMatch(
-      / Question Translate it\. #1 Answers of tools translate page: 37 → /,
+      / Question Translate it\. #1 Answers of tools translate \( page: 37 \) → /,
     );
     expect(first.isOpen).toBe(true);
     expect(first.text).toMatch(
@@ -1419,7 +1419,12 @@ describe.each(availableDatabases())('on %s', (name) => {
     await add(
       key('app0', 'said', 'bob'),
       text('The first.'),
-      text('So it is. '.repeat(20)),
+      { content: { parts: [{ functionCall: { id: 'f', name: 'look_up', args: { order: 17 } } }] } },
+      { content: { parts: [{ functionResponse: { id: 'f', name: 'look_up', response: { found: 'x'.repeat(99) } } }] } },
+      {
+        ...text('So it is. '.repeat(20)),
+        ...{ modelVersion: 'gemini-x', finishReason: 'STOP' as never, usageMetadata: { promptTokenCount: 9 } },
+      },
       text('Hm.', { thought: true }),
     );
     await add(key('app0', 'deleted'), text('It is gone.'));
@@ -1437,15 +1442,39 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(reads.mock.calls.every(([, request]) => (request?.limit ?? Infinity) <= 10)).toBe(true);
     reads.mockRestore();
     expect(all.text).toMatch(
-      /Latest answers .* (So it is\. ){8}… said app0 \/ bob [\w ]+ ago Why .* look \( at: 7 \) called app1 \/ ada /,
+      / Latest What .* (So it is\. ){8}… Why gemini-x · STOP · 9 tokens in, 0 out · after 1 answer of look_up said app0 \/ bob [\w ]+ ago Why .* calls look \( at: 7 \) Why model not recorded called app1 \/ ada /,
     );
-    expect(all.text).toMatch(/ 429: Slowly! failed app0 \/ bob .* Old 6\. old6 app6 .* Old 5\. old5 /);
+    expect(all.text).toMatch(
+      / 429: Slowly! Why model not recorded failed app0 \/ bob .* Old 6\. Why model not recorded old6 app6 .* Old 5\. Why model not recorded old5 /,
+    );
     expect(all.text).not.toMatch(/Nobody|gone|Old 4|Hm\./);
-    const at = query('/session', { app: 'app0', user: 'bob', session: 'said', at: 2 });
-    expect(all.links.filter((link) => link.startsWith(`${at}#e2`))).toHaveLength(3);
-    expect((await latest({ userId: 'bob' })).text).not.toMatch(/look|Old/);
-    expect((await latest({ appName: 'app6' })).text).toMatch(/^ Latest answers Answer Session When Why Old 6\. [^.]*$/);
+    const at = query('/session', { app: 'app0', user: 'bob', session: 'said', at: 4 });
+    expect(all.links.filter((link) => link.startsWith(`${at}#e4`))).toHaveLength(3);
+    expect((await latest({ userId: 'bob' })).text).not.toMatch(/calls look|Old/);
+    expect((await latest({ appName: 'app6' })).text).toMatch(/^ Latest What Session When Why Old 6\. [^.]*$/);
     expect((await latest({ userId: 'nobody' })).links).toEqual([]);
+
+    // A search says the same of the first sessions that it finds.
+    const site = await own.studio();
+    const found = await site.get('/sessions?find=bob');
+    expect(shown(found)).toMatch(
+      / said (So it is\. ){8}… Why gemini-x · STOP · 9 tokens in, 0 out · after 1 answer of look_up look_up \( order: 17 \) → \{"found":"x{70}… app0 bob 5 .* failed 429: Slowly! Why model not recorded app0 bob /,
+    );
+    expect(shown(await site.get('/sessions?app=app0&q=so+it'))).toMatch(/ said So it is\. .* Why gemini-x/);
+    const searching = jest.spyOn(MikroOrmSessionService.prototype, 'readEvents');
+    const old = shown(await site.get('/sessions?find=old'));
+    expect(searching.mock.calls.map(([, request]) => request?.limit)).toEqual(Array(6).fill(8));
+    expect(old.match(/Old \d\. Why model not recorded/g)).toHaveLength(6);
+    const listed = shown(await site.get('/sessions?app=app0&find='));
+    expect(searching).toHaveBeenCalledTimes(6);
+    searching.mockRestore();
+    expect(listed).not.toMatch(/So it is|Why model/);
+    const args = { originalFunctionCall: { id: 'd', name: 'delete_account', args: { of: 'bob' } } };
+    const functionCall = { id: 'q', name: 'adk_request_confirmation', args };
+    await add(key('app0', 'asks'), { content: { parts: [{ functionCall }] }, longRunningToolIds: ['q'] });
+    expect(shown(await site.get('/sessions?app=app0&find=asks'))).toMatch(
+      / asks 1 waiting delete_account \( of: "bob" \)\? Why /,
+    );
   });
 
   test('rows of sessions lead to why they answered so, where their time went, and branches that were counted', async () => {
@@ -1523,7 +1552,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     // As a host does that copies its history.
     await service.appendEvents({ session, events });
     expect(shown(await (await own.studio()).get('/'))).toMatch(
-      /Failed in 24 hours 2 in 1 session .* clerk 0 E: No\. .* clerk 3 E: No\. s one \/ ada 3 hours ago Latest answers .* Apps 24 hours: 1,001 tokens in/,
+      /Failed in 24 hours 2 in 1 session .* clerk 0 E: No\. .* clerk 3 E: No\. s one \/ ada 3 hours ago Latest What .* Apps 24 hours: 1,001 tokens in/,
     );
   });
 
@@ -1772,14 +1801,14 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(now)).toMatch(
       /Failed in 24 hours … Tokens today, by user and day … Largest session … Still counting the last 24 hours: these numbers grow\. Waits for a person 1 .* ask_approval/,
     );
-    expect(shown(now)).not.toMatch(/has failed|Latest answers/);
+    expect(shown(now)).not.toMatch(/has failed|Latest What/);
     expect(shown(usage)).toMatch(
       /the numbers still grow\. Cost of 30 days … Input … Output … Thoughts … Calls of tools … .* Counting …/,
     );
     expect(shown(await priced.get('/usage'))).toMatch(/ Cost of 30 days 0\.00 without unnamed models Input 1,380 /);
     const counted = await (await own.studio()).get('/');
     expect(shown(counted)).not.toContain('Still counting');
-    expect(shown(counted)).toContain('Latest answers');
+    expect(shown(counted)).toContain('Latest What');
     expect(counted.body).toContain('data-refresh="30"');
   });
 

@@ -82,6 +82,9 @@ const answerLink = (links: Links, session: SessionKey, { seq, id }: Pick<OpenCal
 /** @returns who can answer a call. */
 export const answererOf = (name: string): string => ANSWERERS[name] ?? 'a person or a service, with the result';
 
+/** Whether a call is a question of ADK itself. */
+export const isQuestion = (name: string): boolean => Object.hasOwn(ANSWERERS, name);
+
 const ANSWERERS: Readonly<Record<string, string>> = {
   [CONFIRMATION]: 'whoever may approve it',
   [INPUT]: 'the user, or you for them',

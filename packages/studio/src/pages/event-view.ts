@@ -140,6 +140,15 @@ interface Response {
   readonly isEarly?: true;
 }
 
+/** What a tool has answered, in the event with this number. */
+interface Answer {
+  name: unknown;
+  /** Undefined if its call was not read. */
+  args: unknown;
+  response: unknown;
+  seq: number;
+}
+
 /** Pairs the calls of a page with their responses. */
 export class Pairs {
   readonly #calls = new Calls();
@@ -223,12 +232,19 @@ export class Pairs {
   }
 
   /** @returns what tools answered just before the model made an event. */
-  answersTo(seq: number): { name: unknown; args: unknown; response: unknown; seq: number }[] {
-    return (this.#answersBefore.get(seq) ?? []).map((answer) => {
-      const { name, response } = recordOf(answer);
-      const { call, seq: at = seq } = this.#answeredAt.get(answer) ?? {};
-      return { name, args: call?.args, response, seq: at };
-    });
+  answersTo(seq: number): Answer[] {
+    return (this.#answersBefore.get(seq) ?? []).flatMap((answer) => this.#answer(answer) ?? []);
+  }
+
+  /** What a tool has answered last. */
+  get newestAnswer(): Answer | undefined {
+    return this.#answer([...this.#answeredAt.keys()].at(-1));
+  }
+
+  #answer(answer: unknown): Answer | undefined {
+    const { name, response } = recordOf(answer);
+    const at = this.#answeredAt.get(answer);
+    return at && { name, args: at.call?.args, response, seq: at.seq };
   }
 
   /** @returns what the user said last before an event, as far as it was added. */
@@ -359,29 +375,13 @@ class EventView {
 
   /** All that is stored of why a model answered so. What ADK does not store is named, too: nobody can find it elsewhere. */
   #why(event: Loose): Html {
-    const { modelVersion, finishReason } = event;
-    const model = [textOf(modelVersion), this.#took(event)].filter(Boolean).join(', ');
-    const counts = tokensOf(event);
+    const { model, finishReason, counts, tokens, answers, memories, files, thoughts, line } = reasonsOf(
+      event,
+      this.#seq,
+      this.pairs,
+    );
+    const facts = [model, finishReason, tokens].filter(Boolean).join(' · ');
     const used = counts ?? NO_TOKENS;
-    const tokens = tokensText(used);
-    const facts = [model, textOf(finishReason), tokens].filter(Boolean).join(' · ');
-    const answers = this.pairs.answersTo(this.#seq);
-    const memories = this.pairs.givenTo(this.#seq, 'load_memory', 'memories').map(recordOf);
-    const files = this.pairs
-      .givenTo(this.#seq, 'load_artifacts', 'artifact_names')
-      .flatMap((name) => textOf(name) ?? []);
-    const thoughts = partsOf(event).flatMap(({ text, thought }) => (thought === true ? (textOf(text) ?? []) : []));
-    const summary = [
-      model || 'model not recorded',
-      textOf(finishReason),
-      tokens,
-      answers.length > 0 &&
-        `after ${counted(answers.length, 'answer')} of ${[...new Set(answers.map(({ name }) => textOf(name)))].slice(0, 3).join(', ')}`,
-      memories.length > 0 && counted(memories.length, 'memory', 'memories'),
-      files.length > 0 && counted(files.length, 'file'),
-      thoughts.length > 0 && counted(thoughts.length, 'thought'),
-    ];
-    const line = html`<span class="what">Why</span> <bdi class="brief">${summary.filter(Boolean).join(' · ')}</bdi>`;
     if (this.isBrief) return html`<p class="note">${line}</p>`;
     const said = ({ content }: Loose) => textOf(content) ?? textIn(content);
     const list = (items: readonly Content[]) =>
@@ -398,19 +398,7 @@ class EventView {
       ],
       [
         'Answers of tools',
-        list(
-          answers.map(
-            ({ name, args, response, seq }) =>
-              html`${codeOf(textOf(name) ?? 'a function')} ${inLine(args, FEW / 2)}
-                ${isFailedResponse(response) ? chip('✗', 'bad') : '→'}
-                <span class="args"
-                  ><bdi
-                    >${shortened(isFailedResponse(response) ? reasonIn(recordOf(response)) : textOrJson(response), FEW)}</bdi
-                  ></span
-                >
-                <a href="#e${seq}">#${seq}</a>`,
-          ),
-        ),
+        list(answers.map((answer) => html`${answerInLine(answer, FEW)} <a href="#e${answer.seq}">#${answer.seq}</a>`)),
       ],
       [
         'Memories',
@@ -449,7 +437,7 @@ class EventView {
     const missing = [
       isThoughtless && !counts && 'thoughts',
       !model && 'model',
-      !textOf(finishReason) && 'finish reason',
+      !finishReason && 'finish reason',
       !tokens && 'tokens',
       'preloaded memories',
       'which state it read',
@@ -636,12 +624,6 @@ class EventView {
     ];
   }
 
-  /** How long its model took, if it has used tokens. */
-  #took(event: Loose): string | undefined {
-    const ms = tokensOf(event) && this.pairs.modelMs(this.#seq);
-    return ms === undefined ? undefined : lasted(ms);
-  }
-
   /** A text of a model. */
   #written(text: string): Html {
     return this.#text(text, this.around.markdown);
@@ -663,6 +645,44 @@ class EventView {
     return html`<pre tabindex="0" dir="auto">${shown}${isCut && '…'}</pre>
       ${isCut && this.#rest(`Show all (${bytes(text.length)})`)}`;
   }
+}
+
+/** What is stored of why a model made an event, and the line that sums it up. */
+function reasonsOf(event: Loose, seq: number, pairs: Pairs) {
+  const counts = tokensOf(event);
+  // Without tokens no model was asked.
+  const ms = counts && pairs.modelMs(seq);
+  const model = [textOf(event['modelVersion']), ms !== undefined && lasted(ms)].filter(Boolean).join(', ');
+  const finishReason = textOf(event['finishReason']);
+  const tokens = tokensText(counts ?? NO_TOKENS);
+  const answers = pairs.answersTo(seq);
+  const memories = pairs.givenTo(seq, 'load_memory', 'memories').map(recordOf);
+  const files = pairs.givenTo(seq, 'load_artifacts', 'artifact_names').flatMap((name) => textOf(name) ?? []);
+  const thoughts = partsOf(event).flatMap(({ text, thought }) => (thought === true ? (textOf(text) ?? []) : []));
+  const summary = [
+    model || 'model not recorded',
+    finishReason,
+    tokens,
+    answers.length > 0 &&
+      `after ${counted(answers.length, 'answer')} of ${[...new Set(answers.map(({ name }) => textOf(name)))].slice(0, 3).join(', ')}`,
+    memories.length > 0 && counted(memories.length, 'memory', 'memories'),
+    files.length > 0 && counted(files.length, 'file'),
+    thoughts.length > 0 && counted(thoughts.length, 'thought'),
+  ];
+  const line = html`<span class="what">Why</span> <bdi class="brief">${summary.filter(Boolean).join(' · ')}</bdi>`;
+  return { model, finishReason, counts, tokens, answers, memories, files, thoughts, line };
+}
+
+/** @returns in one line why a model made an event, as the event shows it until it is opened. */
+export const whyInLine = (event: unknown, seq: number, pairs: Pairs): Html =>
+  reasonsOf(recordOf(event), seq, pairs).line;
+
+/** @param most how many characters are shown of the response. @returns a call, and what its tool has answered. */
+export function answerInLine({ name, args, response }: Answer, most: number): Html {
+  const isFailed = isFailedResponse(response);
+  const text = isFailed ? reasonIn(recordOf(response)) : textOrJson(response);
+  return html`${codeOf(textOf(name) ?? 'a function')}${args !== undefined && html`(${inLine(args, FEW / 2)})`}
+    ${isFailed ? chip('✗', 'bad') : '→'} <span class="args"><bdi>${shortened(text, most)}</bdi></span>`;
 }
 
 /** Whether a model made an event, or failed to: it is not the user's, and says more than what tools have answered. */

@@ -6,35 +6,40 @@ import { recordOf, withoutUndefined } from '../../../../src/model/json.js';
 import type { NamedUpdate } from '../browsing.js';
 import { html, type Content } from '../html.js';
 import { shortened, textOrJson } from '../operations/words.js';
+import type { Reading } from '../reading.js';
 import { failuresIn } from '../recent.js';
 import type { Visit } from '../visit.js';
-import { question } from './answer.js';
-import { newestOfModels } from './event-view.js';
+import { isQuestion, question } from './answer.js';
+import { Pairs, answerInLine, newestOfModels, whyInLine } from './event-view.js';
 import { ago, table } from './layout.js';
 
-/** How many answers the first page lists. */
+/** Of how many sessions the newest event of a model is shown. */
 const MOST = 6;
 
-/** Among how many of the newest events of a session its newest answer is looked for. */
+/** Among how many of the newest events of a session it is looked for. */
 const LOOKED_AT = 8;
 
 /** How many characters are shown of a text. */
 const SHOWN = 80;
 
-interface Answer {
+/** What a model did last in a session. */
+interface Latest {
   session: SessionSummary;
   /** The number of its event. */
   seq: number;
   time: number;
   said: Content;
+  why: Content;
+  /** What a tool has answered last. */
+  answer: Content;
 }
 
 /**
- * The newest answers of the models in the sessions that were updated last, for the first page.
+ * What the models did last in the sessions that were updated last, for the first page.
  *
  * @param apps those that the visitor may see.
  */
-export async function latestNow({ reading, scope }: Visit, apps: readonly NamedUpdate[]): Promise<Answer[]> {
+export async function latestNow({ reading, scope }: Visit, apps: readonly NamedUpdate[]): Promise<Latest[]> {
   // An app that was updated before as many others has none of these sessions.
   const names = apps
     .toSorted((one, other) => (other.lastUpdateTime ?? 0) - (one.lastUpdateTime ?? 0))
@@ -46,46 +51,55 @@ export async function latestNow({ reading, scope }: Visit, apps: readonly NamedU
     names.map((appName) => reading.summaries({ appName, ...withoutUndefined({ userId }) }, page)),
   );
   const sessions = found.flat().sort((one, other) => other.lastUpdateTime - one.lastUpdateTime);
-  const answers = await Promise.all(
-    sessions.slice(0, MOST).map(async (session) => {
-      const events = await reading.newestEvents(session, { limit: LOOKED_AT });
-      const [seq] = newestOfModels(events);
-      const answer = events.find((each) => each.seq === seq);
-      if (seq === undefined || !answer) return [];
-      const { event, appendTime = event.timestamp } = answer;
-      return [{ session, seq, time: appendTime, said: whatSaid(event) }];
-    }),
-  );
-  return answers.flat().sort((one, other) => other.time - one.time);
+  return (await latestOf(reading, sessions)).sort((one, other) => other.time - one.time);
 }
 
-/** What a model said; otherwise what it called, or how it failed. */
+/** @returns what the models did last in the first few of some sessions. */
+export async function latestOf(reading: Reading, sessions: readonly SessionSummary[]): Promise<Latest[]> {
+  const latest = sessions.slice(0, MOST).map(async (session): Promise<Latest[]> => {
+    const events = await reading.newestEvents(session, { limit: LOOKED_AT });
+    const [seq] = newestOfModels(events);
+    const newest = events.find((each) => each.seq === seq);
+    if (seq === undefined || !newest) return [];
+    const pairs = new Pairs();
+    pairs.add(events);
+    const { event, appendTime: time = event.timestamp } = newest;
+    const { newestAnswer } = pairs;
+    const answer = newestAnswer && answerInLine(newestAnswer, SHOWN);
+    return [{ session, seq, time, said: whatSaid(event), why: whyInLine(event, seq, pairs), answer }];
+  });
+  return (await Promise.all(latest)).flat();
+}
+
+/** What a model said; otherwise how it failed, or what it called. */
 function whatSaid(event: Event): Content {
   const text = shortened(saidIn(event.content).join('\n').trim(), SHOWN);
   if (text !== '') return html`<bdi>${text}</bdi>`;
   const [failure] = failuresIn(recordOf(event));
   if (failure) return html`<span class="bad"><bdi>${failure.why}</bdi></span>`;
   const [call] = callsOf(event);
-  return call ? question(textOrJson(call['name']), recordOf(call['args'])) : 'no text';
+  if (!call) return 'no text';
+  const name = textOrJson(call['name']);
+  return html`${!isQuestion(name) && 'calls '}${question(name, recordOf(call['args']))}`;
 }
 
-/** A short list of the newest answers, for the first page. */
-export function latestBlock({ links }: Visit, answers: readonly Answer[]): Content {
-  const to = ({ session, seq }: Answer, text: Content, kind = 'quiet') =>
+/** A short list of what models did last, for the first page. */
+export function latestBlock({ links }: Visit, rows: readonly Latest[]): Content {
+  const to = ({ session, seq }: Latest, text: Content, kind = 'quiet') =>
     html`<a class="${kind}" href="${links.ofSession('/session', session, { at: seq })}#e${seq}">${text}</a>`;
   return (
-    answers.length > 0 &&
+    rows.length > 0 &&
     html`<section class="block" id="latest">
-      <h2>Latest answers</h2>
+      <h2>Latest</h2>
       ${table(
-        answers,
+        rows,
         {
-          Answer: (answer) => to(answer, answer.said, 'quiet line'),
+          What: (row) => to(row, html`<span class="line">${row.said}</span> <span class="by line">${row.why}</span>`),
           Session: ({ session }) =>
             html`<a href="${links.ofSession('/session', session)}"><bdi>${session.title ?? session.sessionId}</bdi></a>
               <span class="id"><bdi>${session.appName}</bdi> / <bdi>${session.userId}</bdi></span>`,
-          '#When': (answer) => to(answer, ago(answer.time)),
-          '>Why': (answer) => to(answer, 'Why', 'way'),
+          '#When': (row) => to(row, ago(row.time)),
+          '>Why': (row) => to(row, 'Why', 'way'),
         },
         undefined,
         'dense fixed',
@@ -93,3 +107,7 @@ export function latestBlock({ links }: Visit, answers: readonly Answer[]): Conte
     </section>`
   );
 }
+
+/** The same in a row of a session, with what a tool has answered last. */
+export const latestLines = ({ said, why, answer }: Latest): Content =>
+  [said, why, answer].map((line) => line && html`<span class="by">${line}</span>`);

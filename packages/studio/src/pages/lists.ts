@@ -9,6 +9,7 @@ import { lasted, number } from '../operations/words.js';
 import { durationOf, isCounted, sortSessions, type Sorted } from '../ordered.js';
 import { DAYS, PAGE, type SessionsRequest } from '../reading.js';
 import { NAMES, type Visit } from '../visit.js';
+import { latestLines, latestOf } from './latest.js';
 import {
   ago,
   chip,
@@ -85,7 +86,12 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
   const [only, another] = sessions;
   if (only && !another && isFoundFromFirstPage(params)) return seeOther(links.ofSession('/session', only));
   const sizeOf = known.sizeOf ?? (await reading.sizes(sessions));
-  const waitsOf = await reading.waitsOf(sessions);
+  const isSearched = [params.get('find'), params.get('q')].some((text) => text?.trim());
+  const [waitsOf, latest] = await Promise.all([
+    reading.waitsOf(sessions),
+    isSearched ? latestOf(reading, sessions) : [],
+  ]);
+  const latestIn = new Map(latest.map((each) => [sessionIdentity(each.session), each]));
   const filters = Object.fromEntries(FIELDS.map((name) => [name, params.get(name) ?? undefined]));
   const isFiltered = FIELDS.some((name) => name !== 'order' && name !== 'status' && params.get(name));
   const more = next && links.to('/sessions', { app: appName, ...filters, ...next });
@@ -96,12 +102,14 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
   const list = table(
     sessions,
     {
-      Session: ({ title, labels, deletedAt, forkedFrom, ...session }) =>
-        html`<a href="${links.ofSession('/session', session)}"><bdi>${title ?? session.sessionId}</bdi></a>
+      Session: ({ title, labels, deletedAt, forkedFrom, ...session }) => {
+        const newest = latestIn.get(sessionIdentity(session));
+        return html`<a href="${links.ofSession('/session', session)}"><bdi>${title ?? session.sessionId}</bdi></a>
           ${title !== undefined && html`<span class="id"><bdi>${session.sessionId}</bdi></span>`} ${labelChips(labels)}
           ${waitChips(waitsOf(session))}
           ${forkedFrom && chip(html`fork of <bdi>${forkedFrom.sessionId}</bdi> at ${forkedFrom.at}`)}
-          ${deletedAt !== undefined && chip(html`deleted ${ago(deletedAt)}`, 'warn')}`,
+          ${deletedAt !== undefined && chip(html`deleted ${ago(deletedAt)}`, 'warn')} ${newest && latestLines(newest)}`;
+      },
       Found: findings !== undefined && ((session) => finding(visit, session, findings.get(sessionIdentity(session)))),
       App:
         appName === undefined &&
