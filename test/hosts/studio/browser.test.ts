@@ -282,13 +282,13 @@ describeInChromium('the studio in Chromium', (browser) => {
     {
       question: 'What waits for whom, since when?',
       clicks: [],
-      answer: ['#waits tbody tr:first-child:has-text("delete_account"):has-text("research / tim"):has-text("10 d")'],
+      answer: ['#waits tbody tr:first-child:has-text("delete_account"):has-text("research / tim"):has-text("10.5 d")'],
     },
     {
       question: 'May it do that?',
       clicks: [(page) => page.locator('#waits').getByRole('link', { name: 'Approve or reject' }).first()],
       answer: [
-        '.asked:has-text("clerk"):has-text("waits 10 d")',
+        '.asked:has-text("clerk"):has-text("waits 10.5 d")',
         '.before li:has-text("Find me a train to Lisbon.")',
         'button:text("Approve")',
         'button:text("Reject")',
@@ -625,7 +625,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.clock.fastForward(7_200_000);
       expect([await runs.innerText(), await waits.innerText()]).toEqual([
         expect.stringMatching(/^2(\.\d)? h$/),
-        '10 d',
+        '10.5 d',
       ]);
       const updated = page.locator('#apps td[data-label="Last update"] time').first();
       const before = Number.parseInt(await updated.innerText());
