@@ -3,9 +3,10 @@ import { TRAITS, quotedName, supportedDialect } from '../entities/dialect-name.j
 import { DEFAULT_PREFIX } from '../entities/naming.js';
 import { forgetDistribution } from '../src/database/calls/connections.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
+import { emOf } from './em-of.js';
 import { hasCitus, spread, placementOf, sizeOf, type FoundPlacement, type Placement } from './citus-layout.js';
 import type { Sql } from '../src/database/dialects/dialect.js';
-import { emOf, ormConnectionOf } from '../src/database/orm/orm-connection.js';
+import { ormConnectionOf } from '../src/database/orm/orm-connection.js';
 import { aBoolean, aCount, object, oneOf } from '../src/model/arguments.js';
 import { InvalidArgumentError, SchemaError } from '../src/model/errors.js';
 import { adkTables, findingsOf, locationIn, refuseMissing, type TableLocation } from './tables.js';

@@ -1,9 +1,9 @@
 import { Utils, type Connection, type MikroORM } from '@mikro-orm/core';
 import type { Migration } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
-import { emOf } from '../src/database/orm/orm-connection.js';
 import { changedValues } from '../src/database/sql/values.js';
 import { Database, refuseInside } from '../src/database/calls/database.js';
+import { emOf } from './em-of.js';
 import { SchemaError, isMissingModule } from '../src/model/errors.js';
 import { PendingMigrations, patiently } from './pending.js';
 import { isObject } from '../src/model/json.js';

@@ -2,8 +2,14 @@ import { mapTexts } from '../model/stored-texts.js';
 import type { SessionKey } from '../model/keys.js';
 import { SCOPES } from '../model/state.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { STATE_KEYS, originOf, ownerWhere, stateTable } from '../database/sql/columns.js';
-import { ownerValues, sessionKeyOf, type SessionKeyRow, stateValueOf, type StateRow } from '../database/sql/values.js';
+import { STATE_KEYS, originOf, stateTable } from '../database/sql/columns.js';
+import {
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+  stateValueOf,
+  type StateRow,
+} from '../database/sql/values.js';
 import { type OriginRow, originIn } from '../database/statements/state.js';
 import { CurrentState } from './current-state.js';
 
@@ -18,17 +24,20 @@ export async function currentState(sql: Sql, owners: readonly SessionKey[]): Pro
   const selects: string[] = [];
   const values: unknown[] = [];
   for (const scope of SCOPES) {
-    const columns = STATE_KEYS[scope].length - 1;
+    const columns = STATE_KEYS[scope].slice(0, -1);
     // The condition has only the names that the scope needs, since an app has the same state for all users.
     const distinct = new Map(
       owners
-        .map((owner) => ownerValues(owner, scope))
+        .map((owner) => sessionValues(owner).slice(0, columns.length))
         .filter((owner) => !owner.includes(''))
         .map((owner) => [JSON.stringify(owner), owner]),
     );
     if (distinct.size === 0) continue;
-    const named = ['app_name', 'user_id', 'session_id'].map((column, i) => (i < columns ? column : `'' as ${column}`));
-    const where = [...distinct].map(() => `(${ownerWhere(scope)})`).join(' or ');
+    const named = ['app_name', 'user_id', 'session_id'].map((column, i) =>
+      i < columns.length ? column : `'' as ${column}`,
+    );
+    const isOne = `(${columns.map((column) => `${column} = ?`).join(' and ')})`;
+    const where = [...distinct].map(() => isOne).join(' or ');
     // Encoded texts are bound to the origin of their session.
     const origin = scope === 'session' ? originOf(sql.tables, 'state') : "''";
     selects.push(

@@ -2,7 +2,7 @@
  * How to get from MikroORM to its driver. `mikro-orm-6.ts` and `mikro-orm-7.ts` have what differs between the major versions, and
  * `entities/mikro-orm.ts` what differs in entities. The major version is recognised by the members of an object, never by a number.
  */
-import type { Connection, EntityManager, MikroORM } from '@mikro-orm/core';
+import type { Connection, EntityManager } from '@mikro-orm/core';
 import { unsupportedDatabase } from '../../../entities/dialect-name.js';
 import { InvalidArgumentError } from '../../model/errors.js';
 import { noteTransactions } from './host-transaction.js';
@@ -44,16 +44,4 @@ export function refuseOther(em: unknown): asserts em is EntityManager {
   if (isObject(em) && 'fork' in em) return;
   const what = isObject(em) && 'em' in em ? 'The ORM was passed' : 'No EntityManager was passed';
   throw new InvalidArgumentError(`${what}: pass the EntityManager of your MikroORM, orm.em.`);
-}
-
-/**
- * @param call the function that got it.
- * @throws InvalidArgumentError for anything but an ORM, such as an `EntityManager` or a promise.
- */
-export function emOf(orm: MikroORM, call: string): EntityManager {
-  const given: unknown = orm;
-  if (!isObject(given) || !('em' in given) || !('config' in given))
-    throw new InvalidArgumentError(`${call} needs your MikroORM itself: await ${call}(orm), not orm.em.`);
-  refuseOther(given.em);
-  return given.em;
 }

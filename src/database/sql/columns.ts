@@ -61,7 +61,7 @@ export function originOfSession({ sessions }: Tables, end = ''): string {
 
 const STATE_TABLES = { session: 'sessionStates', user: 'userStates', app: 'appStates' } as const;
 
-/** The primary key of each state table. All columns except the last name the owner of the state, see `ownerValues`. */
+/** The primary key of each state table. All columns except the last name the owner of the state. */
 export const STATE_KEYS: Record<Scope, readonly string[]> = {
   session: [...SESSION_KEY, 'state_key'],
   user: ['app_name', 'user_id', 'state_key'],
@@ -70,11 +70,6 @@ export const STATE_KEYS: Record<Scope, readonly string[]> = {
 
 export function stateTable(tables: Tables, scope: Scope): string {
   return tables[STATE_TABLES[scope]];
-}
-
-/** Finds the state of one owner; takes `ownerValues`. */
-export function ownerWhere(scope: Scope): string {
-  return equal(STATE_KEYS[scope].slice(0, -1));
 }
 
 function equal(columns: readonly string[]): string {

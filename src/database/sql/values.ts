@@ -7,17 +7,11 @@ import { SETTINGS } from '../../model/setting-words.js';
 import type { Scope } from '../../model/state.js';
 import type { StoredTexts, Undecodable } from '../../model/stored-texts.js';
 import type { Bound } from '../drivers/driver.js';
-import { STATE_KEYS } from './columns.js';
 import type { Tables } from './tables.js';
 
 /** The values of the columns that name a session. */
 export function sessionValues({ appName, userId, sessionId }: SessionKey): [string, string, string] {
   return [appName, userId, sessionId];
-}
-
-/** The values of a state table's columns before `state_key`. */
-export function ownerValues(key: SessionKey, scope: Scope): unknown[] {
-  return sessionValues(key).slice(0, STATE_KEYS[scope].length - 1);
 }
 
 /** The values that name a session, for statements with names. */

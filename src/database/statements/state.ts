@@ -4,16 +4,14 @@ import { mapTexts, type StoredTexts } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
-import { inOwner, originOfSession, ownerWhere, stateTable } from '../sql/columns.js';
+import { inOwner, originOfSession, stateTable } from '../sql/columns.js';
 import {
   keyed,
   named,
-  ownerValues,
   perTables,
-  placeholders,
-  sessionValues,
   optionalTextOf,
   stateValueOf,
+  withList,
   type Row,
   type StateRow,
   type StateValue,
@@ -35,7 +33,7 @@ export async function writtenState(
 
 /** Deletes the session's own state. */
 export function clearState(sql: Sql, session: SessionKey): void {
-  sql.later(statements(sql).delete.session, sessionValues(session));
+  sql.later(...statements(sql).delete.session(keyed(session)));
 }
 
 /** How many keys of state one statement names. */
@@ -45,8 +43,8 @@ export function removeState(sql: Sql, session: SessionKey, state: StateEntries):
   for (const scope of SCOPES) {
     const keys = state[scope].map(({ key }) => key);
     for (const some of chunksOf(keys, MOST_KEYS)) {
-      const text = `${statements(sql).delete[scope]} and state_key in (${placeholders(some.length)})`;
-      sql.later(text, [...ownerValues(session, scope), ...some]);
+      const [text, values] = statements(sql).delete[scope](keyed(session));
+      sql.later(...withList([`${text} and state_key in`, values], some));
     }
   }
 }
@@ -74,6 +72,6 @@ const statements = perTables(({ tables }: Sql) => {
           ${scope === 'session' ? originOfSession(tables) : "''"} as origin
           from ${stateTable(tables, scope)} where ${inOwner(scope)} order by state_key`),
     ),
-    delete: perScope((scope) => `delete from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`),
+    delete: perScope((scope) => named(`delete from ${stateTable(tables, scope)} where ${inOwner(scope)}`)),
   };
 });
