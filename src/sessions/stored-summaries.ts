@@ -51,7 +51,7 @@ export interface SessionSummary extends SessionKey {
 
 /** What `findSessions` does not offer: hosts search by keys and titles of their own. */
 interface SummaryFilter extends FindSessionsRequest {
-  /** Only sessions whose id, user or title contains this, in upper or lower case. */
+  /** Only sessions that have each word of this in their id, title, user or app, in upper or lower case. */
   named?: string;
 }
 
@@ -83,7 +83,7 @@ export async function findSummaries(
   const texts = Object.entries(labels).map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`);
   const searched = [
     ifGiven(dialect.contains('title', '?'), title),
-    named === undefined ? undefined : isNamed(dialect, named),
+    ...wordsOf(named).map((word) => isNamed(dialect, word)),
     ...texts.map((text): Condition => [dialect.contains('labels', '?'), text]),
   ];
   const direction = isDescending ? ' desc' : '';
@@ -105,9 +105,14 @@ export async function findSummaries(
   return select(sessions, [], all);
 }
 
+/** How many words are searched for: each makes the statement longer. */
+const MOST_WORDS = 12;
+
+const wordsOf = (text = '') => text.split(/\s+/).filter(Boolean).slice(0, MOST_WORDS);
+
 /** As it is, too: databases differ in which letters have a lower case. */
 function isNamed(dialect: Sql['dialect']['sql'], text: string): Condition {
-  const columns = ['session_id', 'user_id', 'title'];
+  const columns = ['session_id', 'user_id', 'title', 'app_name'];
   const conditions = columns.flatMap((column) => [
     dialect.contains(column, '?'),
     dialect.contains(`lower(${column})`, '?'),

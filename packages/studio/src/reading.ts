@@ -164,7 +164,7 @@ interface Part {
 
 /** Which sessions to find. */
 export interface SessionsRequest extends Omit<FindSessionsRequest, 'appName' | 'after' | 'limit'> {
-  /** Only sessions whose id, user or title contains this. */
+  /** Only sessions that have each word of this in their id, title, user or app. */
   named?: string;
 }
 

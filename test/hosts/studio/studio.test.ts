@@ -163,7 +163,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(idsOf(await site.get(next))).toHaveLength(1);
   });
 
-  test('finds sessions of all visible apps by id, title and user, in one field', async () => {
+  test('finds sessions of all visible apps by id, title, user and app, in one field', async () => {
     const own = await open(name);
     for (const [appName, userId, sessionId, title] of [
       ['one', 'Ada', 'order-17', undefined],
@@ -191,6 +191,10 @@ describe.each(availableDatabases())('on %s', (name) => {
       ['eve', ['s3', 's4']],
       [' ada ', ['order-17']],
       ['%', []],
+      // All of the words, each in another place.
+      ['ÄRZTE of  EVE two', ['s3']],
+      ['order one', ['order-17']],
+      ['order bob eve', []],
       ['', ['Order-18', 'order-17', 's3', 's4']],
       ['order', ['Order-18', 's3'], { appName: 'two' }],
       ['s', ['s3', 's4'], { userId: 'eve' }],

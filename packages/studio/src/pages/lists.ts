@@ -227,7 +227,7 @@ const FIELDS = ['find', 'q', 'user', 'labels', 'from', 'to', 'status', 'order'] 
 
 /** Finds sessions of all apps, in one field. */
 export const findForm = (visit: Visit): Html =>
-  searchForm(visit.links.to('/sessions'), {}, field(visit, 'find', 'Find a session', 'search', 'id, title or user'));
+  searchForm(visit.links.to('/sessions'), {}, field(visit, 'find', 'Find a session', 'search', 'id, title, user, app'));
 
 function search(visit: Visit, appName: string | undefined): Html {
   const { links, params, scope } = visit;
@@ -243,7 +243,7 @@ function search(visit: Visit, appName: string | undefined): Html {
   const { name, isReverse } = orderOf(params.get('order') ?? '');
   const turned = isReverse ? { [`-${name}`]: `Reverse: ${ORDERS[name]}` } : {};
   return searchForm(links.to('/sessions'), { ...(appName !== undefined && { app: appName }) }, [
-    field(visit, 'find', 'Id, title or user'),
+    field(visit, 'find', 'Id, title, user, app'),
     field(visit, 'q', 'Said, tool or error'),
     scope.userId === undefined && field(visit, 'user', 'User'),
     field(visit, 'labels', 'Labels', 'search', 'team=red'),
