@@ -73,10 +73,10 @@ test('what waits lasts until now, and does not squeeze the rest of the picture',
   const [turn] = turnsOf(numbered(events), 86_400_000);
   expect(turn?.lanes[0]?.blocks[1]).toMatchObject({ kind: 'wait', start: 1_000, end: 86_400_000, isOpen: true });
   expect(turn).toMatchObject({ end: 86_400_000, shownUntil: 1_249.75 });
-  // A tool that runs is seen whole; one that never answered is not.
+  // A tool that runs is seen whole; one that never answered takes no room.
   const tool = numbered([at(1, 1, user('go')), at(10, 1_000, call('r'))]);
   expect(turnsOf(tool, 61_000)).toMatchObject([{ shownUntil: 61_000 }]);
-  expect(turnsOf(tool, 86_400_000)).toMatchObject([{ shownUntil: 1_249.75 }]);
+  expect(turnsOf(tool, 86_400_000)).toMatchObject([{ shownUntil: 1_000 }]);
 });
 
 test('of events that were stored long after they were made, only what their stamps say is shown', () => {
