@@ -213,8 +213,8 @@ export const postgresql: ServerDatabase = {
       drop: [`drop owned by ${name}`, `drop role ${name}`],
     }),
     messages: {
-      // The event is inside an array of texts.
-      append: /\\"author\\"/,
+      // Inside an array of texts, if there are several.
+      append: /"author\\?"/,
       refusal: () => Buffer.concat([messageOf('E', 'SERROR\0C58000\0Mrefused\0\0'), messageOf('Z', 'T')]),
       deadlock: () => Buffer.concat([messageOf('E', 'SERROR\0C40P01\0Mdeadlock\0\0'), messageOf('Z', 'I')]),
       crash: () => messageOf('E', 'SPANIC\0C53100\0Mno space\0\0'),
