@@ -40,7 +40,7 @@ interface Latest {
  * @param apps those that the visitor may see.
  */
 export async function latestNow({ reading, scope }: Visit, apps: readonly NamedUpdate[]): Promise<Latest[]> {
-  // An app that was updated before as many others has none of these sessions.
+  // The six sessions that were updated last belong to the six apps that were updated last.
   const names = apps
     .toSorted((one, other) => (other.lastUpdateTime ?? 0) - (one.lastUpdateTime ?? 0))
     .slice(0, MOST)
@@ -108,6 +108,6 @@ export function latestBlock({ links }: Visit, rows: readonly Latest[]): Content 
   );
 }
 
-/** The same in a row of a session, with what a tool has answered last. */
+/** Three lines below a session's title in a list: what its model said last, why, and the newest answer of a tool. */
 export const latestLines = ({ said, why, answer }: Latest): Content =>
   [said, why, answer].map((line) => line && html`<span class="by">${line}</span>`);

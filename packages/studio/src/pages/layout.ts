@@ -127,7 +127,7 @@ export function empty(title: string, ...text: readonly Content[]): Html {
   </section>`;
 }
 
-/** The longest address that a row has twice more, in characters. */
+/** Up to how many characters of a session's address its row has shortcuts. */
 const LONGEST_WAY = 1_000;
 
 /** Short links from a row to what is asked most about its session: why it answered so, and where its time went. */

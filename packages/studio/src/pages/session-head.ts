@@ -2,7 +2,7 @@ import { counted, number, shortened } from '../operations/words.js';
 import type { WaitingCalls } from '../browsing.js';
 import type { SessionKey } from '../../../../src/index.js';
 import { html, type Content, type Html } from '../html.js';
-import type { Conversation, Entry } from '../reading.js';
+import type { Conversation, Entry, Reading } from '../reading.js';
 import { namesField, type Visit } from '../visit.js';
 import { authorOf, inLine, tokensText } from './event-view.js';
 import { Hues, chip, codeOf, lasting } from './layout.js';
@@ -24,15 +24,20 @@ const TABS: readonly [path: string, text: string][] = [
  * @param path of the page that it stands on.
  * @param isLive whether the page follows the session.
  * @param branch the only one that the page shows.
+ * @param busy who holds the session and what waits, if the page has read that.
  */
 export async function sessionBar(
   visit: Visit,
   { key, title, deletedAt }: Conversation['session'],
   path: string,
-  { isLive = false, branch }: { isLive?: boolean; branch?: string | undefined } = {},
+  {
+    isLive = false,
+    branch,
+    busy,
+  }: { isLive?: boolean; branch?: string | undefined; busy?: Awaited<ReturnType<Reading['busy']>> } = {},
 ): Promise<Html> {
   const { links, reading } = visit;
-  const { lease, waits } = await reading.busy(key);
+  const { lease, waits } = busy ?? (await reading.busy(key));
   const { tokens, branches, isWhole } = await reading.used(key);
   const waiting = (calls: WaitingCalls | undefined, text: string) =>
     calls &&

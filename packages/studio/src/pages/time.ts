@@ -33,8 +33,8 @@ export async function timePage(visit: Visit): Promise<Response> {
   const { events, firstSeq, lastSeq } = await reading.service.readEvents(key, request);
   const { from, upTo } = rangeIn({ firstSeq, lastSeq }, request);
   const unreadable = upTo - from + 1 - events.length;
-  const { lease } = await reading.busy(key);
-  const turns = turnsOf(events, Date.now(), before === undefined && lease?.isHeld === true).toReversed();
+  const busy = await reading.busy(key);
+  const turns = turnsOf(events, Date.now(), before === undefined && busy.lease?.isHeld === true).toReversed();
   const hues = new Hues(turns.flatMap(({ lanes }) => lanes.map(({ name }) => agentOf(name))));
   const hrefAfter = (seq: number) => links.ofSession('/session', key, { after: seq });
   const longest = longestOf(turns);
@@ -57,7 +57,7 @@ export async function timePage(visit: Visit): Promise<Response> {
   const hasUnknown = turns.some(({ lanes }) =>
     lanes.some(({ blocks }) => blocks.some((block) => kindOf(block) === 'unknown')),
   );
-  const body = html`${await sessionBar(visit, session, '/time')}
+  const body = html`${await sessionBar(visit, session, '/time', { busy })}
     <form class="turns" action="${links.to('/session')}">
       ${namesField({ app: key.appName, user: key.userId, session: key.sessionId })}
       ${whereTimeWent(visit, turns, { longest, isWhole: from <= firstSeq && before === undefined, shown: views.length })}
