@@ -4,7 +4,9 @@ import { InvalidArgumentError } from '../src/model/errors.js';
 import { isObject } from '../src/model/json.js';
 
 /**
- * @param call the function that got it.
+ * @param orm what a host has passed.
+ * @param call the name of the function that it was passed to.
+ * @returns its `EntityManager`.
  * @throws InvalidArgumentError for anything but an ORM, such as an `EntityManager` or a promise.
  */
 export function emOf(orm: MikroORM, call: string): EntityManager {

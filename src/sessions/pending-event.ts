@@ -57,7 +57,7 @@ export function pendingEvent(session: Session, event: Event): PendingEvent {
       // The delta is frozen: it stays as the caller made it.
     }
   }
-  // A search in the text is fast, and most events have neither. What it misses, `concernsCalls` never sees.
+  // A search in the text is fast, and most events have neither. It finds every event for which `concernsCalls` is true.
   const mayHaveCalls = json.includes('"functionResponse"') || /"longRunningToolIds":\[[^\]]/.test(json);
   return {
     event,

@@ -125,7 +125,7 @@ export function lastSeqsOf(batches: readonly AppendBatch[], rows: readonly objec
 
 const writtenScopes = (state: AppendBatch['state']) => SCOPES.filter((scope) => state[scope].length > 0);
 
-/** What the text of an append knows of a number of rows. */
+/** The text of an append depends on whether a table gets no row, one or several. */
 const countOf = ({ length }: readonly unknown[]) => Math.min(length, 2);
 
 /** The values of rows as `rowsIn` selects them: those of one row as they are, since an array's elements are quoted and parsed. */

@@ -64,8 +64,9 @@ export function leaseIsFree({ now }: DialectSql): string {
 export const TAKES_APPENDS = `status = 'active' and not has_pending_calls`;
 
 /**
- * The condition for an append to a session: its incarnation, numbers and lease are as the batch says. On PostgreSQL `takeSeveral` has it
- * for several batches at once, and `LockedAppend` finds out under the lock which part did not hold: all three know each part.
+ * The condition for an append to a session: its incarnation, numbers and lease are as the batch says. A new
+ * condition also belongs in `takeSeveral`, for several batches on PostgreSQL, and in `LockedAppend`, which finds out under the lock
+ * which condition did not hold.
  */
 function appendCondition({ expectedSeq, expectedChange, lease }: AppendBatch, sql: DialectSql): string {
   let where = `${IN_SESSION} and incarnation = :incarnation and ${TAKES_APPENDS}`;
