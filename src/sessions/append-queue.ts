@@ -193,9 +193,22 @@ class BatchWriter {
     let isShared = mayShare && this.#appends.shares?.(batch) !== false;
     const attempted = async (attempt: Attempt): Promise<number | undefined> => {
       const own: SentBatch = { batch, attempt };
+      const deadline = new Deadline(database.connections);
+      const waited = database.observed?.waiting('connection');
       try {
-        await this.#attempt(database, own, { isShared });
+        // The batches that have asked for a connection have room for this one.
+        const hasRoom = isShared && this.#waiting.size < this.#room;
+        if (isShared && !hasRoom) this.#asking.add(own);
+        const written = hasRoom ? await this.#writtenByOther(own, deadline) : undefined;
+        if (written) {
+          deadline.hasConnection = true;
+          waited?.();
+          // A database in this process always answers, and a statement on it cannot be stopped.
+          await (database.connections.orm.isInProcess ? written.result : deadline.within(written.result));
+        } else await this.#writeWithWaiting(database.connections, deadline, own, { isShared, waited });
       } finally {
+        this.#endAsking(own);
+        deadline.clear();
         // After a failed statement each batch is tried alone, since one of them may end the connection each time. After a failed
         // transaction that is not needed: each batch had a savepoint.
         if (this.#appends.skipsLocked) isShared = false;
@@ -208,41 +221,27 @@ class BatchWriter {
     return database.tried(attempted, options);
   }
 
-  /** Writes a batch, if it is shared with others that wait for a connection; or waits until one of those has written it. */
-  async #attempt(database: Database, own: SentBatch, { isShared }: { isShared: boolean }): Promise<void> {
-    const { connections } = database;
-    const deadline = new Deadline(connections);
-    const waited = database.observed?.waiting('connection');
-    try {
-      // The batches that have asked for a connection have room for this one.
-      if (isShared && this.#waiting.size < this.#room) {
-        const written = await this.#writtenByOther(own, deadline);
-        if (written) {
-          deadline.hasConnection = true;
-          waited?.();
-          // A database in this process always answers, and a statement on it cannot be stopped.
-          await (connections.orm.isInProcess ? written.result : deadline.within(written.result));
-          return;
-        }
-      } else if (isShared) this.#asking.add(own);
-      await connections.use(deadline, (connection) => {
-        waited?.();
-        if (connections.dialectOn(connection.driver) !== this.#dialect) {
-          const sql = connections.sql(connection.driver);
-          this.#appends = appendsOf(sql);
-          this.#dialect = sql.dialect;
-        }
-        const mayShare = isShared && this.#waiting.size > 0;
-        const sent: NonEmpty<SentBatch> = mayShare ? this.#withWaiting(own) : [own];
-        const result = this.#write(connections, connection, sent);
-        for (const other of sent) this.#proceed(other, { result });
-        this.#endAsking(own);
-        return result;
-      });
-    } finally {
+  /** Writes a batch on a connection of its own, with those that wait for one if it is shared. */
+  #writeWithWaiting(
+    connections: Connections,
+    deadline: Deadline,
+    own: SentBatch,
+    { isShared, waited }: { isShared: boolean; waited: (() => void) | undefined },
+  ): Promise<void> {
+    return connections.use(deadline, (connection) => {
+      waited?.();
+      if (connections.dialectOn(connection.driver) !== this.#dialect) {
+        const sql = connections.sql(connection.driver);
+        this.#appends = appendsOf(sql);
+        this.#dialect = sql.dialect;
+      }
+      const mayShare = isShared && this.#waiting.size > 0;
+      const sent: NonEmpty<SentBatch> = mayShare ? this.#withWaiting(own) : [own];
+      const result = this.#write(connections, connection, sent);
+      for (const other of sent) this.#proceed(other, { result });
       this.#endAsking(own);
-      deadline.clear();
-    }
+      return result;
+    });
   }
 
   /** @returns undefined once the batch must ask for a connection itself. */

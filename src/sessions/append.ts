@@ -64,9 +64,9 @@ export class Appender {
     this.#database = service.database;
   }
 
-  /** Appends the events of one call, after all earlier writes to the session. */
-  async appendEvents(handle: Session, events: readonly Event[], operation: string): Promise<void> {
-    // Copies the events before the first await: the caller may change the objects once it has the promise.
+  /** Appends the events of one call, after all earlier writes to the session. @throws at once what is wrong with them. */
+  appendEvents(handle: Session, events: readonly Event[], operation: string): Promise<unknown> {
+    // Copies the events at once: the caller may change the objects once it has the promise.
     const whole: Event[] = [];
     for (const event of events) if (!event.partial) whole.push(event);
     if (whole.length > 0) refuseUnchangeable(handle, whole);
@@ -77,12 +77,12 @@ export class Appender {
       concernsCalls ||= prepared.concernsCalls;
       pending.push(prepared);
     }
-    if (pending.length === 0) return;
+    if (pending.length === 0) return Promise.resolve();
     // Checked before the queue: in its turn, the call could wait for one that waits for that transaction.
     const tentative = tentatives.get(handle);
     if (tentative) this.#refuseBesideTransaction(tentative);
     const key = keyOf(handle);
-    await this.#database.call<unknown>({ operation, key }, () => {
+    return this.#database.call<unknown>({ operation, key }, () => {
       const observed = this.#database.observed;
       const append = { handle, key, pending, concernsCalls, observed, waited: observed?.waiting('queue') };
       // In a joined transaction, the transaction itself puts calls in order.

@@ -104,7 +104,8 @@ export class Statements {
     for (const { sending } of sent) sending?.();
     const start = now();
     try {
-      const answer = await send(sent);
+      const answered = send(sent);
+      const answer = 'then' in answered ? await answered : answered;
       const results = Array.isArray(answer) ? answer : [answer];
       this.#log(sent, start, ({ wants }, i) => {
         const { rows, affectedRows } = results[i] ?? NOTHING;
@@ -151,9 +152,9 @@ export class Statements {
 const MOST_VALUES = 65_535;
 
 /** @returns the result of the only one, or those of all. */
-type SendsAll = (sent: readonly Statement[]) => Promise<DriverResult | DriverResult[]>;
+type SendsAll = (sent: readonly Statement[]) => DriverResult | DriverResult[] | Promise<DriverResult | DriverResult[]>;
 
-const none: Promise<DriverResult[]> = Promise.resolve([]);
+const none: DriverResult[] = [];
 
 const alone =
   (driver: Driver, context: StatementContext): SendsAll =>

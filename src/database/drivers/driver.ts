@@ -37,11 +37,14 @@ export interface Statement {
   sending?: (() => void) | undefined;
 }
 
-/** One connection of a driver. It binds values, whatever the host has set for its driver and the server. */
+/**
+ * One connection of a driver. It binds values, whatever the host has set for its driver and the server. A database in this process
+ * answers at once, without a promise, which would take as long as a short statement.
+ */
 export interface Driver {
-  send(statement: Statement, context: StatementContext): Promise<DriverResult>;
+  send(statement: Statement, context: StatementContext): DriverResult | Promise<DriverResult>;
   /** Sends statements at once. After one that fails the server runs none of them. Left out if the protocol cannot do this. */
-  sendAll?(statements: readonly Statement[], context: StatementContext): Promise<DriverResult[]>;
+  sendAll?(statements: readonly Statement[], context: StatementContext): DriverResult[] | Promise<DriverResult[]>;
   /** Sends statements as one text, which the server runs up to the first that fails. Left out if it returns one result only. */
   sendBlock?(text: string, statements: readonly Statement[]): Promise<DriverResult[]>;
   /** Whether the connection reports how many rows an `update` has changed, not how many it matched. Left out if it never does. */

@@ -66,7 +66,6 @@ export function waitStopper(database: SynchronousSqlite): () => () => void {
   };
 }
 
-/* eslint-disable @typescript-eslint/require-await -- what fails is a rejection, as of the other drivers */
 /** better-sqlite3 and libSQL. */
 export class SynchronousDriver implements Driver {
   readonly #statements = new LastUsed<Prepared>(KEPT_STATEMENTS);
@@ -80,12 +79,11 @@ export class SynchronousDriver implements Driver {
     return this.#database.inTransaction;
   }
 
-  async send({ text, values }: Statement, _: StatementContext): Promise<DriverResult> {
+  send({ text, values }: Statement): DriverResult {
     return this.#run(text, values);
   }
 
-  /** A promise for each statement would take as long as a short statement. */
-  async sendAll(statements: readonly Statement[], _: StatementContext): Promise<DriverResult[]> {
+  sendAll(statements: readonly Statement[]): DriverResult[] {
     return statements.map(({ text, values }) => this.#run(text, values));
   }
 
