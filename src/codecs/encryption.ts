@@ -1,7 +1,8 @@
 import { createCipheriv, createDecipheriv, createSecretKey, randomBytes, type KeyObject } from 'node:crypto';
 import { aBoolean, aFunction, aWait, anything, object } from '../model/arguments.js';
 import { now } from '../model/clock.js';
-import { KeyNeeded, isPromise, type Codec, type CodecContext } from '../model/codec.js';
+import { KeyNeeded, type Codec, type CodecContext } from '../model/codec.js';
+import { isPromise } from '../model/json.js';
 import { CodecError, InvalidArgumentError } from '../model/errors.js';
 
 /** What a key is needed for. */

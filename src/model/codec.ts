@@ -43,10 +43,6 @@ export class KeyNeeded extends Error {
   }
 }
 
-/** Without `instanceof`: a host's promise may be from another realm. */
-export const isPromise = <T>(value: T | PromiseLike<T>): value is PromiseLike<T> =>
-  isObject(value) && 'then' in value && typeof value.then === 'function';
-
 /** Without `instanceof`: a codec may come from the package's other build, for `import` or for `require`. */
 export const isKeyNeeded = (error: unknown): error is KeyNeeded =>
   isObject(error) && 'name' in error && error.name === 'KeyNeeded' && 'ready' in error;

@@ -231,6 +231,10 @@ export function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null;
 }
 
+/** Without `instanceof`: a host's promise may be from another realm. */
+export const isPromise = <T>(value: T | PromiseLike<T>): value is PromiseLike<T> =>
+  isObject(value) && 'then' in value && typeof value.then === 'function';
+
 /** @returns a copy without properties that are undefined, which a filter would refuse. */
 export function withoutUndefined<T extends object>(values: T): T {
   const copy = { ...values };

@@ -1,4 +1,5 @@
-import { KeyNeeded, isKeyNeeded, isPromise, type Codec, type CodecContext, type TextPlace } from './codec.js';
+import { KeyNeeded, isKeyNeeded, type Codec, type CodecContext, type TextPlace } from './codec.js';
+import { isPromise } from './json.js';
 import { CodecError } from './errors.js';
 
 /** How large a text may become when it is decoded, in bytes, by default: 64 MB. */

@@ -64,7 +64,11 @@ export class Appender {
     this.#database = service.database;
   }
 
-  /** Appends the events of one call, after all earlier writes to the session. @throws at once what is wrong with them. */
+  /**
+   * Appends the events of one call, after all earlier writes to the session.
+   *
+   * @throws at once, before there is a promise, if an event or the handle must be refused.
+   */
   appendEvents(handle: Session, events: readonly Event[], operation: string): Promise<unknown> {
     // Copies the events at once: the caller may change the objects once it has the promise.
     const whole: Event[] = [];

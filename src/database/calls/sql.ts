@@ -12,7 +12,7 @@ import { nextTick, now, setImmediate } from '../../model/clock.js';
 import { DatabaseError } from '../../model/errors.js';
 import { FAILURES } from '../../model/failures.js';
 import { callHost } from '../../model/host-callbacks.js';
-import { isObject } from '../../model/json.js';
+import { isObject, isPromise } from '../../model/json.js';
 import { PLAIN } from '../../model/stored-texts.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import { textLength } from '../dialects/session-rows.js';
@@ -105,7 +105,7 @@ export class Statements {
     const start = now();
     try {
       const answered = send(sent);
-      const answer = 'then' in answered ? await answered : answered;
+      const answer = isPromise(answered) ? await answered : answered;
       const results = Array.isArray(answer) ? answer : [answer];
       this.#log(sent, start, ({ wants }, i) => {
         const { rows, affectedRows } = results[i] ?? NOTHING;
@@ -154,12 +154,10 @@ const MOST_VALUES = 65_535;
 /** @returns the result of the only one, or those of all. */
 type SendsAll = (sent: readonly Statement[]) => DriverResult | DriverResult[] | Promise<DriverResult | DriverResult[]>;
 
-const none: DriverResult[] = [];
-
 const alone =
   (driver: Driver, context: StatementContext): SendsAll =>
   ([statement]) =>
-    statement ? driver.send(statement, context) : none;
+    statement ? driver.send(statement, context) : [];
 
 /** @returns what sends statements at once; undefined if they must be sent one by one. */
 function togetherOn(driver: Driver, all: readonly Statement[], context: SentContext): SendsAll | undefined {
@@ -167,12 +165,12 @@ function togetherOn(driver: Driver, all: readonly Statement[], context: SentCont
   if (all.length === 1 && !all[0]?.prefix) return alone(driver, context);
   // Those of another program have values of any type.
   if (all.length === 1 || context.isForeign) return undefined;
-  if (driver.sendAll) return (sent) => driver.sendAll?.(sent, context) ?? none;
+  if (driver.sendAll) return (sent) => driver.sendAll?.(sent, context) ?? [];
   const { block } = sql;
   if (!block || !driver.sendBlock) return undefined;
   const values = all.flatMap((each) => each.values);
   if (values.length > MOST_VALUES || textLength(values) > (limits?.maxTextLength ?? Infinity)) return undefined;
-  return (sent) => driver.sendBlock?.(block(sent), sent) ?? none;
+  return (sent) => driver.sendBlock?.(block(sent), sent) ?? [];
 }
 
 /** Without `instanceof`, which is false for errors of native code under jest. */

@@ -38,8 +38,8 @@ export interface Statement {
 }
 
 /**
- * One connection of a driver. It binds values, whatever the host has set for its driver and the server. A database in this process
- * answers at once, without a promise, which would take as long as a short statement.
+ * One connection of a driver. It binds values, whatever the host has set for its driver and the server. A synchronous driver returns
+ * its results without a promise, which would take as long as a short statement.
  */
 export interface Driver {
   send(statement: Statement, context: StatementContext): DriverResult | Promise<DriverResult>;
