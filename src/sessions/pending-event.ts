@@ -57,8 +57,8 @@ export function pendingEvent(session: Session, event: Event): PendingEvent {
       // The delta is frozen: it stays as the caller made it.
     }
   }
-  // A search in the text is fast, and most events have neither. It finds every event for which `concernsCalls` is true.
-  const mayHaveCalls = json.includes('"functionResponse"') || /"longRunningToolIds":\[[^\]]/.test(json);
+  // A search in the text is fast, and most events have neither. `concernsCalls` is true only for these.
+  const mayHaveCalls = (copy.longRunningToolIds ?? []).length > 0 || json.includes('"functionResponse"');
   return {
     event,
     concernsCalls: mayHaveCalls && concernsCalls(copy),

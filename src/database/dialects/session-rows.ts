@@ -275,10 +275,9 @@ export function insertsOf(
     events.push(...eventRows(batch.session, lastSeq - batch.events.length + 1, batch.events));
     for (const scope of SCOPES) state[scope].push(...stateRows(batch.session, batch.state[scope]));
   }
-  return [
-    ...statementsFor(dialect, inserts.events, events),
-    ...SCOPES.flatMap((scope) => statementsFor(dialect, inserts.state[scope], state[scope])),
-  ];
+  const statements = statementsFor(dialect, inserts.events, events);
+  for (const scope of SCOPES) statements.push(...statementsFor(dialect, inserts.state[scope], state[scope]));
+  return statements;
 }
 
 /**
