@@ -155,7 +155,8 @@ export class AttemptConnection {
 
 /** The end of an attempt's time. */
 export class Deadline {
-  readonly #timer: NodeJS.Timeout | undefined;
+  readonly #limit: number;
+  #timer: NodeJS.Timeout | undefined;
   readonly #stop: (() => void) | undefined;
   #grace: NodeJS.Timeout | undefined;
   #over: Error | undefined;
@@ -169,7 +170,7 @@ export class Deadline {
    * @param signal gives the attempt a second to end.
    */
   constructor({ timeoutMs }: { timeoutMs: number }, signal?: AbortSignal) {
-    if (timeoutMs > 0) this.#timer = setTimeout(() => this.#isOver(new TimedOut(this.hasConnection)), timeoutMs);
+    this.#limit = timeoutMs;
     this.#stop =
       signal &&
       onAbort(signal, () => {
@@ -189,6 +190,9 @@ export class Deadline {
    * @throws TimedOut, Aborted at the deadline.
    */
   within<T>(work: Promise<T>, late?: (result: T) => void): Promise<T> {
+    const isOver = () => this.#isOver(new TimedOut(this.hasConnection));
+    // An attempt that never waits needs no timer.
+    if (this.#limit > 0) this.#timer ??= setTimeout(isOver, this.#limit);
     return new Promise<T>((resolve, reject) => {
       this.#end = reject;
       if (this.#over) reject(this.#over);

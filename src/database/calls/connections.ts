@@ -2,7 +2,7 @@ import { DriverException, type EntityManager } from '@mikro-orm/core';
 import { supportedDialect, type DialectName } from '../../../entities/dialect-name.js';
 import { InvalidArgumentError, SchemaError } from '../../model/errors.js';
 import { isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
-import { isRecord } from '../../model/json.js';
+import { isPromise, isRecord } from '../../model/json.js';
 import type { CommonOptions } from '../../model/options.js';
 import { processWide } from '../../model/process-wide.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
@@ -106,7 +106,10 @@ export class Connections {
    */
   async use<T>(deadline: Deadline, work: (connection: AttemptConnection) => Promise<T>): Promise<T> {
     try {
-      const reserved = await deadline.within(this.orm.reserve(), (late) => late.release());
+      const reserving = this.orm.reserve();
+      const isWaiting = isPromise(reserving);
+      // A free connection is awaited, too: the batch of an append includes those that others begin meanwhile.
+      const reserved = await (isWaiting ? deadline.within(reserving, (late) => late.release()) : reserving);
       deadline.hasConnection = true;
       const { driver, destroy } = reserved;
       const connection = new AttemptConnection(this, reserved, deadline);

@@ -45,24 +45,33 @@ export function stopsProcess(database: SynchronousSqlite): boolean {
   return database.memory !== true;
 }
 
-/**
- * @returns what makes statements fail at once if they meet a lock, for the holder of the connection; it returns what restores the
- *   host's setting.
- */
-export function waitStopper(database: SynchronousSqlite): () => () => void {
+/** How long statements wait for a lock. */
+export interface LockTimeout {
+  /** Makes them fail at once. */
+  remove(): void;
+  /** Sets what the host has set. */
+  restore(): void;
+}
+
+export function lockTimeoutOf(database: SynchronousSqlite): LockTimeout {
   // SQLite compiles this pragma each time it runs, so it has the current value. To prepare it again takes the drivers longer.
   let read: SynchronousStatement | undefined;
-  return () => {
-    // The drivers throw a TypeError, as for a caller's mistake.
-    if (!database.open) throw new Error('The database connection is not open');
-    // libSQL cannot return the number alone.
-    const { timeout } = (read ??= database.prepare('pragma busy_timeout')).get([]) as { timeout: number | bigint };
-    // Each attempt does this, and `exec` makes no object for a statement.
-    database.exec('pragma busy_timeout = 0');
-    return () => {
+  let removed: { timeout: number | bigint } | undefined;
+  return {
+    remove() {
+      // The drivers throw a TypeError, as for a caller's mistake.
+      if (!database.open) throw new Error('The database connection is not open');
+      if (removed) return;
+      // libSQL cannot return the number alone.
+      removed = (read ??= database.prepare('pragma busy_timeout')).get([]) as { timeout: number | bigint };
+      // `exec` makes no object for a statement.
+      database.exec('pragma busy_timeout = 0');
+    },
+    restore() {
       // The host may have closed it meanwhile. If this threw, the connection would never be free for the calls that wait for it.
-      if (database.open) database.exec(`pragma busy_timeout = ${timeout}`);
-    };
+      if (removed && database.open) database.exec(`pragma busy_timeout = ${removed.timeout}`);
+      removed = undefined;
+    },
   };
 }
 

@@ -3,7 +3,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import { TRAITS, supportedDialect } from '../../../entities/dialect-name.js';
 import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
-import { isSynchronousSqlite, stopsProcess, waitStopper } from '../drivers/sqlite.js';
+import { isSynchronousSqlite, lockTimeoutOf, stopsProcess, type LockTimeout } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
 import { CLOSED, notOpened, withoutUrl, type OrmConnection, type ReservedConnection } from './reserved-connection.js';
 
@@ -20,13 +20,29 @@ interface Knex {
   transaction(container: null, config: { connection: object }): Promise<object>;
 }
 
+/** The members of tarn's pool that are used; it does not document `free` and `used`. */
+interface Pool {
+  readonly destroyed: boolean;
+  readonly free?: { readonly resource: RawConnection }[];
+  readonly used?: object[];
+  on(event: 'acquireSuccess', listener: () => void): unknown;
+}
+
+type RawConnection = object & { __knex__disposed?: string };
+
 interface KnexClient {
-  acquireConnection(): Promise<object>;
+  acquireConnection(): Promise<RawConnection>;
   releaseConnection(connection: object): Promise<void>;
   /** knex removes it when it is destroyed. */
-  readonly pool?: { readonly destroyed: boolean };
+  readonly pool?: Pool;
+  validateConnection(connection: object): unknown;
+  /** Set if the host's password expires. */
+  readonly connectionConfigExpirationChecker?: unknown;
   readonly logger: { warn(message: unknown): void };
-  readonly config: { readonly log?: { readonly warn?: unknown } };
+  readonly config: {
+    readonly log?: { readonly warn?: unknown };
+    readonly pool?: { readonly validate?: unknown; readonly maxConnectionLifetimeMillis?: unknown };
+  };
 }
 
 /** What `em.getTransactionContext()` returns. */
@@ -38,11 +54,10 @@ export function isKnexConnection(connection: object): connection is KnexConnecti
   return 'getKnex' in connection && 'ensureConnection' in connection && 'connected' in connection;
 }
 
-/** What is known about a driver's connection. */
-interface KnownConnection {
-  readonly driver: Driver;
+/** A driver's connection, as it is each time that it is reserved. */
+interface KnownConnection extends ReservedConnection {
   /** Set if its wait for a lock would block the process. */
-  readonly stopWaiting: (() => () => void) | undefined;
+  readonly lockTimeout: LockTimeout | undefined;
 }
 
 export class KnexOrmConnection implements OrmConnection {
@@ -70,14 +85,39 @@ export class KnexOrmConnection implements OrmConnection {
     }
   }
 
-  async reserve(): Promise<ReservedConnection> {
+  reserve(): ReservedConnection | Promise<ReservedConnection> {
+    return this.#free() ?? this.#acquired();
+  }
+
+  /**
+   * Takes a connection that nobody has, as the pool would. If it is asked, it makes 22 promises and two timers even for this, which
+   * take as long as a tenth of an append.
+   *
+   * @returns undefined if there is none, or if the host wants a connection to be checked by more than its state.
+   */
+  #free(): ReservedConnection | undefined {
+    if (!this.#connection.connected) return undefined;
+    const { client } = this.#connection.getKnex();
+    const { pool, connectionConfigExpirationChecker: expires, config } = client;
+    const { free = [], used } = pool ?? {};
+    const last = free.at(-1);
+    const known = last && this.#known.get(last.resource);
+    if (!known || !used || pool?.destroyed || expires) return undefined;
+    if (config.pool?.validate || config.pool?.maxConnectionLifetimeMillis) return undefined;
+    if (last.resource.__knex__disposed || !client.validateConnection(last.resource)) return undefined;
+    known.lockTimeout?.remove();
+    free.pop();
+    used.push(last);
+    return known;
+  }
+
+  async #acquired(): Promise<ReservedConnection> {
     if (!this.#connection.connected) await this.#connection.ensureConnection();
-    const knex = this.#connection.getKnex();
-    const { client } = knex;
+    const { client } = this.#connection.getKnex();
     const { pool } = client;
     // While knex closes, its pool would let this call wait until its time is up.
     if (pool?.destroyed) throw new Error(CLOSED);
-    let raw: object & { __knex__disposed?: string };
+    let raw: RawConnection;
     try {
       raw = await client.acquireConnection();
     } catch (error) {
@@ -85,15 +125,24 @@ export class KnexOrmConnection implements OrmConnection {
       if (pool?.destroyed) throw new Error(CLOSED, { cause: error });
       throw notOpened(this.#em, error);
     }
-    const { driver, stopWaiting } = this.#known.get(raw) ?? this.#learn(raw);
-    this.mustWaitForLocks = stopWaiting !== undefined;
-    const waitAgain = stopWaiting?.();
-    const release = () => {
-      waitAgain?.();
-      void client.releaseConnection(raw);
-    };
-    return {
+    const known = this.#known.get(raw) ?? this.#learn(raw);
+    known.lockTimeout?.remove();
+    return known;
+  }
+
+  #learn(raw: RawConnection): KnownConnection {
+    const driver = driverOf(raw);
+    if (!driver) throw new TypeError('The connection of knex is not one of a driver that MikroORM comes with.');
+    const knex = this.#connection.getKnex();
+    const { client } = knex;
+    const lockTimeout = isSynchronousSqlite(raw) && stopsProcess(raw) ? lockTimeoutOf(raw) : undefined;
+    // Not at each release: an append would take a tenth longer. The host's own statements get the connection from the pool.
+    if (lockTimeout) client.pool?.on('acquireSuccess', () => lockTimeout.restore());
+    this.mustWaitForLocks = lockTimeout !== undefined;
+    const release = () => void client.releaseConnection(raw);
+    const known = {
       driver,
+      lockTimeout,
       context: () => contextOf(client, raw),
       forTransaction: {
         getKnex: () => ({
@@ -110,13 +159,6 @@ export class KnexOrmConnection implements OrmConnection {
             release();
           },
     };
-  }
-
-  #learn(raw: object): KnownConnection {
-    const driver = driverOf(raw);
-    if (!driver) throw new TypeError('The connection of knex is not one of a driver that MikroORM comes with.');
-    const mayBlock = isSynchronousSqlite(raw) && stopsProcess(raw);
-    const known = { driver, stopWaiting: mayBlock ? waitStopper(raw) : undefined };
     this.#known.set(raw, known);
     return known;
   }
@@ -124,7 +166,8 @@ export class KnexOrmConnection implements OrmConnection {
   async ofTransaction(transaction: object): Promise<Driver> {
     if (!isKnexTransaction(transaction))
       throw new TypeError('The transaction of the EntityManager is not one of knex.');
-    return this.#learn(await transaction.client.acquireConnection()).driver;
+    const raw = await transaction.client.acquireConnection();
+    return (this.#known.get(raw) ?? this.#learn(raw)).driver;
   }
 
   /**

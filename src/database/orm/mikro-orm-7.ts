@@ -5,7 +5,13 @@ import { supportedDialect } from '../../../entities/dialect-name.js';
 import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
 import { KyselyDriver, type KyselyDriverConnection } from '../drivers/kysely-driver.js';
-import { isSynchronousSqlite, stopsProcess, waitStopper, type SynchronousSqlite } from '../drivers/sqlite.js';
+import {
+  isSynchronousSqlite,
+  lockTimeoutOf,
+  stopsProcess,
+  type LockTimeout,
+  type SynchronousSqlite,
+} from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
 import { CLOSED, notOpened, withoutUrl, type OrmConnection, type ReservedConnection } from './reserved-connection.js';
 import { isObject } from '../../model/json.js';
@@ -91,7 +97,7 @@ export class KyselyOrmConnection implements OrmConnection {
   /** The database of a driver that runs in this process. */
   #database: SynchronousSqlite | undefined;
   /** Set if its wait for a lock would block the process. */
-  #stopWaiting: (() => () => void) | undefined;
+  #lockTimeout: LockTimeout | undefined;
   isInProcess = true;
   /** Whether it was ever open. If it is not open now, the host has closed it. */
   #wasOpen: boolean;
@@ -118,7 +124,7 @@ export class KyselyOrmConnection implements OrmConnection {
   }
 
   get mustWaitForLocks(): boolean {
-    return this.#stopWaiting !== undefined;
+    return this.#lockTimeout !== undefined;
   }
 
   get #isKnown(): boolean {
@@ -146,7 +152,7 @@ export class KyselyOrmConnection implements OrmConnection {
     this.#known = connection.getClient();
     this.#wasOpen = true;
     this.#database = isSynchronousSqlite(client) ? client : undefined;
-    this.#stopWaiting = this.#database && stopsProcess(this.#database) ? waitStopper(this.#database) : undefined;
+    this.#lockTimeout = this.#database && stopsProcess(this.#database) ? lockTimeoutOf(this.#database) : undefined;
     this.isInProcess = !isPool(client);
     if (!isPool(client)) return;
     noteTaken(client);
@@ -184,13 +190,14 @@ export class KyselyOrmConnection implements OrmConnection {
   #reserved(own: KyselyDriverConnection, kysely: Kysely, release: () => void): ReservedConnection {
     const raw = this.#raw.get(own);
     const end = raw && destroyerOf(raw);
-    const waitAgain = this.#stopWaiting?.();
+    const lockTimeout = this.#lockTimeout;
+    lockTimeout?.remove();
     return {
       driver: this.#driverOf(own),
       context: () => ({ executeQuery: own.executeQuery.bind(own) }),
       forTransaction: { getClient: () => kysely },
       release: () => {
-        waitAgain?.();
+        lockTimeout?.restore();
         release();
       },
       destroy:

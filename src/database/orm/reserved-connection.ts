@@ -19,7 +19,7 @@ export interface OrmConnection {
   open(): Promise<void> | undefined;
 
   /** Takes a connection from the host's pool; waits until one is free. */
-  reserve(): Promise<ReservedConnection>;
+  reserve(): ReservedConnection | Promise<ReservedConnection>;
 
   /** The connection of a host's transaction. @param transaction the result of `em.getTransactionContext()`. */
   ofTransaction(transaction: object): Promise<Driver>;

@@ -293,6 +293,37 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       await expectStored(['a']);
     });
 
+    // kysely's pools have neither.
+    (isMikroOrm7 ? test.skip : test)('a call has its connection checked as the host has asked', async () => {
+      const asked = { validate: 0, password: 0 };
+      let isExpired = false;
+      const expirationChecker = () => isExpired;
+      const password = () => {
+        asked.password++;
+        isExpired = false;
+        return { password: decodeURIComponent(new URL(database.url).password), expirationChecker };
+      };
+      const validate = () => ++asked.validate > 0;
+      const open = async (more: object) => {
+        const other = await MikroORM.init({ ...database.options, entities: adkEntities(), ...more });
+        const get = () => new MikroOrmSessionService(other.em).getSession(key);
+        await get();
+        return { get, close: () => other.close(true) };
+      };
+      const checking = await open({ driverOptions: { pool: { min: 0, max: 1, validate } } });
+      const before = asked.validate;
+      await checking.get();
+      expect(asked.validate).toBe(before + 1);
+      await checking.close();
+
+      const expiring = await open({ password });
+      expect(asked.password).toBe(1);
+      isExpired = true;
+      await expiring.get();
+      expect(asked.password).toBe(2);
+      await expiring.close();
+    });
+
     test('O3 calls that wait for a connection when the ORM is closed say so, at once', async () => {
       const closing = await MikroORM.init({ ...database.options, entities: adkEntities(), pool: { min: 0, max: 1 } });
       const service = new MikroOrmSessionService(closing.em, { timeoutMs: 3_000, retry: { forMs: 0 } });
