@@ -57,7 +57,7 @@ export function pendingEvent(session: Session, event: Event): PendingEvent {
       // The delta is frozen: it stays as the caller made it.
     }
   }
-  // A search in the text is fast, and most events have neither. `concernsCalls` is true only for these.
+  // `concernsCalls` is true only for events with long-running calls or responses. Most have neither, and to search the text is fast.
   const mayHaveCalls = (copy.longRunningToolIds ?? []).length > 0 || json.includes('"functionResponse"');
   return {
     event,

@@ -190,9 +190,8 @@ export class Deadline {
    * @throws TimedOut, Aborted at the deadline.
    */
   within<T>(work: Promise<T>, late?: (result: T) => void): Promise<T> {
-    const isOver = () => this.#isOver(new TimedOut(this.hasConnection));
     // An attempt that never waits needs no timer.
-    if (this.#limit > 0) this.#timer ??= setTimeout(isOver, this.#limit);
+    if (this.#limit > 0) this.#timer ??= setTimeout(() => this.#isOver(new TimedOut(this.hasConnection)), this.#limit);
     return new Promise<T>((resolve, reject) => {
       this.#end = reject;
       if (this.#over) reject(this.#over);

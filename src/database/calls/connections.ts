@@ -107,9 +107,8 @@ export class Connections {
   async use<T>(deadline: Deadline, work: (connection: AttemptConnection) => Promise<T>): Promise<T> {
     try {
       const reserving = this.orm.reserve();
-      const isWaiting = isPromise(reserving);
-      // A free connection is awaited, too: the batch of an append includes those that others begin meanwhile.
-      const reserved = await (isWaiting ? deadline.within(reserving, (late) => late.release()) : reserving);
+      // Awaited even if it is there, so that appends which begin in the same turn can join the batch of this one (contract E9).
+      const reserved = await (isPromise(reserving) ? deadline.within(reserving, (late) => late.release()) : reserving);
       deadline.hasConnection = true;
       const { driver, destroy } = reserved;
       const connection = new AttemptConnection(this, reserved, deadline);

@@ -47,9 +47,9 @@ export function stopsProcess(database: SynchronousSqlite): boolean {
 
 /** How long statements wait for a lock. */
 export interface LockTimeout {
-  /** Makes them fail at once. */
+  /** Makes statements fail at once if they meet a lock. */
   remove(): void;
-  /** Sets what the host has set. */
+  /** Makes them wait again as long as before `remove`. */
   restore(): void;
 }
 

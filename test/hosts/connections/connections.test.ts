@@ -293,7 +293,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       await expectStored(['a']);
     });
 
-    // kysely's pools have neither.
+    // On MikroORM 7 every call asks the pool.
     (isMikroOrm7 ? test.skip : test)('a call has its connection checked as the host has asked', async () => {
       const asked = { validate: 0, password: 0 };
       let isExpired = false;
@@ -308,8 +308,23 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
         const other = await MikroORM.init({ ...database.options, entities: adkEntities(), ...more });
         const get = () => new MikroOrmSessionService(other.em).getSession(key);
         await get();
-        return { get, close: () => other.close(true) };
+        const connection = other.em.getConnection() as unknown as {
+          getKnex(): { client: { pool: { on(event: 'acquireRequest', listener: () => void): void } } };
+        };
+        let requests = 0;
+        connection.getKnex().client.pool.on('acquireRequest', () => requests++);
+        return { get, requests: () => requests, close: () => other.close(true) };
       };
+      const plain = await open({});
+      await plain.get();
+      expect(plain.requests()).toBe(0);
+      await plain.close();
+
+      const ending = await open({ driverOptions: { pool: { min: 0, max: 1, maxConnectionLifetimeMillis: 60_000 } } });
+      await ending.get();
+      expect(ending.requests()).toBe(1);
+      await ending.close();
+
       const checking = await open({ driverOptions: { pool: { min: 0, max: 1, validate } } });
       const before = asked.validate;
       await checking.get();
