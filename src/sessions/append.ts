@@ -16,6 +16,7 @@ import { byScope, setOwn, type StateEntry } from '../model/state.js';
 import type { Telemetry } from '../telemetry/telemetry.js';
 import { applyDelta, forgetWrites, winningKeys } from './delta.js';
 import {
+  hasEvent,
   hasOnlyReadEvents,
   keyOf,
   noteState,
@@ -264,10 +265,9 @@ export class Appender {
       if (lacks !== 'nothing' && revision.eventCount !== UNREAD && !replaced)
         this.#database.telemetry?.count('rebases', this.#database.system);
       const others: Record<string, unknown> = {};
-      const last = handle.events.length - 1;
       for (const { handle: by, event, stored, delta, state } of events) {
         if (by === handle) {
-          if (isAsRead && !replaced && !hasEvent(handle, event, last)) handle.events.push(event);
+          if (isAsRead && !replaced && !hasEvent(handle, event, revision)) handle.events.push(event);
           else placeEvent(handle, event);
           if (replaced) continue;
           applyDelta(handle.state, delta, state);
@@ -352,21 +352,6 @@ export class Appender {
       // The events are committed, so the call succeeds. The handle stays behind until its next append.
     }
   }
-}
-
-/**
- * Whether a handle with only read events has an event, since its row was lost: as the same object, among those of its time or later.
- * In a long session, a search through all would take longer than the append.
- *
- * @param last the index at which the search begins: in a batch, events of one time would all be compared with each other.
- */
-function hasEvent({ events }: Session, event: Event, last: number): boolean {
-  for (let i = last; i >= 0; i--) {
-    const each = events[i];
-    if (each === event) return true;
-    if (each && each.timestamp < event.timestamp) return false;
-  }
-  return false;
 }
 
 /** Whether they are neither in the transaction nor in a savepoint of it. */

@@ -195,6 +195,19 @@ export function hasOnlyReadEvents(handle: Session, revision: Revision): boolean 
   return handle.events.length === revision.eventCount;
 }
 
+/**
+ * Whether a handle had an event at a revision, as the same object. It is true only if the event's row was lost and its caller appends
+ * it again. Only events of its time or later are compared: in a long session, to search through all takes longer than an append.
+ */
+export function hasEvent({ events }: Session, event: Event, { eventCount }: Revision): boolean {
+  for (let i = eventCount - 1; i >= 0; i--) {
+    const each = events[i];
+    if (each === event) return true;
+    if (each && each.timestamp < event.timestamp) return false;
+  }
+  return false;
+}
+
 /** Replaces the event with the same id, or adds the event at the end (contract A5). */
 export function placeEvent(handle: Session, event: Event): void {
   const index = handle.events.findIndex(({ id }) => id === event.id);
