@@ -322,9 +322,15 @@ describe('the recipe for server-sent events', () => {
     });
 
     test('asks again whether a reader is allowed to read, after a time', async () => {
-      const { body } = await answer({ authorizedMs: 50 });
+      const timers = jest.spyOn(clock, 'setTimeout');
+      const { body } = await answer({ authorizedMs: 12_345 });
+      // A short time could pass before the first event is read.
+      const [pass] = timers.mock.calls.find(([, ms]) => ms === 12_345)!;
       let text = '';
-      for await (const chunk of body!) text += Buffer.from(chunk as Uint8Array).toString();
+      for await (const chunk of body!) {
+        text += Buffer.from(chunk as Uint8Array).toString();
+        if (text.includes('event: message')) pass();
+      }
       const [{ id }] = [...text.matchAll(/^id: (?<id>.*)$/gm)].map(({ groups }) => groups as { id: string }) as [
         { id: string },
       ];
