@@ -137,7 +137,7 @@ async function sinceLane(ours: Ours, size: number): Promise<Lane> {
   };
 }
 
-/** Appends one event at a time, when the watcher has the previous one. */
+/** Appends one event at a time, when the watcher has the previous one; fails if the watcher does. */
 function watchLane(ours: Ours, options: EventLogOptions = {}): Lane {
   const abort = new AbortController();
   let session: Session;
@@ -147,7 +147,7 @@ function watchLane(ours: Ours, options: EventLogOptions = {}): Lane {
   const append = async () => {
     const arrived = new Promise<void>((resolve) => (next = resolve));
     await service.appendEvent({ session, event: createEvent({ author: 'agent' }) });
-    await arrived;
+    await Promise.race([arrived, watching]);
   };
   return {
     async prepare() {
@@ -187,6 +187,8 @@ function watched(ours: Ours, laneOf: (ours: Ours) => Lane): Lane {
           for await (const { error } of new EventLog(watcher.em).watch(0, {}, { signal: abort.signal }))
             if (!error) seen++;
         })();
+        // Unhandled, it would end the process before the failure that closed the connections is shown.
+        watching.catch(() => undefined);
       }
       await lane.prepare?.(events);
     },
