@@ -172,30 +172,36 @@ function watchLane(ours: Ours, options: EventLogOptions = {}): Lane {
   };
 }
 
-/** A lane that a watcher follows on its own connections. */
+/**
+ * A lane that a watcher follows on its own connections. It stops while the lane fills tables: on the driver `sqlite` another copy of
+ * SQLite fills them, and two copies in one process do not see each other's locks. Rows of one of them would be lost.
+ */
 function watched(ours: Ours, laneOf: (ours: Ours) => Lane): Lane {
-  const abort = new AbortController();
   const lane = laneOf(ours);
-  let watching: Promise<void> | undefined;
+  let log: EventLog | undefined;
+  let stop = () => Promise.resolve();
   let seen = 0;
   return {
     ...lane,
     async prepare(events) {
-      const watcher = watching ? undefined : await ours.connect();
-      if (watcher) {
-        watching = (async () => {
-          for await (const { error } of new EventLog(watcher.em).watch(0, {}, { signal: abort.signal }))
-            if (!error) seen++;
-        })();
-        // Unhandled, it would end the process before the failure that closed the connections is shown.
-        watching.catch(() => undefined);
-      }
+      await stop();
       await lane.prepare?.(events);
+      log ??= new EventLog((await ours.connect()).em);
+      const { position } = await log.head();
+      const abort = new AbortController();
+      const watching = (async (entries) => {
+        for await (const { error } of entries) if (!error) seen++;
+      })(log.watch(position, {}, { signal: abort.signal }));
+      // Unhandled, it would end the process before the failure that closed the connections is shown.
+      watching.catch(() => undefined);
+      stop = () => {
+        abort.abort();
+        return watching;
+      };
     },
     async verify() {
       await lane.verify?.();
-      abort.abort();
-      await watching;
+      await stop();
       if (seen === 0) throw new Error('The watcher has seen nothing.');
     },
   };
