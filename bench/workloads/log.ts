@@ -139,70 +139,78 @@ async function sinceLane(ours: Ours, size: number): Promise<Lane> {
 
 /** Appends one event at a time, when the watcher has the previous one; fails if the watcher does. */
 function watchLane(ours: Ours, options: EventLogOptions = {}): Lane {
-  const abort = new AbortController();
   let session: Session;
   let service: MikroOrmSessionService;
   let next: () => void = () => undefined;
-  let watching: Promise<void> | undefined;
+  let watcher: Watcher | undefined;
   const append = async () => {
     const arrived = new Promise<void>((resolve) => (next = resolve));
     await service.appendEvent({ session, event: createEvent({ author: 'agent' }) });
-    await Promise.race([arrived, watching]);
+    await Promise.race([arrived, watcher?.ended]);
   };
   return {
     async prepare() {
-      if (watching) return;
+      if (watcher) return;
       const writer = await ours.connect();
       service = new MikroOrmSessionService(writer.em, { postgresql: { notify: options.postgresql !== undefined } });
       session = await service.createSession({ appName: APP, userId: USER });
-      const eventLog = new EventLog(ours.orm.em, options);
-      const { position: head } = await eventLog.head();
-      watching = (async () => {
-        for await (const { error } of eventLog.watch(head, {}, { signal: abort.signal })) if (!error) next();
-      })();
+      watcher = await watch(new EventLog(ours.orm.em, options), () => next());
       await append();
     },
     async run(events) {
       for (let i = 0; i < events; i++) await append();
     },
     async verify() {
-      abort.abort();
-      await watching;
+      await watcher?.stop();
     },
   };
 }
 
 /**
- * A lane that a watcher follows on its own connections. It stops while the lane fills tables: on the driver `sqlite` another copy of
- * SQLite fills them, and two copies in one process do not see each other's locks. Rows of one of them would be lost.
+ * A lane that a watcher follows on its own connections. The watcher stops while the lane fills tables: on the driver `sqlite` another
+ * copy of SQLite fills them, and two copies in one process do not see each other's locks. Rows of one of them would be lost.
  */
 function watched(ours: Ours, laneOf: (ours: Ours) => Lane): Lane {
   const lane = laneOf(ours);
   let log: EventLog | undefined;
-  let stop = () => Promise.resolve();
+  let watcher: Watcher | undefined;
   let seen = 0;
   return {
     ...lane,
     async prepare(events) {
-      await stop();
+      await watcher?.stop();
       await lane.prepare?.(events);
       log ??= new EventLog((await ours.connect()).em);
-      const { position } = await log.head();
-      const abort = new AbortController();
-      const watching = (async (entries) => {
-        for await (const { error } of entries) if (!error) seen++;
-      })(log.watch(position, {}, { signal: abort.signal }));
-      // Unhandled, it would end the process before the failure that closed the connections is shown.
-      watching.catch(() => undefined);
-      stop = () => {
-        abort.abort();
-        return watching;
-      };
+      watcher = await watch(log, () => seen++);
     },
     async verify() {
       await lane.verify?.();
-      await stop();
+      await watcher?.stop();
       if (seen === 0) throw new Error('The watcher has seen nothing.');
+    },
+  };
+}
+
+interface Watcher {
+  /** Rejects if the watcher fails. */
+  ended: Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Calls back for each event that comes after those which the log has now. */
+async function watch(log: EventLog, onEvent: () => void): Promise<Watcher> {
+  const { position } = await log.head();
+  const abort = new AbortController();
+  const ended = (async () => {
+    for await (const { error } of log.watch(position, {}, { signal: abort.signal })) if (!error) onEvent();
+  })();
+  // Unhandled, it would end the process before the failure that closed the connections is shown.
+  ended.catch(() => undefined);
+  return {
+    ended,
+    stop() {
+      abort.abort();
+      return ended;
     },
   };
 }
