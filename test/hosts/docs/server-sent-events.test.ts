@@ -324,12 +324,12 @@ describe('the recipe for server-sent events', () => {
     test('asks again whether a reader is allowed to read, after a time', async () => {
       const timers = jest.spyOn(clock, 'setTimeout');
       const { body } = await answer({ authorizedMs: 12_345 });
-      // A short time could pass before the first event is read.
-      const [pass] = timers.mock.calls.find(([, ms]) => ms === 12_345)!;
+      // Called below: a short time could be over before the first event is read.
+      const [expire] = timers.mock.calls.find(([, ms]) => ms === 12_345)!;
       let text = '';
       for await (const chunk of body!) {
         text += Buffer.from(chunk as Uint8Array).toString();
-        if (text.includes('event: message')) pass();
+        if (text.includes('event: message')) expire();
       }
       const [{ id }] = [...text.matchAll(/^id: (?<id>.*)$/gm)].map(({ groups }) => groups as { id: string }) as [
         { id: string },
