@@ -47,6 +47,8 @@ async function refresh(): Promise<void> {
     if (panel && freshPanel) freshPanel.open = panel.open;
     old.replaceWith(fresh);
   }
+  // Times count from here; with the next tick they would be late.
+  tick();
 }
 
 let refreshing: number | undefined;
