@@ -47,7 +47,7 @@ async function refresh(): Promise<void> {
     if (panel && freshPanel) freshPanel.open = panel.open;
     old.replaceWith(fresh);
   }
-  // Times count from here; with the next tick they would be late.
+  // New times begin to count now: with the next tick, they would lag by up to a second.
   tick();
 }
 
