@@ -8,7 +8,7 @@ import { wordsOf } from '../../src/memory/words.js';
 const LENGTH = 8_000;
 const TIMES = 16;
 
-/** The most times the time of the shorter text that the longer one may take: 16 in proportion, more with its garbage; the square is 256. */
+/** How many times as long the longer text may take. In proportion it would be 16; garbage collection adds to that. The square is 256. */
 const MOST = TIMES * 5;
 
 /** Short texts that make a long one when repeated. */
