@@ -65,14 +65,6 @@ const PAGES = [
 /** Two of them had the same color. */
 const WORKERS = ['worker_fr', 'worker_pl', 'worker_ar'];
 
-/** An element, as far as it is asked for where it is. */
-interface Laid {
-  getBoundingClientRect(): { height: number };
-}
-
-/** Run in the first page: its clock does not load it again. */
-const NO_REFRESH = 'document.getElementById("now").dataset.refresh = ""';
-
 const MARKDOWN = [
   '- [x] read https://www.example.com/docs',
   '- [ ] measured',
@@ -157,12 +149,11 @@ describeInChromium('the studio in Chromium', (browser) => {
     await page.locator('#now[data-refresh="1"]').waitFor({ state: 'detached' });
   }
 
-  /** Opens the first page with a clock of the test's own, and so that it is not loaded again. */
+  /** Opens the first page with a clock that the test moves. Without a network, the page cannot load itself again. */
   async function openWithClock(page: Page): Promise<void> {
     await page.clock.install();
-    await page.route('**/live-now*', (route) => route.abort());
     await open(page);
-    await page.evaluate(NO_REFRESH);
+    await page.context().setOffline(true);
   }
 
   const phone = { viewport: { width: 390, height: 844 } };
@@ -232,7 +223,9 @@ describeInChromium('the studio in Chromium', (browser) => {
       // All at once: the page may be loaded again between two of them.
       const heights = await links
         .filter({ hasText: /^(Waiting|Users|support)$/ })
-        .evaluateAll((all: Laid[]) => all.map((each) => each.getBoundingClientRect().height));
+        .evaluateAll((all) =>
+          all.map((each: { getBoundingClientRect(): { height: number } }) => each.getBoundingClientRect().height),
+        );
       expect(heights.length).toBeGreaterThan(2);
       expect(Math.max(...heights)).toBeLessThan(30);
     });
@@ -624,7 +617,7 @@ describeInChromium('the studio in Chromium', (browser) => {
       const failed = page.locator('#failed');
       expect(await failed.innerText()).not.toContain('The bank is closed');
       // Not by the clock: that is too slow for it.
-      await page.evaluate(NO_REFRESH);
+      await page.evaluate('document.getElementById("now").dataset.refresh = ""');
       for (const errorMessage of ['The bank is closed.', 'The shop is closed.']) {
         const event = createEvent({ author: 'agent', errorCode: 'CLOSED', errorMessage });
         await served.service.appendEvent({ session, event });
@@ -705,8 +698,8 @@ describeInChromium('the studio in Chromium', (browser) => {
       counting.mockRestore();
       await page.getByText('Still counting').waitFor({ state: 'detached' });
       await page.locator('#now[data-refresh="30"]').waitFor();
-      // What has come counts on at once, not with the next second.
-      await page.evaluate(NO_REFRESH);
+      // The times that were loaded count at once, not only from the next second.
+      await page.context().setOffline(true);
       await page.clock.fastForward(7_200_000);
       expect(await page.locator('#runs td[data-label="For"] time').first().innerText()).toMatch(/^2(\.\d)? h$/);
     }).finally(() => counting.mockRestore());
